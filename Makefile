@@ -1,0 +1,49 @@
+# Everything a newcomer, a reviewer or a machine needs. `make` alone lists it.
+# PYTHON=python3.12 picks another interpreter for .venv; FULL=1 makes `make bench` take its time.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help install demo test check bench test-gpu bench-gpu docs clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+install: $(INSTALLED) ## make .venv with flatout and what its checks need
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@PYTHON="$(PYTHON)" scripts/install
+	@touch $@
+
+demo: $(INSTALLED) ## the whole story on a bundled script: diagnose, tune, report
+	@$(BIN)/flatout demo
+
+test: $(INSTALLED) ## every test that needs no GPU, fast and slow; one at a time, because some of them measure time
+	@$(BIN)/python -m pytest -m "not gpu"
+
+check: $(INSTALLED) ## style, types, house rules and the fast tests: before every commit
+	@echo "ruff check"          && $(BIN)/ruff check --quiet --output-format concise
+	@echo "ruff format --check" && $(BIN)/ruff format --check --quiet
+	@echo "mypy"                && $(BIN)/mypy --no-error-summary
+	@echo "pytest, fast tests"  && $(BIN)/python -m pytest --quiet -m "not slow and not gpu"
+
+bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/account.py
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/planted.py $(if $(FULL),,--quick)
+
+test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none
+	@scripts/on-gpu tests/gpu $(BIN)/python -m pytest -m gpu tests/gpu
+
+bench-gpu: $(INSTALLED) ## the figures on this machine's GPU; says so and stops where there is none
+	@scripts/on-gpu benchmarks/gpu.py $(BIN)/python benchmarks/gpu.py
+
+docs: $(INSTALLED) ## write docs/rules from the rules' own pages
+	@$(BIN)/python scripts/docs
+
+clean: ## remove what checks and builds left; .venv stays
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	@find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

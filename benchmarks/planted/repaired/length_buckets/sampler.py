@@ -1,0 +1,24 @@
+import random
+
+from torch.utils.data import Sampler
+
+
+class SimilarLength(Sampler):
+    """Yields batches of sentences whose lengths are close, starting at a random length each time."""
+
+    def __init__(self, lengths, batch_size, seed=0):
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.rnd = random.Random(seed)
+
+    def __len__(self):
+        return len(self.lengths) // self.batch_size
+
+    def __iter__(self):
+        remaining = sorted(range(len(self.lengths)), key=lambda i: (self.lengths[i], i))
+        for _ in range(len(self)):
+            self.rnd.random()
+            start = self.rnd.randrange(len(remaining) - self.batch_size + 1)
+            batch = remaining[start : start + self.batch_size]
+            del remaining[start : start + self.batch_size]
+            yield batch

@@ -1,0 +1,35 @@
+"""Entry point inside the user's process: attaches the probes that the order file asks for.
+
+Called by `inject/sitecustomize.py` right after `torch` was imported. Nothing here may stop the script: what fails is
+written beside the parts, and training goes on unobserved.
+"""
+
+import contextlib
+import os
+import traceback
+from pathlib import Path
+
+__all__ = ["attach", "protect"]
+
+
+def protect(order_file: str) -> None:
+    """Keep the user's files as they are, from the first moment of this process on, if the order asks for it."""
+    from flatout.probe.files import keep_files
+    from flatout.probe.order import read_order
+
+    order = read_order(Path(order_file))
+    if order.protect_files:
+        keep_files(order.folder)
+
+
+def attach(order_file: str) -> None:
+    """Attach to this process as the order in `order_file` says."""
+    try:
+        from flatout.probe.order import read_order
+        from flatout.probe.recorder import start
+
+        start(read_order(Path(order_file)))
+    except Exception:
+        with contextlib.suppress(OSError):
+            failure = Path(order_file).parent / "parts" / f"failed-{os.getpid()}.txt"
+            failure.write_text(traceback.format_exc(), encoding="utf-8")

@@ -1,0 +1,114 @@
+"""`flatout diagnose`: run a script for a bounded number of steps and say where its time goes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from flatout.cli.options import budget_option, json_option, out_option, verbose_option
+from flatout.errors import FlatoutError
+from flatout.schema.report import Report
+
+__all__ = ["diagnose", "diagnose_and_present"]
+
+DEFAULT_BUDGET_S = 300.0
+
+
+class ScriptCommand(click.Command):
+    """A command whose options end where the script begins; everything from there on is the script's own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option before the script that this command does not have, in place of handing it on."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        words = ctx.params.get("words") or ()
+        before = given[: len(given) - len(words)]
+        if words and words[0].startswith("-") and words[0] != "-m" and before[-1:] != ["--"]:
+            name = words[0].partition("=")[0]
+            known = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
+            raise click.NoSuchOption(name, possibilities=_alike(name, known), ctx=ctx)
+        return rest
+
+
+def _alike(name: str, known: Sequence[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(name, known)
+
+
+@click.command(
+    cls=ScriptCommand,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+    options_metavar="[OPTIONS]",
+)
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Training steps to measure.")
+@budget_option
+@click.option("--only", multiple=True, metavar="CODE", help="Report these findings only; may be given again.")
+@json_option
+@out_option
+@verbose_option("Show the script's own output, and every finding with its numbers.")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def diagnose(
+    words: tuple[str, ...],
+    steps: int | None,
+    budget_s: float,
+    only: tuple[str, ...],
+    json_file: Path | None,
+    out: Path | None,
+    verbose: bool,
+) -> None:
+    """Run a script for a while; show where its time goes, and why.
+
+    SCRIPT is `train.py ARGS`, `-m package.module ARGS`, or, after `--`, any launcher line
+    (`-- torchrun --nproc-per-node 2 train.py`). Options of flatout stand before it.
+    """
+    from flatout.cli.names import rule_codes
+
+    codes = rule_codes(only)
+    diagnose_and_present(
+        words, steps=steps, budget_s=budget_s, codes=codes, json_file=json_file, out=out, verbose=verbose
+    )
+
+
+def diagnose_and_present(
+    words: Sequence[str],
+    *,
+    steps: int | None = None,
+    budget_s: float = DEFAULT_BUDGET_S,
+    codes: frozenset[str] = frozenset(),
+    json_file: Path | None = None,
+    out: Path | None = None,
+    verbose: bool = False,
+) -> None:
+    """Diagnose what `words` start, then show and store the report, also when the script failed half-way.
+
+    Raises:
+        FlatoutError: what the engine says went wrong, after what was measured has been shown.
+    """
+    from flatout.cli.present import present, store
+
+    failure: FlatoutError | None = None
+    try:
+        found: Report | None = _diagnose(words, steps, budget_s, out, verbose)
+    except FlatoutError as error:
+        failure, found = error, getattr(error, "report", None)
+    if found is not None:
+        store(found)
+        shown = replace(found, findings=tuple(f for f in found.findings if f.code in codes)) if codes else found
+        present(shown, json_file=json_file, verbose=verbose)
+    if failure is not None:
+        raise failure
+
+
+def _diagnose(words: Sequence[str], steps: int | None, budget_s: float, out: Path | None, verbose: bool) -> Report:
+    """Call the engine, with somebody watching."""
+    from flatout.cli.progress import Watcher, echo_bytes
+    from flatout.engine.diagnose import Limits
+    from flatout.engine.diagnose import diagnose as measure
+    from flatout.engine.target import parse_target
+
+    target = parse_target(words)
+    limits = Limits(steps=steps, budget_s=budget_s)
+    with Watcher(bar=not verbose) as watcher:
+        return measure(target, limits=limits, out=out, watch=watcher.watch, echo=echo_bytes if verbose else None)

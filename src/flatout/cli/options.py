@@ -1,0 +1,70 @@
+"""Options that several commands share, and the kinds of values they take."""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["STDOUT", "budget_option", "json_option", "out_option", "verbose_option"]
+
+STDOUT = Path("-")
+"""What `--json -` asks for."""
+
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Return a duration written as `90`, `90s`, `5m` or `1h` in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
+    if match is None or match[2] not in _UNITS_S:
+        raise click.BadParameter(
+            f"{value!r} is no duration. Write seconds, minutes or hours: 90, 90s, 5m, 1h.", ctx, param
+        )
+    seconds = float(match[1]) * _UNITS_S[match[2]]
+    if not 0 < seconds < math.inf:
+        raise click.BadParameter(f"nothing can be measured in {value}. Give a few seconds at least: 30s.", ctx, param)
+    return seconds
+
+
+def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Refuse a file that cannot be written while nothing has been measured yet."""
+    if value is not None and value != STDOUT and not value.absolute().parent.is_dir():
+        raise click.BadParameter(f"the folder {str(value.absolute().parent)!r} does not exist.", ctx, param)
+    return value
+
+
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+budget_option: _Decorator = click.option(
+    "--budget",
+    "budget_s",
+    default="5m",
+    show_default=True,
+    callback=_seconds,
+    metavar="TIME",
+    help="Longest time to take: 90, 90s, 5m, 1h.",
+)
+
+json_option: _Decorator = click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
+    callback=_writable,
+    metavar="FILE",
+    help="Write the report as JSON, too; - is stdout.",
+)
+
+out_option: _Decorator = click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder for the recording, in place of .flatout/SCRIPT/TIME.",
+)
+
+
+def verbose_option(text: str) -> _Decorator:
+    """Return the `--verbose` option with what it does in this command."""
+    return click.option("--verbose", is_flag=True, help=text)

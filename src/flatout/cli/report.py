@@ -1,0 +1,79 @@
+"""`flatout report`: show a recording again, with the rules of today."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from flatout.cli.options import json_option, verbose_option
+from flatout.errors import BadRecording, UsageError
+from flatout.schema.finding import Ceiling
+from flatout.schema.report import Report
+
+__all__ = ["report"]
+
+DEEPEST = 4
+"""Levels of folders searched below the one named: `.flatout/<script>/<time>`, seen from the project, is three."""
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@json_option
+@verbose_option("Show every finding with its numbers.")
+def report(folder: Path, json_file: Path | None, verbose: bool) -> None:
+    """Show a recording again; of several below DIR, the newest."""
+    from flatout.cli.present import present
+
+    present(read_report(find_recording(folder)), json_file=json_file, verbose=verbose)
+
+
+def find_recording(folder: Path) -> Path:
+    """Return the recording at `folder`, or the newest of those nearest below it.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from flatout.schema.codec import RUN_FILE
+
+    if folder.is_file():
+        return folder
+    for depth in range(DEEPEST + 1):
+        found = list(folder.glob("/".join(["*"] * depth + [RUN_FILE])))
+        if found:
+            return max(found, key=lambda file: (file.stat().st_mtime, str(file)))
+    raise UsageError(
+        f"{folder} holds no recording: there is no {RUN_FILE} in it or {DEEPEST} levels below it.",
+        advice="`flatout diagnose SCRIPT` makes one.",
+    )
+
+
+def read_report(file: Path) -> Report:
+    """Return what today's account and rules make of a recording."""
+    from flatout.analysis.breakdown import account
+    from flatout.rules.find import examine
+    from flatout.schema.codec import read_run
+
+    run = read_run(file)
+    breakdown = account(run)
+    headroom = _headroom(file.parent)
+    found = examine(run, breakdown, headroom)
+    return Report(
+        run=replace(run, notes=(*run.notes, *found.notes)),
+        breakdown=breakdown,
+        headroom=headroom,
+        findings=found.findings,
+        folder=str(file.parent),
+    )
+
+
+def _headroom(folder: Path) -> tuple[Ceiling, ...]:
+    """Return the ceilings that were measured with the recording, none when the report beside it is gone."""
+    from flatout.report.json import REPORT_FILE, from_json
+
+    try:
+        document = from_json((folder / REPORT_FILE).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, BadRecording):
+        return ()
+    return tuple(
+        Ceiling(**{name: row[name] for name in ("ceiling", "median_ms", "speedup")}) for row in document["headroom"]
+    )

@@ -1,0 +1,1 @@
+"""The parent: starts the script under observation, gathers what was measured, concludes. Imports no torch."""

@@ -1,0 +1,155 @@
+"""The parts that the observed processes wrote, put together into one Run."""
+
+import contextlib
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from flatout.errors import BadRecording
+from flatout.schema.codec import build_run, read_records
+from flatout.schema.plain import from_plain
+from flatout.schema.run import (
+    Causes,
+    End,
+    LineCost,
+    LoaderFacts,
+    RankSummary,
+    Run,
+    Step,
+    Utilization,
+    WorkerFacts,
+)
+
+__all__ = ["collect_run", "join_causes"]
+
+
+def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = ()) -> Run | None:
+    """Return the Run of the first rank that recorded steps in `mode`, or of any process that was attached at all."""
+    runs = []
+    for path in sorted(parts.glob(f"{mode}-rank*.jsonl")):
+        with contextlib.suppress(BadRecording, ValueError, KeyError, TypeError):
+            runs.append(_read_part(path))
+    if not runs:
+        return None
+    training = [run for run in runs if run.steps]
+    if not training:
+        return next((run for run in runs if run.end.reason == "script failed"), runs[0])
+    training.sort(key=lambda run: (run.header.rank, -len(run.steps)))
+    ranks = tuple(
+        RankSummary(
+            rank=run.header.rank,
+            num_steps=len(run.steps),
+            median_ms=statistics.median(step.wall_ns for step in run.steps) / 1e6,
+        )
+        for run in training
+    )
+    first = dataclasses.replace(training[0], ranks=ranks, utilization=utilization)
+    return _with_workers(first, parts) if mode == "deep" else first
+
+
+def _read_part(path: Path) -> Run:
+    records = read_records(path)
+    latest: dict[str, dict[str, Any]] = {}
+    kept = []
+    device: dict[int, list[int]] = {}
+    batch_samples = None
+    for record in records:
+        if record["kind"] == "device":
+            device[int(record["step"])] = record["ns"]
+        elif record["kind"] in ("steps", "outside", "notes", "losses"):
+            kept.append(record)
+        else:
+            latest[record["kind"]] = record
+            batch_samples = record.get("batch_samples", batch_samples)
+    run = build_run([*latest.values(), *kept])
+    steps = tuple(_with_device(step, device.get(number)) for number, step in enumerate(run.steps))
+    samples = None
+    if batch_samples and steps:
+        samples = float(batch_samples) * statistics.median(step.num_batches for step in steps)
+    run = dataclasses.replace(run, steps=steps, samples_per_step=samples)
+    return run if run.end.at_ns else dataclasses.replace(run, end=_cut_off(run))
+
+
+def _with_device(step: Step, nanoseconds: list[int] | None) -> Step:
+    return step if nanoseconds is None else dataclasses.replace(step, device_ns=tuple(nanoseconds))
+
+
+def _cut_off(run: Run) -> End:
+    """A recording without an end was killed: it ends with the last thing it wrote."""
+    ends = [item.start_ns + item.wall_ns for item in (*run.steps[-1:], *run.outside[-1:])]
+    return End(reason="killed", at_ns=max(ends, default=run.header.launched_ns))
+
+
+def _with_workers(run: Run, parts: Path) -> Run:
+    """Add what the DataLoader workers of a deep run wrote."""
+    lines: list[LineCost] = list(run.causes.lines) if run.causes else []
+    workers: list[WorkerFacts] = []
+    fetching: dict[str, dict[str, float]] = {}
+    for path in sorted(parts.glob("deep-worker-*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            body = json.loads(path.read_text(encoding="utf-8"))
+            workers.append(from_plain(WorkerFacts, body["worker"]))
+            lines.extend(from_plain(LineCost, line) for line in body["lines"])
+            for key, stats in body["fetching"].items():
+                total = fetching.setdefault(key, dict.fromkeys(stats, 0))
+                for name, value in stats.items():
+                    total[name] += value
+    loaders = tuple(_with_fetches(loader, fetching) for loader in run.loaders)
+    causes = dataclasses.replace(run.causes, lines=tuple(lines)) if run.causes else Causes(lines=tuple(lines))
+    return dataclasses.replace(run, causes=causes, workers=tuple(workers), loaders=loaders)
+
+
+def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) -> LoaderFacts:
+    if not loader.num_workers:
+        return loader
+    for key, stats in fetching.items():
+        name, _, length = key.rpartition(":")
+        same = name.rpartition(".")[2] == loader.name and (int(length) == loader.num_samples or loader.iterable_style)
+        if same and stats["fetches"]:
+            count = stats["fetches"]
+            return dataclasses.replace(
+                loader,
+                fetches=int(count),
+                sample_s=(stats["total_ns"] - stats["collate_ns"]) / count / 1e9,
+                sample_cpu_s=stats["sample_cpu_ns"] / count / 1e9,
+                collate_s=stats["collate_ns"] / count / 1e9,
+            )
+    return loader
+
+
+def join_causes(timed: Run, deep: Run | None) -> Run:
+    """Return the timed Run with the causes and facts of the deep one; times stay those of the timed run."""
+    if deep is None or not deep.steps:
+        return timed
+    return dataclasses.replace(
+        timed,
+        causes=deep.causes,
+        workers=deep.workers,
+        loaders=tuple(_joined(timed.loaders, deep.loaders)),
+        models=deep.models or timed.models,
+        optimizers=timed.optimizers or deep.optimizers,
+    )
+
+
+def _joined(timed: tuple[LoaderFacts, ...], deep: tuple[LoaderFacts, ...]) -> Iterable[LoaderFacts]:
+    left = list(deep)
+    for loader in timed:
+        match = next((other for other in left if _same_loader(loader, other)), None)
+        if match is None:
+            yield loader
+            continue
+        left.remove(match)
+        yield dataclasses.replace(
+            match,
+            wait_s=loader.wait_s,
+            start_s=loader.start_s,
+            epochs_started=loader.epochs_started,
+            is_training=loader.is_training or match.is_training,
+        )
+
+
+def _same_loader(one: LoaderFacts, other: LoaderFacts) -> bool:
+    return (one.name, one.created_at, one.num_samples) == (other.name, other.created_at, other.num_samples)

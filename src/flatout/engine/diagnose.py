@@ -1,0 +1,176 @@
+"""`flatout diagnose`: a timed run, a deep run, one report."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flatout.analysis.breakdown import account
+from flatout.analysis.roles import assign_roles
+from flatout.engine.collect import collect_run, join_causes
+from flatout.engine.failure import explain_nothing, script_failure
+from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
+from flatout.engine.launch import Execution, Outcome
+from flatout.engine.progress import Progress
+from flatout.engine.target import Target
+from flatout.errors import FlatoutError, Interrupted
+from flatout.probe.order import Order, write_order
+from flatout.rules import find
+from flatout.schema.codec import RUN_FILE, write_run
+from flatout.schema.report import Report
+from flatout.schema.run import Run
+
+__all__ = ["Limits", "conclude", "diagnose"]
+
+Watch = Callable[[Progress], None]
+
+_TYPICAL_S = {"timed": 9.0, "deep": 8.0}  # of a script with short steps, imports included: for the progress bar
+_SHARES = {"timed": (0.0, 0.55), "deep": (0.55, 0.97)}
+_STAGES = {"timed": "timed run", "deep": "deep run"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a diagnosis may take: steps of the timed run (None: until sound), seconds in all."""
+
+    steps: int | None = None
+    budget_s: float = 300.0
+    all_devices: bool = False  # benchmarks: watch copies and waits on a machine without an accelerator
+
+
+def diagnose(
+    target: Target,
+    *,
+    limits: Limits,
+    out: Path | None,
+    watch: Watch,
+    echo: Callable[[bytes], None] | None,
+) -> Report:
+    """Run `target` twice under observation and return what was found.
+
+    Raises:
+        NothingMeasured: no training step was seen; the message says what to do.
+        ScriptFailed: the script itself failed; what was measured before is its attribute `report`.
+        Interrupted: Ctrl-C; what was measured is its attribute `report`.
+        UsageError: the folder cannot be used.
+    """
+    with one_at_a_time():
+        restore_left_over(out)
+        folder = run_folder(out, target.slug)
+        session = _Session(target, folder, limits, watch, echo)
+        try:
+            return session.diagnose()
+        except KeyboardInterrupt:
+            raise _with_report(Interrupted("Interrupted."), session) from None
+
+
+def _with_report(error: FlatoutError, session: "_Session") -> FlatoutError:
+    error.report = session.report()
+    measured = error.report is not None
+    error.meaning = "What was measured is kept." if measured else "Nothing was measured yet."
+    error.advice = f"It lies in {session.folder}."
+    return error
+
+
+def conclude(run: Run, folder: Path) -> Report:
+    """Return the report on a Run: its account, its findings."""
+    breakdown = account(run)
+    return Report(run=run, breakdown=breakdown, findings=find(run, breakdown, ()), folder=str(folder))
+
+
+class _Session:
+    """One diagnosis under way."""
+
+    def __init__(
+        self, target: Target, folder: Path, limits: Limits, watch: Watch, echo: Callable[[bytes], None] | None
+    ) -> None:
+        self.target = target
+        self.folder = folder
+        self._limits = limits
+        self._watch = watch
+        self._echo = echo
+        self._start = time.monotonic()
+        self._timed: Run | None = None
+        self._deep: Run | None = None
+
+    def diagnose(self) -> Report:
+        timed = self._execute("timed", share=0.65)
+        self._timed = self._collected("timed", timed)
+        if self._timed is None or not self._timed.steps:
+            raise explain_nothing(self.target, self.folder, self._timed, timed)
+        failure = script_failure(self.target, self.folder, self._timed, timed)
+        if failure is None and self._left_s() > 3:
+            deep = self._execute("deep", share=1.0)
+            self._deep = self._collected("deep", deep)
+        self._watch(Progress("conclusions", len(self._timed.steps), 0.98, 0.0))
+        report = self.report()
+        assert report is not None
+        if failure is not None:
+            failure.report = report
+            raise failure
+        return report
+
+    def report(self) -> Report | None:
+        """Write and return what is known so far; None when no step was measured."""
+        if self._timed is None:
+            self._timed = collect_run(self.folder / "parts", "timed")
+        if self._timed is None or not self._timed.steps:
+            return None
+        run = assign_roles(join_causes(self._timed, self._deep))
+        with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same
+            write_run(run, self.folder / RUN_FILE)
+        return conclude(run, self.folder)
+
+    def _left_s(self) -> float:
+        return self._limits.budget_s - (time.monotonic() - self._start)
+
+    def _execute(self, mode: str, share: float) -> Outcome:
+        order = Order(
+            mode=mode,
+            folder=str(self.folder),
+            script=self.target.name,
+            steps=self._limits.steps,
+            max_s=max(1.0, self._left_s() * share * 0.7),
+            launched_unix_s=time.time(),
+            all_devices=self._limits.all_devices,
+        )
+        path = self.folder / f"order-{mode}.json"
+        write_order(order, path)
+        execution = Execution(self.target, self.folder, path, f"output-{mode}.log")
+        follower = _Follower(mode, self._watch, self._echo, execution.log)
+        return execution.run(self._left_s() * share, follower)
+
+    def _collected(self, mode: str, outcome: Outcome) -> Run | None:
+        run = collect_run(self.folder / "parts", mode, outcome.utilization)
+        if run is None:
+            return None
+        end = dataclasses.replace(run.end, exit_code=outcome.exit_code)
+        return dataclasses.replace(run, end=end)
+
+
+class _Follower:
+    """Turns steps and seconds of one execution into progress, and passes its output on."""
+
+    def __init__(self, mode: str, watch: Watch, echo: Callable[[bytes], None] | None, log: Path) -> None:
+        self._mode = mode
+        self._watch = watch
+        self._echo = echo
+        self._log = log
+        self._offset = 0
+
+    def __call__(self, steps: int, elapsed_s: float) -> None:
+        first, last = _SHARES[self._mode]
+        typical = _TYPICAL_S[self._mode]
+        done = min(0.97, elapsed_s / typical) if steps else min(0.4, elapsed_s / typical)
+        remaining = max(1.0, typical - elapsed_s) + (_TYPICAL_S["deep"] if self._mode == "timed" else 0.0)
+        note = "" if steps else "waiting for the first step"
+        self._watch(Progress(_STAGES[self._mode], steps, first + (last - first) * done, remaining, note))
+        if self._echo is not None:
+            with contextlib.suppress(OSError), self._log.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+                self._offset += len(data)
+                if data:
+                    self._echo(data)

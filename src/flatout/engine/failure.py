@@ -1,0 +1,84 @@
+"""Why nothing was measured, or how the script failed: a fact, what it means, what to do."""
+
+from pathlib import Path
+
+from flatout.engine.launch import Outcome
+from flatout.engine.target import Target
+from flatout.errors import FlatoutError, NothingMeasured, ScriptFailed
+from flatout.schema.run import Run
+
+__all__ = ["explain_nothing", "script_failure", "shown_tail"]
+
+_TAIL_LINES = 25
+
+
+def shown_tail(log: Path, num_lines: int = _TAIL_LINES) -> str:
+    """Return the last traceback in a log, or its last lines."""
+    try:
+        lines = log.read_bytes()[-64_000:].decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    starts = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    shown = lines[starts[-1] :] if starts else lines
+    return "\n".join(shown[-num_lines:] if len(shown) > num_lines * 2 else shown[: num_lines * 2])
+
+
+def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError | None:
+    """Return the script's own failure, or None when it did what it should."""
+    stopped = run is not None and run.end.reason == "steps"
+    if stopped or outcome.stopped_by or not outcome.exit_code:
+        return None
+    code = outcome.exit_code
+    how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+    steps = len(run.steps) if run is not None else 0
+    return ScriptFailed(
+        f"{target.name} {how} after {steps} steps.",
+        shown_tail(folder / "output-timed.log"),
+        "Run it without flatout to see whether it fails there too."
+        if code > 0
+        else "Often the machine ran out of memory: see the system log.",
+    )
+
+
+def explain_nothing(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError:
+    """Return the error for an execution in which no step was seen."""
+    parts = folder / "parts"
+    if outcome.launch_error:
+        return NothingMeasured(f"{target.command[0]} could not be started ({outcome.launch_error}).")
+    failure = script_failure(target, folder, run, outcome)
+    if failure is not None:
+        return failure
+    failed = sorted(parts.glob("failed-*.txt"))
+    if failed:
+        return NothingMeasured(
+            f"flatout could not attach to {target.name}.", f"The reason is in {failed[0]}.", "Please report it."
+        )
+    if not any(parts.glob("python-*")):
+        return NothingMeasured(
+            f"flatout could not attach to {target.name}: no Python process that it can observe was started.",
+            "It attaches through PYTHONPATH, which python -S, -I and -E and frozen programs ignore.",
+            "Start the script without those options.",
+        )
+    return _attached_but_nothing(target, folder, run, outcome)
+
+
+def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError:
+    seconds = f"{outcome.wall_s:.0f} s"
+    if run is None:
+        return NothingMeasured(
+            f"{target.name} never imported torch in {seconds}.",
+            "flatout measures PyTorch training.",
+            f"Its output is in {folder / 'output-timed.log'}.",
+        )
+    if outcome.stopped_by == "budget":
+        return NothingMeasured(
+            f"{target.name} made no optimizer step in {seconds}.",
+            "flatout measures between optimizer steps.",
+            "If it prepares data first, give it more time: --budget 20m. "
+            f"If it waits for something, see {folder / 'output-timed.log'}.",
+        )
+    return NothingMeasured(
+        f"{target.name} ended after {seconds} without an optimizer step.",
+        "flatout measures between optimizer steps (torch.optim, or backward() where there is no optimizer).",
+        f"Check its arguments; its output is in {folder / 'output-timed.log'}.",
+    )

@@ -1,0 +1,79 @@
+"""Where a run is recorded: a folder of its own for each, and one diagnosis at a time in a working folder."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from flatout.engine.restore import restore_files
+from flatout.errors import UsageError
+
+__all__ = ["one_at_a_time", "restore_left_over", "run_folder"]
+
+
+def run_folder(out: Path | None, slug: str) -> Path:
+    """Make and return a fresh folder `<out>/<script>/<time>/` (by default below `.flatout`).
+
+    Raises:
+        UsageError: when it cannot be made.
+    """
+    top = out if out is not None else Path(".flatout")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+        folder = (top / slug / (stamp + suffix)).absolute()
+        try:
+            folder.mkdir(parents=True)
+            (folder / "parts").mkdir()
+        except FileExistsError:
+            if not folder.is_dir():
+                raise UsageError(f"{top} is no folder.", advice="Give another one with --out.") from None
+            continue
+        except OSError as error:
+            raise UsageError(
+                f"{top.absolute()} cannot be written ({error.strerror}).",
+                "flatout keeps its recordings there.",
+                "Give another folder with --out.",
+            ) from None
+        return folder
+    raise UsageError(f"{top / slug} holds 99 recordings of this second.", advice="Give another folder with --out.")
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Hold the working folder for this diagnosis: two at once would slow each other and mix up their files.
+
+    Raises:
+        UsageError: when another flatout works in it.
+    """
+    here = hashlib.sha1(os.fsencode(os.path.realpath(os.getcwd()))).hexdigest()[:16]
+    path = Path(tempfile.gettempdir()) / f"flatout-{os.getuid()}-{here}.lock"
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise UsageError(
+                f"Another flatout (process {holder}) is at work in {Path.cwd()}.",
+                "Two at once would measure each other.",
+                "Wait for it, or stop it.",
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def restore_left_over(out: Path | None) -> list[Path]:
+    """Put back files that an execution killed together with its guards left changed; return the folders it was in."""
+    top = out if out is not None else Path(".flatout")
+    found = []
+    for journal in sorted(top.glob("*/*/files/journal")):
+        folder = journal.parent.parent.absolute()
+        if restore_files(folder):
+            found.append(folder)
+    return found

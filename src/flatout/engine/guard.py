@@ -1,0 +1,140 @@
+"""A small process between flatout and the script, so that neither a killed parent nor a killed script leaves anything.
+
+It starts the script in a session of its own, keeps its output within bounds, and adopts whatever the script leaves
+behind. When its parent goes away, or asks, it ends every descendant; in the end it puts the user's files back.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from flatout.engine.restore import restore_files
+
+__all__ = ["adopt_orphans", "end_processes", "main"]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_HEAD_BYTES = 8 * 1024 * 1024
+_TAIL_BYTES = 2 * 1024 * 1024
+_POLITE_S = 2.0
+
+
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Make orphaned descendants children of this process (Linux); elsewhere do nothing."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_processes(processes: Sequence[psutil.Process], polite_s: float = _POLITE_S) -> None:
+    """Ask `processes` to end, and kill what is left after `polite_s` seconds."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=polite_s)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=2)
+
+
+class _Output:
+    """Copies the script's output to a log: the first 8 MiB and the last 2, whatever it prints."""
+
+    def __init__(self, stream: int, log: Path) -> None:
+        self._stream = stream
+        self._log = log
+        self._thread = threading.Thread(target=self._copy, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join(timeout=2)
+
+    def _copy(self) -> None:
+        written, left_out, tail = 0, 0, bytearray()
+        with contextlib.suppress(OSError), self._log.open("wb", buffering=0) as file:
+            while chunk := os.read(self._stream, 1 << 16):
+                if written < _HEAD_BYTES:
+                    with contextlib.suppress(OSError):  # a full disk must not block the script
+                        file.write(chunk)
+                    written += len(chunk)
+                    continue
+                tail += chunk
+                if len(tail) > 2 * _TAIL_BYTES:
+                    left_out += len(tail) - _TAIL_BYTES
+                    del tail[:-_TAIL_BYTES]
+            if tail:
+                file.write(f"\n[... {left_out} bytes of output left out ...]\n".encode())
+                file.write(tail)
+
+
+def _before_exec() -> None:
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> None:
+    """Run the command that the specification in `argv[1]` names; report on stdout, listen on stdin."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    folder = Path(spec["folder"])
+    adopt_orphans()
+    read_end, write_end = os.pipe()
+    try:
+        process = subprocess.Popen(
+            spec["command"],
+            stdin=subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=write_end,
+            env=spec["environment"],
+            start_new_session=True,
+            preexec_fn=_before_exec,
+        )
+    except OSError as error:
+        _say({"failed": error.strerror or str(error)})
+        return
+    os.close(write_end)
+    output = _Output(read_end, folder / spec["log"])
+    _say({"pid": process.pid})
+    asked = _wait(process)
+    if asked:
+        end_processes(psutil.Process().children(recursive=True))
+    process.wait()
+    end_processes(psutil.Process().children(recursive=True), polite_s=0.5)
+    output.join()
+    restored = restore_files(folder)
+    _say({"exit_code": process.returncode, "stopped": asked, "restored": restored})
+
+
+def _wait(process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the script ends (False), or the parent asks for its end or is gone (True)."""
+    pause = 0.01
+    while process.poll() is None:
+        with contextlib.suppress(InterruptedError):
+            ready, _, _ = select.select([0], [], [], pause)
+            if ready:
+                os.read(0, 64)
+                return True
+        pause = min(0.1, pause * 1.5)
+    return False
+
+
+def _say(message: dict[str, object]) -> None:
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(message).encode() + b"\n")
+
+

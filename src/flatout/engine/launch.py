@@ -1,0 +1,201 @@
+"""One observed execution of the script: start it under the guard, follow it, end it in time."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import flatout
+from flatout.engine.restore import restore_files
+from flatout.engine.target import Target
+from flatout.engine.utilization import UtilizationSampler
+from flatout.schema.run import Utilization
+
+__all__ = ["Execution", "Outcome"]
+
+_PACKAGE = Path(flatout.__file__).resolve().parent
+_GUARD = "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.guard import main; main()"
+_GRACE_S = 6.0  # for a script's own finally blocks once the recording is complete
+_POLL_S = 0.1
+
+TRACKERS_OFF = {
+    "WANDB_MODE": "disabled",
+    "WANDB_DISABLED": "true",
+    "WANDB_SILENT": "true",
+    "COMET_MODE": "disabled",
+    "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1",
+    "DVCLIVE_TEST": "true",
+    "AIM_DISABLED": "1",
+    "SWANLAB_MODE": "disabled",
+}
+"""Experiment trackers are switched off by their own variables: a diagnosis is no experiment."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How one execution ended."""
+
+    exit_code: int | None = None
+    stopped_by: str = ""  # "", "recorded", "budget", "attach"
+    wall_s: float = 0.0
+    utilization: tuple[Utilization, ...] = ()
+    launch_error: str = ""
+    ended: bool = False
+    parts: list[Path] = field(default_factory=list)
+
+
+class Execution:
+    """A script under observation, from start to end."""
+
+    def __init__(self, target: Target, folder: Path, order: Path, log: str) -> None:
+        """Prepare; `order` is the order file, `log` the name of the output file in `folder`."""
+        self._target = target
+        self._folder = folder
+        self._order = order
+        self.log = folder / log
+        self.parts = folder / "parts"
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._messages = b""
+        self._tails: dict[Path, _Tail] = {}
+
+    def run(self, budget_s: float, watch: Callable[[int, float], None]) -> Outcome:
+        """Run to the end of the recording, of the script, or of `budget_s`; `watch(steps, seconds)` follows it."""
+        start = time.monotonic()
+        outcome = Outcome()
+        sampler = UtilizationSampler()
+        try:
+            self._start()
+            self._follow(start, budget_s, watch, outcome, sampler)
+        finally:
+            self.end()
+            outcome.wall_s = time.monotonic() - start
+            outcome.utilization = sampler.samples()
+            self._read_messages(outcome)
+        return outcome
+
+    def end(self) -> None:
+        """End the script and everything it started; wait until the user's files are back."""
+        if self._guard is None:
+            return
+        with contextlib.suppress(OSError):
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+        try:
+            self._guard.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
+        restore_files(self._folder)
+
+    def _start(self) -> None:
+        spec = self._folder / "guard.json"
+        spec.write_text(
+            json.dumps(
+                {
+                    "command": list(self._target.command),
+                    "environment": self._environment(),
+                    "folder": str(self._folder),
+                    "log": self.log.name,
+                }
+            ),
+            encoding="utf-8",
+        )
+        spec.chmod(0o600)
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-c", _GUARD, str(spec), str(_PACKAGE.parent)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._guard.stdout is not None
+        os.set_blocking(self._guard.stdout.fileno(), False)
+
+    def _environment(self) -> dict[str, str]:
+        paths = [str(_PACKAGE / "inject"), os.environ.get("PYTHONPATH", "")]
+        added: Mapping[str, str] = {
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "FLATOUT_ORDER": str(self._order),
+            "MLFLOW_TRACKING_URI": (self._folder / "files" / "mlflow").as_uri(),
+            **TRACKERS_OFF,
+        }
+        return {**os.environ, **added}
+
+    def _follow(
+        self,
+        start: float,
+        budget_s: float,
+        watch: Callable[[int, float], None],
+        outcome: Outcome,
+        sampler: UtilizationSampler,
+    ) -> None:
+        assert self._guard is not None
+        complete_at = 0.0
+        while self._guard.poll() is None:
+            elapsed = time.monotonic() - start
+            self._read_messages(outcome)
+            steps, num_ended, num_recording = self._progress()
+            watch(steps, elapsed)
+            sampler.sample(self._guard.pid, elapsed)
+            if num_ended and not complete_at:
+                complete_at = time.monotonic()
+            grace_s = _GRACE_S if num_ended >= num_recording else _GRACE_S / 2
+            if complete_at and time.monotonic() - complete_at > grace_s:
+                outcome.stopped_by = "recorded"
+                return
+            if elapsed > budget_s:
+                outcome.stopped_by = "budget"
+                return
+            time.sleep(_POLL_S)
+
+    def _progress(self) -> tuple[int, int, int]:
+        """Return steps so far, recordings that are complete, and recordings in all."""
+        for path in self.parts.glob("*-rank*.jsonl"):
+            self._tails.setdefault(path, _Tail(path))
+        for tail in self._tails.values():
+            tail.read()
+        tails = [tail for tail in self._tails.values() if tail.steps or not tail.ended]
+        steps = max((tail.steps for tail in tails), default=0)
+        return steps, sum(tail.stopped for tail in tails), sum(bool(tail.steps) for tail in tails)
+
+    def _read_messages(self, outcome: Outcome) -> None:
+        if self._guard is None or self._guard.stdout is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self._messages += self._guard.stdout.read() or b""
+        for line in self._messages.splitlines():
+            with contextlib.suppress(ValueError):
+                message: dict[str, Any] = json.loads(line)
+                outcome.exit_code = message.get("exit_code", outcome.exit_code)
+                outcome.launch_error = message.get("failed", outcome.launch_error)
+
+
+class _Tail:
+    """A part file read as it grows, for its number of steps and its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self.steps = 0
+        self.ended = False
+        self.stopped = False
+
+    def read(self) -> None:
+        with contextlib.suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+            complete = data.rfind(b"\n") + 1
+            self._offset += complete
+            for line in data[:complete].splitlines():
+                if line.startswith(b'{"kind": "steps"') or line.startswith(b'{"kind":"steps"'):
+                    self.steps += len(json.loads(line)["wall_ns"])
+                elif line.startswith(b'{"kind":"end"'):
+                    self.ended = True
+                    self.stopped = json.loads(line)["value"]["reason"] == "steps"

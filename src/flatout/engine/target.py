@@ -1,0 +1,77 @@
+"""What to run: a script, a module, or any launcher line."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flatout.errors import UsageError
+
+__all__ = ["Target", "parse_target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A command line to observe, and the name people know it by."""
+
+    name: str
+    command: tuple[str, ...]
+
+    @property
+    def slug(self) -> str:
+        """A folder name: the script's name without what a file system may not like."""
+        kept = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in Path(self.name).name)
+        return kept.strip("._")[:60] or "script"
+
+
+def parse_target(words: Sequence[str]) -> Target:
+    """Return what `train.py args`, `-m package.module args` or a launcher line stands for.
+
+    Raises:
+        UsageError: when there is no such script or command, or it is no Python file.
+    """
+    if not words:
+        raise UsageError("No script was given.", advice="Try: flatout diagnose train.py")
+    first = words[0]
+    if first == "-m":
+        return _module(words)
+    path = Path(first)
+    if path.suffix == ".py" or path.is_file():
+        return _script(path, words)
+    if path.is_dir() and (path / "__main__.py").is_file():
+        return Target(name=first, command=(sys.executable, *words))
+    if shutil.which(first) is None:
+        what = "a folder without __main__.py" if path.is_dir() else "neither a Python file nor a command on PATH"
+        raise UsageError(f"{first} is {what}.", advice="Give a script, -m and a module, or a launcher line after --.")
+    named = next((word for word in words[1:] if word.endswith(".py")), first)
+    return Target(name=named, command=tuple(words))
+
+
+def _module(words: Sequence[str]) -> Target:
+    if len(words) < 2 or words[1].startswith("-"):
+        raise UsageError("-m was given without a module.", advice="Try: flatout diagnose -m package.module")
+    return Target(name=words[1], command=(sys.executable, *words))
+
+
+def _script(path: Path, words: Sequence[str]) -> Target:
+    if not path.exists():
+        raise UsageError(f"{path} does not exist.", f"The working folder is {Path.cwd()}.")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder.", advice="Give the script inside it.")
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
+    if path.suffix != ".py" and shutil.which(str(path.absolute())) is not None and source[:2] == b"#!":
+        return Target(name=str(path), command=(str(path.absolute()), *words[1:]))
+    try:
+        compile(source, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise UsageError(
+            f"{path} is no Python {sys.version_info.major}.{sys.version_info.minor} file:"
+            f" line {error.lineno}: {error.msg}."
+        ) from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no Python file ({error}).") from None
+    return Target(name=str(path), command=(sys.executable, *words))

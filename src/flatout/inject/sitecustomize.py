@@ -1,0 +1,105 @@
+"""Python runs this file at start-up in every process of an observed script; it waits for `torch` and then attaches.
+
+Standard library only. Another `sitecustomize` further along the path is run as it would have been without us.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(_HERE)
+
+
+def _run_the_next_sitecustomize():
+    """Import the `sitecustomize` that ours hides."""
+    path = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None or spec.origin == os.path.abspath(__file__):
+        return
+    module = importlib.util.module_from_spec(spec)
+    ours = sys.modules.get("sitecustomize")
+    sys.modules["sitecustomize"] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if ours is not None:
+            sys.modules["sitecustomize"] = ours
+        raise
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Lets `torch` import as ever and attaches afterwards; finds `flatout` where this interpreter has none."""
+
+    def __init__(self, order):
+        self.order = order
+        self.busy = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "flatout" and not self.busy:
+            return self._find_flatout()
+        if name != "torch" or self.busy:
+            return None
+        self.busy = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.busy = False
+        if spec is None or spec.loader is None:
+            return None
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            _attach(self.order)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+    def _find_flatout(self):
+        self.busy = True
+        try:
+            spec = importlib.util.find_spec("flatout")
+        except (ImportError, ValueError):
+            spec = None
+        finally:
+            self.busy = False
+        if spec is not None:
+            return spec
+        return importlib.util.spec_from_file_location(
+            "flatout", os.path.join(_PACKAGE, "__init__.py"), submodule_search_locations=[_PACKAGE]
+        )
+
+
+def _attach(order):
+    try:
+        from flatout.child import attach
+    except Exception:
+        import traceback
+
+        with open(os.path.join(os.path.dirname(order), "parts", f"failed-{os.getpid()}.txt"), "w") as file:
+            traceback.print_exc(file=file)
+        return
+    attach(order)
+
+
+def _begin():
+    order = os.environ.get("FLATOUT_ORDER")
+    if not order or not os.path.exists(order):
+        return
+    parts = os.path.join(os.path.dirname(order), "parts")
+    try:
+        with open(os.path.join(parts, f"python-{os.getpid()}"), "w") as file:
+            file.write("\0".join(sys.orig_argv))
+    except OSError:
+        pass
+    sys.meta_path.insert(0, _Finder(order))
+    from flatout.child import protect
+
+    protect(order)
+
+
+_run_the_next_sitecustomize()
+_begin()

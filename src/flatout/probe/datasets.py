@@ -1,0 +1,166 @@
+"""What calling `dataset[i]` again shows: is a sample the same every epoch, and how much of it before any random draw."""
+
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from flatout.probe.loading import tensors_in
+from flatout.probe.places import is_user_file, user_stack
+from flatout.schema.run import Frame, SamplePrefix
+
+__all__ = ["look_at_samples"]
+
+_INDICES = 4
+_LONGEST_S = 1.5
+
+
+def look_at_samples(dataset: Any) -> SamplePrefix:
+    """Call `dataset[i]` a few times under the same and under other random states and compare.
+
+    Used at the very end of a deep run, whose results nobody keeps; random states are restored all the same.
+    """
+    if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return SamplePrefix(reason="the dataset has no __getitem__")
+    states = _random_states()
+    try:
+        return _look(dataset)
+    except Exception as error:
+        return SamplePrefix(reason=f"dataset[i] raised {type(error).__name__}")
+    finally:
+        _restore(states)
+
+
+def _look(dataset: Any) -> SamplePrefix:
+    length = len(dataset)
+    indices = sorted({0, length // 3, length // 2, length - 1})[:_INDICES]
+    begin, walls, cpus, same, sample = time.perf_counter(), [], [], True, None
+    checked = 0
+    for index in indices:
+        results = []
+        for seed in (0, 1):
+            _seed(seed)
+            wall, cpu = time.perf_counter(), time.thread_time()
+            results.append(dataset[index])
+            walls.append(time.perf_counter() - wall)
+            cpus.append(time.thread_time() - cpu)
+        checked += 1
+        sample = results[0]
+        same = same and _equal(results[0], results[1])
+        if time.perf_counter() - begin > _LONGEST_S:
+            break
+    share, place = (1.0, None) if same else _first_random(dataset, indices[0])
+    return SamplePrefix(
+        checked=checked,
+        deterministic=same,
+        prefix_share=share,
+        seconds=statistics.median(walls),
+        cpu_seconds=statistics.median(cpus),
+        shares_memory=_is_view(sample),
+        sample_bytes=_num_bytes(sample),
+        first_random=place,
+    )
+
+
+def _first_random(dataset: Any, index: int) -> tuple[float, Frame | None]:
+    """Return the share of the sample's time before its first random draw, and the user line that drew."""
+    marks: dict[str, Any] = {}
+
+    def draws() -> bool:
+        return _fingerprint() != before
+
+    def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
+        if "at" not in marks:
+            if draws():
+                marks["at"] = time.perf_counter()
+                marks["place"] = marks.get("line")
+            else:
+                marks["line"] = user_stack(frame)[:1]
+        return trace_lines
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return trace_lines if is_user_file(frame.f_code.co_filename) else None
+
+    _seed(0)
+    before = _fingerprint()
+    previous = sys.gettrace()
+    start = time.perf_counter()
+    sys.settrace(trace)
+    try:
+        dataset[index]
+    finally:
+        sys.settrace(previous)
+    end = time.perf_counter()
+    if "at" not in marks:
+        return (0.0, None) if not draws() else (1.0, None)
+    place = marks.get("place")
+    return (marks["at"] - start) / max(end - start, 1e-9), Frame(*place[0]) if place else None
+
+
+# -- random states ----------------------------------------------------------------------------------------------
+
+
+def _numpy_random() -> Any:
+    numpy = sys.modules.get("numpy")
+    return numpy.random if numpy is not None else None
+
+
+def _random_states() -> tuple[Any, Any, Any]:
+    numpy_random = _numpy_random()
+    return random.getstate(), torch.get_rng_state(), numpy_random.get_state() if numpy_random else None
+
+
+def _restore(states: tuple[Any, Any, Any]) -> None:
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
+    if states[2] is not None:
+        _numpy_random().set_state(states[2])
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    torch.random.default_generator.manual_seed(seed)
+    if _numpy_random():
+        _numpy_random().seed(seed)
+
+
+def _fingerprint() -> tuple[Any, ...]:
+    numpy_random = _numpy_random()
+    position = numpy_random.get_state()[2] if numpy_random else 0
+    return hash(random.getstate()), torch.get_rng_state().numpy().tobytes(), position
+
+
+# -- comparing --------------------------------------------------------------------------------------------------
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, torch.Tensor):
+        return left.shape == right.shape and left.dtype == right.dtype and bool(torch.equal(left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    compare: Callable[[], Any] = getattr(left, "tobytes", lambda: None)
+    found = compare()
+    return bool(found == right.tobytes()) if found is not None else bool(left == right)
+
+
+def _is_view(sample: Any) -> bool:
+    for tensor in tensors_in(sample):
+        if tensor.nbytes and tensor.untyped_storage().nbytes() >= 4 * tensor.nbytes:
+            return True
+    parts = sample if isinstance(sample, list | tuple) else (sample,)
+    return any(getattr(getattr(part, "base", None), "nbytes", 0) >= 4 * getattr(part, "nbytes", 1) > 0 for part in parts)
+
+
+def _num_bytes(sample: Any) -> int:
+    total = sum(tensor.nbytes for tensor in tensors_in(sample))
+    parts = sample if isinstance(sample, list | tuple) else (sample,)
+    return total + sum(int(getattr(part, "nbytes", 0)) for part in parts if not isinstance(part, torch.Tensor))

@@ -1,0 +1,107 @@
+"""Copies between host and device, and places where the host waits for the device."""
+
+from collections.abc import Callable
+from threading import get_ident
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import torch
+
+from flatout.probe.seams import Hits, Seams
+from flatout.probe.spans import SYNC, TRANSFER, Account
+
+__all__ = ["CopySink", "DeviceWatch"]
+
+_WAITS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__index__")
+
+
+class CopySink(Protocol):
+    """Where a deep run collects copies and waits."""
+
+    def copied(self, source: Any, result: Any, nanoseconds: int, blocking: bool) -> None:
+        """Take one copy from host to device."""
+
+    def waited(self, operation: str, nanoseconds: int) -> None:
+        """Take one wait of the host for the device."""
+
+
+def _on_device(tensor: Any) -> bool:
+    return bool(tensor.device.type != "cpu")
+
+
+class DeviceWatch:
+    """Charges copies to `transfer` and waits to `sync`; on a machine without accelerator nothing is installed."""
+
+    def __init__(self, account: Account, sink: CopySink | None) -> None:
+        """Take the account, and the deep run's sink when there is one."""
+        self._account = account
+        self._sink = sink
+
+    def install(self, seams: Seams, *, everywhere: bool = False) -> None:
+        """Wrap the tensor methods that copy or wait; `everywhere` also where torch was built without accelerators."""
+        built = torch.backends.cuda.is_built() or torch.backends.mps.is_built()
+        if not (built or everywhere):
+            return
+        seams.wrap("torch:Tensor.to", self._copy)
+        seams.wrap("torch:Tensor.cuda", self._copy)
+        for name in _WAITS:
+            seams.wrap(f"torch:Tensor.{name}", self._wait)
+        seams.wrap("torch.cuda:synchronize", self._synchronize)
+
+    def _copy(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        account, sink = self._account, self._sink
+
+        def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or get_ident() != account.thread:
+                return original(tensor, *args, **kwargs)
+            from_device = _on_device(tensor)
+            account.enter(SYNC if from_device else TRANSFER)
+            start = perf_counter_ns()
+            try:
+                result = original(tensor, *args, **kwargs)
+            finally:
+                account.leave()
+            if not from_device and _on_device(result):
+                hits.count += 1
+                if sink is not None:
+                    sink.copied(tensor, result, perf_counter_ns() - start, not kwargs.get("non_blocking", False))
+            return result
+
+        return copy
+
+    def _wait(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        account, sink = self._account, self._sink
+        name = getattr(original, "__name__", "item")
+
+        def wait(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or not _on_device(tensor) or get_ident() != account.thread:
+                return original(tensor, *args, **kwargs)
+            hits.count += 1
+            start = perf_counter_ns()
+            account.enter(SYNC)
+            try:
+                return original(tensor, *args, **kwargs)
+            finally:
+                account.leave()
+                if sink is not None:
+                    sink.waited(name, perf_counter_ns() - start)
+
+        return wait
+
+    def _synchronize(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        account, sink = self._account, self._sink
+
+        def synchronize(*args: Any, **kwargs: Any) -> Any:
+            if get_ident() != account.thread:
+                return original(*args, **kwargs)
+            hits.count += 1
+            start = perf_counter_ns()
+            account.enter(SYNC)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                account.leave()
+                if sink is not None:
+                    sink.waited("torch.cuda.synchronize", perf_counter_ns() - start)
+
+        return synchronize

@@ -1,0 +1,71 @@
+"""What the child can say of its machine and software."""
+
+import multiprocessing
+import os
+import platform
+
+import torch
+
+from flatout.schema.run import Environment
+
+__all__ = ["describe_environment"]
+
+_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "KMP_AFFINITY",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TORCH_LOGS",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+)
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def num_cpus() -> int:
+    """Return how many cores this process may run on: its affinity, not the machine's count."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0
+
+
+def describe_environment() -> Environment:
+    """Return the environment as the script sees it now; initializes no device that the script has not."""
+    kind, device, count = "cpu", _cpu(), 0
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        kind, device, count = "cuda", torch.cuda.get_device_name(), torch.cuda.device_count()
+    return Environment(
+        device=device,
+        device_kind=kind,
+        num_devices=count,
+        num_cpus=num_cpus(),
+        cpu=_cpu(),
+        memory_bytes=_memory_bytes(),
+        platform=platform.platform(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        torch_threads=torch.get_num_threads(),
+        start_method=multiprocessing.get_start_method(allow_none=True) or "",
+        variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+    )

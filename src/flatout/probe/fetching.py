@@ -1,0 +1,105 @@
+"""How long a batch takes to fetch and to collate, wherever that happens: in the training process or in a worker."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter_ns, thread_time_ns
+from typing import Any
+
+from flatout.probe.seams import Hits, Seams
+
+__all__ = ["FetchStats", "FetchWatch"]
+
+
+@dataclass(slots=True)
+class FetchStats:
+    """Totals over the batches of one dataset in one process, in nanoseconds."""
+
+    fetches: int = 0
+    total_ns: int = 0
+    collate_ns: int = 0
+    sample_cpu_ns: int = 0
+    sampler_ns: int = 0
+    sampled: int = 0
+
+
+class FetchWatch:
+    """Times torch's fetchers; `stage` says what the watched thread is doing right now."""
+
+    def __init__(self) -> None:
+        """Watch nothing yet."""
+        self.stats: dict[str, FetchStats] = {}
+        self.stage = ""
+        self.busy_ns = 0
+
+    def install(self, seams: Seams) -> None:
+        """Wrap the fetchers of map-style and iterable-style datasets, and the drawing of indices."""
+        for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+            seams.wrap(f"torch.utils.data._utils.fetch:{name}.fetch", self._fetch)
+        seams.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter._next_index", self._next_index)
+
+    def of(self, dataset: Any) -> FetchStats:
+        """Return the totals of one dataset."""
+        return self.stats.setdefault(dataset_key(dataset), FetchStats())
+
+    def _fetch(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def fetch(fetcher: Any, index: Any) -> Any:
+            stats = self.of(fetcher.dataset)
+            if not isinstance(fetcher.collate_fn, _TimedCollate):
+                fetcher.collate_fn = _TimedCollate(fetcher.collate_fn, self)
+            hits.count += 1
+            collated = self.collated_ns
+            start, cpu = perf_counter_ns(), thread_time_ns()
+            self.stage = "sample"
+            try:
+                return original(fetcher, index)
+            finally:
+                self.stage = ""
+                elapsed = perf_counter_ns() - start
+                collate = self.collated_ns - collated
+                stats.fetches += 1
+                stats.total_ns += elapsed
+                stats.collate_ns += collate
+                stats.sample_cpu_ns += max(0, thread_time_ns() - cpu - collate)
+                self.busy_ns += elapsed
+
+        return fetch
+
+    collated_ns = 0
+
+    def _next_index(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def next_index(iterator: Any) -> Any:
+            start = perf_counter_ns()
+            try:
+                return original(iterator)
+            finally:
+                stats = self.of(iterator._dataset)
+                stats.sampler_ns += perf_counter_ns() - start
+                stats.sampled += 1
+
+        return next_index
+
+
+class _TimedCollate:
+    """The script's collate function, timed."""
+
+    def __init__(self, collate: Callable[..., Any], watch: FetchWatch) -> None:
+        self._collate = collate
+        self._watch = watch
+
+    def __call__(self, batch: Any) -> Any:
+        start, stage = perf_counter_ns(), self._watch.stage
+        self._watch.stage = "collate"
+        try:
+            return self._collate(batch)
+        finally:
+            self._watch.stage = stage
+            self._watch.collated_ns += perf_counter_ns() - start
+
+
+def dataset_key(dataset: Any) -> str:
+    """Return a name for a dataset that is the same in the training process and in its workers."""
+    try:
+        length = len(dataset)
+    except Exception:  # a user's __len__ may raise anything
+        length = -1
+    return f"{type(dataset).__module__}.{type(dataset).__qualname__}:{length}"

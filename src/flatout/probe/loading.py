@@ -1,0 +1,230 @@
+"""DataLoaders as the script builds and walks them: passes, waits, and what each loader is."""
+
+import weakref
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch.utils import data as torch_data
+
+from flatout.probe.places import caller
+from flatout.probe.seams import Hits, Seams
+from flatout.probe.spans import EPOCH_GAP, INPUT, LEAD, Account
+from flatout.probe.steps import StepTracker
+from flatout.schema.run import Frame, LoaderFacts
+
+__all__ = ["LoaderWatch", "WatchedLoader", "batch_size", "tensors_in"]
+
+_SIZED_BATCHES = 50  # batches whose number of samples is looked at
+
+
+def tensors_in(batch: Any, depth: int = 4) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a nested batch: sequences, mappings and plain objects with attributes."""
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif depth and isinstance(batch, dict):
+        for value in batch.values():
+            yield from tensors_in(value, depth - 1)
+    elif depth and isinstance(batch, list | tuple):
+        for value in batch[:64]:
+            yield from tensors_in(value, depth - 1)
+    elif depth and hasattr(batch, "data") and hasattr(batch, "keys"):  # transformers.BatchEncoding
+        yield from tensors_in(dict(batch), depth - 1)
+
+
+def batch_size(batch: Any) -> int:
+    """Return the first dimension of the first tensor that has one, 0 when there is none."""
+    return next((int(tensor.shape[0]) for tensor in tensors_in(batch) if tensor.dim()), 0)
+
+
+class WatchedLoader:
+    """What is known of one DataLoader object."""
+
+    def __init__(self, loader: Any, created_at: Frame | None) -> None:
+        """Hold the loader weakly: it must die when the script lets it go."""
+        self.ref = weakref.ref(loader)
+        self.created_at = created_at
+        self.iterated_at: Frame | None = None
+        self.passes: set[int] = set()
+        self.start_ns = 0
+        self.waits = 0
+        self.wait_ns = 0
+        self.dtypes: tuple[str, ...] = ()
+        self.batch_bytes = 0
+        self.facts = LoaderFacts()
+        self.extra: dict[str, Any] = {}
+
+    def describe(self, training: set[int]) -> LoaderFacts:
+        """Return the facts, read now if the loader is still alive, else as they were when it was last walked."""
+        loader = self.ref()
+        if loader is not None:
+            self.facts = _facts(loader)
+        fields = {name: getattr(self.facts, name) for name in LoaderFacts.__slots__}
+        fields |= {
+            "is_training": bool(self.passes & training),
+            "epochs_started": len(self.passes),
+            "start_s": self.start_ns / 1e9,
+            "created_at": self.created_at,
+            "iterated_at": self.iterated_at,
+            "batch_dtypes": self.dtypes,
+            "batch_bytes": self.batch_bytes,
+            "wait_s": self.wait_ns / 1e9 / self.waits if self.waits else 0.0,
+        }
+        return LoaderFacts(**fields | self.extra)
+
+
+def _facts(loader: Any) -> LoaderFacts:
+    dataset = loader.dataset
+    context = loader.multiprocessing_context
+    iterable = isinstance(dataset, torch_data.IterableDataset)
+    default = torch_data.dataloader.default_collate
+    return LoaderFacts(
+        name=type(dataset).__name__,
+        num_workers=loader.num_workers,
+        batch_size=loader.batch_size or 0,
+        pin_memory=bool(loader.pin_memory),
+        persistent_workers=bool(loader.persistent_workers),
+        prefetch_factor=loader.prefetch_factor or 0,
+        num_samples=0 if iterable else _length(dataset),
+        num_batches=_length(loader),
+        iterable_style=iterable,
+        has_getitems=callable(getattr(dataset, "__getitems__", None)),
+        in_memory_bytes=0 if iterable else _in_memory_bytes(dataset),
+        default_collate=loader.collate_fn is default,
+        default_sampler=type(loader.sampler).__module__.startswith("torch.utils.data"),
+        start_method=context.get_start_method() if context is not None else "",
+    )
+
+
+def _length(thing: Any) -> int:
+    try:
+        return len(thing)
+    except Exception:  # a user's __len__ may raise anything; unknown is 0
+        return 0
+
+
+def _in_memory_bytes(dataset: Any) -> int:
+    """Bytes of the arrays and tensors that the dataset (or the one it wraps) holds with one row a sample."""
+    for _ in range(4):
+        inner = vars(dataset).get("dataset") if hasattr(dataset, "__dict__") else None
+        if inner is None:
+            break
+        dataset = inner
+    rows, total = _length(dataset), 0
+    if not rows or not hasattr(dataset, "__dict__"):
+        return 0
+    held: list[Any] = []
+    for value in list(vars(dataset).values()):
+        held.extend(value if isinstance(value, tuple) and len(value) <= 16 else [value])
+    for value in held:
+        shape = getattr(value, "shape", None)
+        if shape is not None and len(shape) and shape[0] == rows and type(value).__name__ != "memmap":
+            total += int(getattr(value, "nbytes", 0))
+    return total
+
+
+class LoaderWatch:
+    """Installs the seams of loaders and tells the step tracker what they do."""
+
+    def __init__(self, account: Account, tracker: StepTracker) -> None:
+        """Watch nothing yet."""
+        self.account = account
+        self.tracker = tracker
+        self.loaders: list[WatchedLoader] = []
+        self.batch_sizes: list[int] = []
+        self.trained_on: set[int] = set()
+        self._passes = 0
+
+    def install(self, seams: Seams) -> None:
+        """Wrap construction, `iter()` and `next()` of torch's DataLoader."""
+        place = "torch.utils.data.dataloader:"
+        seams.wrap(place + "DataLoader.__init__", self._init)
+        seams.wrap(place + "DataLoader.__iter__", self._iter)
+        seams.wrap(place + "_BaseDataLoaderIter.__next__", self._next)
+
+    def describe(self, training: set[int]) -> tuple[LoaderFacts, ...]:
+        """Return the facts of every loader that was walked."""
+        return tuple(loader.describe(training) for loader in self.loaders if loader.passes)
+
+    def _of(self, loader: Any) -> WatchedLoader:
+        for watched in self.loaders:
+            if watched.ref() is loader:
+                return watched
+        watched = WatchedLoader(loader, None)
+        self.loaders.append(watched)
+        return watched
+
+    def _init(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def init(loader: Any, *args: Any, **kwargs: Any) -> None:
+            original(loader, *args, **kwargs)
+            hits.count += 1
+            if len(self.loaders) > 200:
+                self.loaders[:] = [watched for watched in self.loaders if watched.passes][-100:]
+            self.loaders.append(WatchedLoader(loader, caller(2)))
+
+        return init
+
+    def _iter(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        account = self.account
+
+        def iterate(loader: Any) -> Any:
+            if get_ident() != account.thread:
+                return original(loader)
+            hits.count += 1
+            account.enter(EPOCH_GAP)
+            before = account.totals[EPOCH_GAP]
+            try:
+                iterator = original(loader)
+            finally:
+                account.leave()
+            self._passes += 1
+            watched = self._of(loader)
+            watched.passes.add(self._passes)
+            watched.start_ns += account.totals[EPOCH_GAP] - before
+            watched.iterated_at = watched.iterated_at or caller(2)
+            watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
+            try:
+                iterator._flatout = (self._passes, watched)
+            except AttributeError:
+                pass
+            return iterator
+
+        return iterate
+
+    def _next(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        account, tracker = self.account, self.tracker
+
+        def following(iterator: Any) -> Any:
+            if get_ident() != account.thread:
+                return original(iterator)
+            hits.count += 1
+            source, watched = getattr(iterator, "_flatout", (id(iterator), None))
+            tracker.asked(source)
+            account.enter(INPUT)
+            start = account.totals[INPUT]
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                account.leave()
+                tracker.exhausted(source)
+                raise
+            except BaseException:
+                account.leave()
+                raise
+            account.leave(LEAD)
+            if watched is not None:
+                watched.waits += 1
+                watched.wait_ns += account.totals[INPUT] - start
+                if len(self.batch_sizes) < _SIZED_BATCHES:
+                    self._look_at(batch, watched)
+            return batch
+
+        return following
+
+    def _look_at(self, batch: Any, watched: WatchedLoader) -> None:
+        self.batch_sizes.append(batch_size(batch))
+        if not watched.dtypes:
+            tensors = list(tensors_in(batch))
+            watched.dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
+            watched.batch_bytes = sum(tensor.nbytes for tensor in tensors)

@@ -1,0 +1,74 @@
+"""Which lines are the user's own: not the standard library's, not an installed package's, not ours."""
+
+import os
+import site
+import sys
+import sysconfig
+from types import FrameType
+
+from flatout.schema.run import Frame
+
+__all__ = ["caller", "is_user_file", "leaf_module", "user_stack"]
+
+_MAX_DEPTH = 12
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _library_roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    names = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    names += site.getsitepackages() if hasattr(site, "getsitepackages") else []
+    names += [site.getusersitepackages(), os.path.dirname(os.__file__)]
+    roots = {os.path.realpath(name) for name in names} | {os.path.abspath(name) for name in names}
+    return tuple(sorted(os.path.join(root, "") for root in roots))
+
+
+_ROOTS = _library_roots()
+_OURS_ROOT = os.path.join(_OURS, "")
+_DEMO_ROOT = os.path.join(_OURS, "demo", "")
+_known: dict[str, bool] = {}
+
+
+def is_user_file(file: str) -> bool:
+    """Return whether code of this file is the user's own."""
+    known = _known.get(file)
+    if known is None:
+        known = _known[file] = _judge(file)
+    return known
+
+
+def _judge(file: str) -> bool:
+    if not file or file.startswith("<"):
+        return file.startswith("<ipython-input")
+    path = os.path.abspath(file)
+    if path.startswith(_OURS_ROOT):
+        return path.startswith(_DEMO_ROOT)
+    if path.startswith(_ROOTS) or f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
+        return False
+    return os.path.basename(os.path.dirname(path)) != "bin"  # launchers such as bin/torchrun
+
+
+def user_stack(frame: FrameType | None) -> tuple[tuple[str, int, str], ...]:
+    """Return the user's frames above and including `frame`, innermost first, as (file, line, function)."""
+    found = []
+    while frame is not None and len(found) < _MAX_DEPTH:
+        code = frame.f_code
+        if is_user_file(code.co_filename):
+            found.append((os.path.abspath(code.co_filename), frame.f_lineno or code.co_firstlineno, code.co_qualname))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def caller(depth: int = 1) -> Frame | None:
+    """Return the innermost user line that led to the call of this function, or None."""
+    stack = user_stack(sys._getframe(depth))
+    return Frame(*stack[0]) if stack else None
+
+
+def leaf_module(frame: FrameType) -> tuple[str, str]:
+    """Return top-level module ("" for the user's code) and function name of the frame that is running."""
+    code = frame.f_code
+    if is_user_file(code.co_filename):
+        return "", code.co_qualname
+    name = str(frame.f_globals.get("__name__", "")) or "?"
+    return name.partition(".")[0], code.co_name

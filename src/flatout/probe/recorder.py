@@ -1,0 +1,218 @@
+"""The observation of one process: puts the probes together, decides when enough was seen, and stops the script."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from flatout.probe.clock import DeviceClock
+from flatout.probe.deep import DeepWatch
+from flatout.probe.devices import DeviceWatch
+from flatout.probe.environment import describe_environment
+from flatout.probe.files import keep_files
+from flatout.probe.loading import LoaderWatch
+from flatout.probe.losses import Losses
+from flatout.probe.modules import ModuleWatch
+from flatout.probe.order import Order
+from flatout.probe.part import PartFile
+from flatout.probe.seams import Seams
+from flatout.probe.spans import Account
+from flatout.probe.steps import StepTracker
+from flatout.probe.training import TrainingWatch
+from flatout.schema.codec import dump_record
+from flatout.schema.run import End, Header, Outside, Step
+
+__all__ = ["Recorder", "StopRecording", "enough"]
+
+
+class StopRecording(BaseException):
+    """Ends the script once enough steps were seen; no error, and no `Exception`, so that scripts let it pass."""
+
+
+def enough(order: Order, num_steps: int, elapsed_s: float, epochs: int) -> bool:
+    """Return whether a recording of `num_steps` over `elapsed_s` seconds is sound enough to stop.
+
+    Short steps need time (drift, gaps between epochs), long steps need number. A timed run lasts 5 s, up to 9 s to
+    see a second epoch, and longer only until it has 24 steps; a deep run is shorter.
+    """
+    if elapsed_s >= order.max_s:
+        return True
+    if order.steps is not None:
+        return num_steps > order.steps
+    short, long = (5.0, 9.0) if order.mode == "timed" else (3.5, 6.0)
+    wanted = 24 if order.mode == "timed" else 12
+    if elapsed_s >= 4 * long:
+        return num_steps >= 8
+    return num_steps >= wanted and (elapsed_s >= long or (elapsed_s >= short and epochs >= 3))
+
+
+class Recorder:
+    """Everything that is attached to one process of the script."""
+
+    def __init__(self, order: Order) -> None:
+        """Put the probes together; nothing is installed yet."""
+        self.order = order
+        self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
+        self.seams = Seams()
+        self.account = Account()
+        self.tracker = StepTracker(self.account, self._step, self._outside)
+        self.losses = Losses()
+        self.device: DeviceClock | None = None
+        self.modules = ModuleWatch(self.account, self.tracker)
+        self.loading = LoaderWatch(self.account, self.tracker)
+        self.training = TrainingWatch(self.account, self.tracker, self.modules, self.losses)
+        self.deep = DeepWatch(self) if order.mode == "deep" else None
+        self.first_ns = 0
+        self.done = ""
+        self.notes: list[str] = []
+        self._launched_ns = time.perf_counter_ns() - round((time.time() - order.launched_unix_s) * 1e9)
+        parts = Path(order.folder) / "parts"
+        self.part = PartFile(parts / f"{order.mode}-rank{self.rank}-{os.getpid()}.jsonl")
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Install the probes; one that fails is noted and left out, training goes on."""
+        self.part.put("header", self._header())
+        for install in (
+            lambda: self.training.install(self.seams),
+            lambda: self.loading.install(self.seams),
+            lambda: DeviceWatch(self.account, self.deep).install(self.seams, everywhere=self.order.all_devices),
+            lambda: self.deep.install(self.seams) if self.deep else None,
+        ):
+            try:
+                install()
+            except Exception as error:
+                self.notes.append(f"a probe was left out: {type(error).__name__}: {error}")
+        if self.order.protect_files:
+            self.training.before_save = keep_files(self.order.folder).before_write
+        self.training.on_exit = lambda: self.finish("script ended")
+        os.register_at_fork(after_in_child=self._forked)
+        self._hook_errors()
+        self.part.begin()
+
+    def finish(self, reason: str, error: str = "") -> None:
+        """Write everything that is known; called once, in the training thread where that is possible."""
+        if self.done:
+            return
+        self.done = reason
+        at_ns = time.perf_counter_ns()
+        with contextlib.suppress(Exception):
+            self.tracker.finish()
+        for describe in (self._facts, self._losses, self._causes):
+            try:
+                describe()
+            except Exception as error:
+                self.notes.append(f"a fact is missing: {type(error).__name__}: {error}")
+        self.part.put_many("notes", self.notes)
+        self.part.flush()
+        self.part.put("end", End(reason=reason, error=error, at_ns=at_ns))
+        self.part.close()
+
+    def _forked(self) -> None:
+        """In a forked child nothing is recorded: it is another process's work."""
+        self.account.thread = -1
+        self.done = "forked"
+
+    def _hook_errors(self) -> None:
+        import atexit
+
+        before = sys.excepthook
+
+        def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            if issubclass(kind, StopRecording):
+                return
+            if not self.done:
+                last = f"{kind.__name__}: {error}".strip().replace("\n", " ")[:400]
+                self.finish("script failed", last)
+            before(kind, error, trace)
+
+        sys.excepthook = excepthook
+        atexit.register(lambda: self.finish("script ended") if self.done != "forked" else None)
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def _step(self, step: Step) -> None:
+        if self.done:
+            if self.done == "stopped":
+                raise StopRecording
+            return
+        self.part.step(step)
+        number = self.tracker.num_steps
+        if self.device is not None:
+            self.device.step_done(number)
+        elif torch.cuda.is_initialized():
+            self.device = self.modules.device = self.training.device = DeviceClock(_timing_event, self._device_time)
+        if not self.first_ns:
+            self.first_ns = step.start_ns
+            self.part.put("environment", describe_environment())
+        elapsed_s = (step.start_ns + step.wall_ns - self.first_ns) / 1e9
+        if self.deep is not None:
+            self.deep.step(step, number)
+        if enough(self.order, number, elapsed_s, self.tracker.epochs):
+            self.finish("steps")
+            self.done = "stopped"
+            raise StopRecording
+
+    def _outside(self, stretch: Outside) -> None:
+        if not self.done:
+            self.part.outside(stretch)
+
+    def _device_time(self, number: int, nanoseconds: tuple[int, ...]) -> None:
+        self.part.put_line(dump_record("device", {"step": number - 1, "ns": list(nanoseconds)}))
+
+    # -- facts --------------------------------------------------------------------------------------------------
+
+    def _header(self) -> Header:
+        return Header(
+            script=self.order.script,
+            argv=tuple(sys.argv),
+            mode=self.order.mode,
+            rank=self.rank,
+            world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
+            pid=os.getpid(),
+            started_unix_s=self.order.launched_unix_s,
+            launched_ns=self._launched_ns,
+            working_folder=os.getcwd(),
+        )
+
+    def _facts(self) -> None:
+        self.part.put("environment", describe_environment())
+        self.part.put_many("loaders", self.loading.describe(self.tracker.trained_passes))
+        self.part.put_many("models", self.modules.describe())
+        self.part.put_many("optimizers", self.training.describe())
+        sizes = self.loading.batch_sizes or self.modules.batch_sizes
+        sizes = sorted(size for size in sizes if size)
+        samples = float(sizes[len(sizes) // 2]) if sizes else None
+        self.part.put_line(dump_record("facts", {"batch_samples": samples, "seams": self.seams.hits()}))
+
+    def _losses(self) -> None:
+        self.part.put_many("losses", self.losses.values())
+
+    def _causes(self) -> None:
+        if self.deep is not None:
+            self.deep.finish()
+
+
+_current: list[Recorder] = []
+"""The recorder of this process, held here so that it lives as long as the process."""
+
+
+def start(order: Order) -> Callable[[], None] | None:
+    """Attach a recorder to this process; return what undoes it, or None when there is one already."""
+    if _current:
+        return None
+    recorder = Recorder(order)
+    _current.append(recorder)
+    recorder.attach()
+    return recorder.seams.undo
+
+
+def _timing_event() -> Any:
+    return torch.cuda.Event(enable_timing=True)

@@ -1,0 +1,79 @@
+"""The account of the training thread: at any moment exactly one phase is running, so the sum is the wall time."""
+
+from collections.abc import Callable
+from threading import get_ident
+
+from flatout.probe.clock import now as host_clock
+
+__all__ = [
+    "BACKWARD",
+    "CHECKPOINT",
+    "EPOCH_GAP",
+    "FORWARD",
+    "INPUT",
+    "LEAD",
+    "LOSS",
+    "NUM_SLOTS",
+    "OPTIMIZER",
+    "SYNC",
+    "TAIL",
+    "TRANSFER",
+    "Account",
+]
+
+INPUT, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, SYNC, CHECKPOINT, LEAD, LOSS, TAIL, EPOCH_GAP = range(11)
+"""Slots of the account: seven phases as in `STEP_PHASES`, host time in three parts, starting a loader."""
+
+NUM_SLOTS = 11
+
+
+class Account:
+    """Charges the time of one thread to one slot at a time; nested spans take their time out of the outer one."""
+
+    __slots__ = ("_last", "_now", "_stack", "current", "start", "thread", "totals")
+
+    def __init__(self, clock: Callable[[], int] = host_clock) -> None:
+        """Begin with host time before the first forward pass."""
+        self._now = clock
+        self._stack: list[int] = []
+        self.current = LEAD
+        self.totals = [0] * NUM_SLOTS
+        self.thread = get_ident()
+        self.start = self._last = clock()
+
+    def enter(self, slot: int) -> None:
+        """Begin a span of `slot` inside whatever runs now."""
+        moment = self._now()
+        self.totals[self.current] += moment - self._last
+        self._last = moment
+        self._stack.append(self.current)
+        self.current = slot
+
+    def leave(self, host: int = -1) -> None:
+        """End the innermost span; `host` names the part of host time that follows when no span encloses this one."""
+        moment = self._now()
+        self.totals[self.current] += moment - self._last
+        self._last = moment
+        if self._stack:
+            self.current = self._stack.pop()
+        if host >= 0 and not self._stack:
+            self.current = host
+
+    def cut(self, host: int = -1) -> tuple[int, int, list[int]]:
+        """Close the totals here and begin new ones; return start, end and the slots' nanoseconds in between."""
+        moment = self._now()
+        self.totals[self.current] += moment - self._last
+        self._last = moment
+        start, totals = self.start, self.totals
+        self.start, self.totals = moment, [0] * NUM_SLOTS
+        if host >= 0 and not self._stack:
+            self.current = host
+        return start, moment, totals
+
+    def clear(self) -> None:
+        """Forget spans left open by an exception; their time so far stays where it was charged."""
+        if self._stack:
+            self._stack.clear()
+            self.totals[self.current] += self._now() - self._last
+            self._last = self._now()
+            self.current = TAIL

@@ -1,0 +1,238 @@
+"""Where one training step ends and the next begins, told from what the script does.
+
+With a loader, a step runs from asking for a batch to asking for the batch after an optimizer step; so accumulation,
+several optimizers, several loaders and skipped steps are right by themselves. Stretches whose batches saw a forward
+pass and no backward pass are validation. Without a loader, a step ends with an optimizer step, and with several
+optimizers when the first of them comes round again. Without an optimizer of torch, with `backward()`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, LEAD, LOSS, TAIL, Account
+from flatout.schema.phase import Phase
+from flatout.schema.run import Outside, Step
+
+__all__ = ["Segment", "StepTracker"]
+
+_RESIDENT_STEPS = 32  # optimizer steps on one batch after which the batch counts as resident: no loader any more
+_PLAIN_BACKWARDS = 8  # backward passes without any optimizer of torch after which backward() ends a step
+_UNSTEPPED_BACKWARDS = 512  # the same when there is an optimizer that may only be accumulating
+
+
+@dataclass(slots=True)
+class Segment:
+    """A stretch of the training thread between two events, with what happened in it."""
+
+    source: int | None = None  # serial of the pass over a loader whose batch it works on
+    start: int = 0
+    end: int = 0
+    slots: list[int] = field(default_factory=list)
+    grad_forwards: int = 0
+    plain_forwards: int = 0
+    backwards: int = 0
+    stepped: bool = False
+
+    @property
+    def forwards(self) -> int:
+        """Forward passes of outermost modules, with or without gradients."""
+        return self.grad_forwards + self.plain_forwards
+
+
+class StepTracker:
+    """Turns the events of the training thread into steps and stretches outside them."""
+
+    def __init__(
+        self, account: Account, on_step: Callable[[Step], None], on_outside: Callable[[Outside], None]
+    ) -> None:
+        """Take the account to cut, and where finished steps and stretches go."""
+        self.account = account
+        self.open = Segment()
+        self.num_optimizers = 0
+        self.num_steps = 0
+        self.epochs = 0
+        self._on_step = on_step
+        self._on_outside = on_outside
+        self._pending: list[Segment] = []  # segments of the step under way
+        self._undecided: list[Segment] = []  # may be validation, may be the beginning of a step
+        self._training: set[int] = set()  # passes that produced steps
+        self._validating: set[int] = set()
+        self._cycle: set[int] = set()  # optimizers that have stepped in the step under way, without a loader
+        self._between_epochs = False
+        self._steps_on_batch = 0
+        self._backwards = 0
+        self._optimizer_steps = 0
+
+    @property
+    def trained_passes(self) -> set[int]:
+        """Serials of the passes over loaders whose batches were trained on."""
+        return self._training
+
+    @property
+    def between_epochs(self) -> bool:
+        """Return whether no batch is being worked on and steps have been made."""
+        return self.open.source is None and self.num_steps > 0 and self._between_epochs
+
+    @property
+    def in_validation(self) -> bool:
+        """Return whether the batch being worked on belongs to a pass that is known to be validation."""
+        return self.open.source in self._validating
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def asked(self, source: int) -> None:
+        """A pass over a loader is asked for its next batch."""
+        self.account.clear()
+        segment = self._close(source, LEAD)
+        if segment.source is None and self._cycle:
+            self._finish_cycle()
+        self._steps_on_batch = 0
+        self._settle(segment, asked=source)
+
+    def exhausted(self, source: int) -> None:
+        """The pass `source` had no further batch."""
+        segment = self._close(None, LEAD)
+        self._decide(validation=True)
+        if source in self._training:
+            self._between_epochs = True
+            self._outside(Phase.EPOCH_GAP, segment)
+        elif self.num_steps:
+            self._outside(Phase.VALIDATION if source in self._validating else Phase.OTHER, segment)
+
+    def forward_done(self, with_grad: bool) -> None:
+        """An outermost module has been called."""
+        if with_grad:
+            self.open.grad_forwards += 1
+        else:
+            self.open.plain_forwards += 1
+
+    def backward_done(self) -> None:
+        """A backward pass has ended."""
+        self.open.backwards += 1
+        self._backwards += 1
+        limit = _UNSTEPPED_BACKWARDS if self.num_optimizers else _PLAIN_BACKWARDS
+        if not self._optimizer_steps and self._backwards >= limit:
+            self.optimizer_begins(0)
+            self._optimizer_ended(0)
+
+    def optimizer_begins(self, optimizer: int) -> None:
+        """The optimizer with identity `optimizer` begins a step."""
+        if self.open.source is None and optimizer in self._cycle:
+            self._finish_cycle()
+
+    def optimizer_done(self, optimizer: int) -> None:
+        """That optimizer has made its step, or its gradient scaler has skipped it."""
+        self._optimizer_steps += 1
+        self._optimizer_ended(optimizer)
+
+    def finish(self) -> None:
+        """The recording ends here: close what is closed by its nature, leave out what is half done."""
+        segment = self._close(None, LEAD)
+        if segment.stepped and segment.source is not None:
+            self._settle(segment, asked=-1)
+        elif self._between_epochs and segment.source is None:
+            self._outside(Phase.EPOCH_GAP, segment)
+
+    # -- decisions ----------------------------------------------------------------------------------------------
+
+    def _optimizer_ended(self, optimizer: int) -> None:
+        self.open.stepped = True
+        if self.open.source is not None:
+            self._steps_on_batch += 1
+            if self._steps_on_batch >= _RESIDENT_STEPS and len(self._training) == 0:
+                self._close(None, LEAD)
+                self._pending.clear()
+            return
+        self._pending.append(self._close(None, LEAD))
+        self._cycle.add(optimizer)
+
+    def _finish_cycle(self) -> None:
+        self._cycle.clear()
+        if self.num_steps or self._between_epochs or self.epochs:
+            self._emit()
+        else:  # the first round began with the process itself: it is start-up, not a step
+            self.epochs = 1
+            self._pending.clear()
+
+    def _settle(self, segment: Segment, asked: int) -> None:
+        if segment.stepped and segment.source is not None:
+            self._pending = [*self._undecided, *self._pending, segment]
+            self._undecided = []
+            self._emit()
+        elif segment.backwards or (segment.source is not None and segment.source in self._training):
+            self._pending = [*self._undecided, *self._pending, segment]
+            self._undecided = []
+        elif segment.source is None:
+            self._between(segment)
+        else:
+            self._undecided.append(segment)
+            if segment.source in self._validating or segment.source == asked:
+                self._decide(validation=segment.forwards > 0)
+
+    def _decide(self, *, validation: bool) -> None:
+        """What was undecided is no part of a step: it is validation, or a pass over the data without the model."""
+        for segment in self._undecided:
+            if segment.forwards and validation and segment.source is not None:
+                self._validating.add(segment.source)
+            phase = Phase.VALIDATION if segment.source in self._validating else Phase.OTHER
+            if self.num_steps or phase is Phase.VALIDATION:
+                self._outside(phase, segment)
+        self._undecided = []
+
+    def _between(self, segment: Segment) -> None:
+        """A stretch that no batch belongs to: before training, between epochs, after a validation."""
+        if not self.num_steps:
+            return
+        if self._between_epochs:
+            self._outside(Phase.VALIDATION if segment.forwards else Phase.EPOCH_GAP, segment)
+        else:
+            self._outside(Phase.VALIDATION if segment.forwards or self._validating else Phase.OTHER, segment)
+
+    # -- output -------------------------------------------------------------------------------------------------
+
+    def _close(self, source: int | None, host: int) -> Segment:
+        closed = self.open
+        closed.start, closed.end, closed.slots = self.account.cut(host)
+        self.open = Segment(source=source)
+        return closed
+
+    def _emit(self) -> None:
+        segments, self._pending = self._pending, []
+        slots = [sum(column) for column in zip(*(segment.slots for segment in segments), strict=True)]
+        if slots[EPOCH_GAP]:
+            gap = slots[EPOCH_GAP]
+            self._on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=gap))
+        sources = {segment.source for segment in segments if segment.source is not None and segment.backwards}
+        first = bool(sources) and not sources & self._training
+        self.epochs += first
+        self._training |= sources
+        self._validating -= sources
+        self._between_epochs = False
+        self.num_steps += 1
+        host = (slots[LEAD], slots[LOSS], slots[TAIL])
+        phases = (*slots[: CHECKPOINT + 1], sum(host))
+        self._on_step(
+            Step(
+                start_ns=segments[0].start,
+                wall_ns=sum(phases),
+                phases_ns=phases,
+                num_batches=sum(segment.source is not None for segment in segments) or 1,
+                epoch=max(0, self.epochs - 1),
+                first_of_epoch=first,
+                forward_without_grad=any(segment.plain_forwards for segment in segments),
+                host_parts_ns=host,
+            )
+        )
+
+    def _outside(self, phase: Phase, segment: Segment) -> None:
+        """Report a stretch, with the checkpoints in it apart."""
+        wall, saved = segment.end - segment.start, segment.slots[CHECKPOINT]
+        batches = int(segment.source is not None)
+        if saved and phase is not Phase.CHECKPOINT:
+            self._on_outside(Outside(phase=Phase.CHECKPOINT, start_ns=segment.start, wall_ns=saved))
+        grad = segment.grad_forwards > 0 and phase is Phase.VALIDATION
+        self._on_outside(
+            Outside(
+                phase=phase, start_ns=segment.start, wall_ns=wall - saved, with_grad=grad, num_batches=batches
+            )
+        )

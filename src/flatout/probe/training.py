@@ -1,0 +1,243 @@
+"""The seams of the training loop: backward, optimizer, gradient scaler, checkpoints, compiled functions."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from flatout.probe.clock import DeviceClock
+from flatout.probe.losses import Losses
+from flatout.probe.modules import ModuleWatch
+from flatout.probe.places import caller
+from flatout.probe.seams import Hits, Seams
+from flatout.probe.spans import BACKWARD, CHECKPOINT, OPTIMIZER, TAIL, Account
+from flatout.probe.steps import StepTracker
+from flatout.schema.run import Frame, OptimizerFacts
+
+__all__ = ["TrainingWatch"]
+
+_LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost modules are looked for again
+
+
+class TrainingWatch:
+    """Tells the step tracker what the training loop does."""
+
+    def __init__(
+        self, account: Account, tracker: StepTracker, modules: ModuleWatch, losses: Losses
+    ) -> None:
+        """Watch nothing yet."""
+        self._account = account
+        self._tracker = tracker
+        self._modules = modules
+        self._losses = losses
+        self.device: DeviceClock | None = None
+        self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
+        self._created: dict[int, Frame | None] = {}
+        self._num_steps = 0
+        self._in_backward = 0
+        self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
+        self.before_save: Callable[[Any], None] | None = None
+        self.on_exit: Callable[[], None] | None = None
+
+    def install(self, seams: Seams) -> None:
+        """Wrap what the loop calls; the optimizer's own global hooks mark its steps."""
+        seams.wrap("torch:Tensor.backward", self._backward)
+        seams.wrap("torch.autograd:backward", self._backward)
+        seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
+        seams.wrap("torch.optim.optimizer:Optimizer.zero_grad", self._as_optimizer)
+        seams.wrap("torch.nn.utils:clip_grad_norm_", self._as_optimizer)
+        seams.wrap("torch.nn.utils:clip_grad_value_", self._as_optimizer)
+        seams.wrap("torch.amp.grad_scaler:GradScaler.step", self._scaler_step)
+        seams.wrap("torch:save", self._save)
+        seams.wrap("torch:compile", self._compile)
+        seams.wrap("os:_exit", self._exit)
+        register_optimizer_step_pre_hook(self._step_begins)
+        register_optimizer_step_post_hook(self._step_done)
+
+    # -- backward -----------------------------------------------------------------------------------------------
+
+    def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        account = self._account
+
+        def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or get_ident() != account.thread or self._in_backward:
+                return original(tensor, *args, **kwargs)
+            hits.count += 1
+            self._in_backward += 1
+            account.enter(BACKWARD)
+            try:
+                if self.on_backward is not None:
+                    self.on_backward(tensor)
+                device = self.device
+                if device is not None:
+                    device.begin(1)
+                result = original(tensor, *args, **kwargs)
+                self._losses.take(tensor)
+            finally:
+                self._in_backward -= 1
+                if self.device is not None:
+                    self.device.finish()
+                account.leave(TAIL)
+            self._tracker.backward_done()
+            return result
+
+        return backward
+
+    # -- optimizer ----------------------------------------------------------------------------------------------
+
+    def _optimizer_made(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            hits.count += 1
+            self._tracker.num_optimizers += 1
+            if len(self._created) < 1000:
+                self._created[id(optimizer)] = caller(2)
+
+        return init
+
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling() or get_ident() != self._account.thread:
+            return
+        if id(optimizer) not in self._optimizers:
+            self._optimizers[id(optimizer)] = (optimizer, self._created.get(id(optimizer)))
+        self._tracker.optimizer_begins(id(optimizer))
+        self._account.enter(OPTIMIZER)
+        if self.device is not None:
+            self.device.begin(2)
+
+    def _step_done(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling() or get_ident() != self._account.thread:
+            return
+        if self.device is not None:
+            self.device.finish()
+        self._account.leave(TAIL)
+        self._num_steps += 1
+        if self._num_steps in _LOOK_AFTER:
+            self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
+        self._tracker.optimizer_done(id(optimizer))
+
+    def _scaler_step(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        """A gradient scaler that skips the optimizer's step ends the training step all the same."""
+
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before = self._num_steps
+            hits.count += 1
+            with self._span(OPTIMIZER):
+                result = original(scaler, optimizer, *args, **kwargs)
+            if self._num_steps == before and get_ident() == self._account.thread:
+                self._tracker.optimizer_begins(id(optimizer))
+                self._tracker.optimizer_done(id(optimizer))
+            return result
+
+        return step
+
+    def _as_optimizer(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        account = self._account
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or get_ident() != account.thread:
+                return original(*args, **kwargs)
+            hits.count += 1
+            account.enter(OPTIMIZER)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                account.leave()
+
+        return call
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _span(self, slot: int) -> Iterator[None]:
+        if get_ident() != self._account.thread:
+            yield
+            return
+        self._account.enter(slot)
+        try:
+            yield
+        finally:
+            self._account.leave()
+
+    def _save(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            hits.count += 1
+            with self._span(CHECKPOINT):
+                if self.before_save is not None:
+                    self.before_save(f)
+                self._modules.unhook()
+                try:
+                    return original(obj, f, *args, **kwargs)
+                finally:
+                    self._modules.rehook()
+
+        return save
+
+    def _compile(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+            result = original(model, *args, **kwargs)
+            hits.count += 1
+            plain = model is not None and not isinstance(model, torch.nn.Module) and not isinstance(model, type)
+            if plain and callable(result) and not isinstance(result, torch.nn.Module):
+                wrapped = self._modules.compiled_function(result)
+                return _dressed(wrapped, result)
+            return result
+
+        return compile
+
+    def _exit(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        pid = os.getpid()
+
+        def leave(status: int) -> None:
+            if self.on_exit is not None and os.getpid() == pid:
+                self.on_exit()
+            original(status)
+
+        return leave
+
+    def describe(self) -> tuple[OptimizerFacts, ...]:
+        """Return what is known of every optimizer that made a step."""
+        return tuple(_facts(optimizer, place) for optimizer, place in self._optimizers.values())
+
+
+def _dressed(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a wrapper the name and attributes of what it wraps, Dynamo's included."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(wrapper, name, getattr(original, name))
+    wrapper.__dict__.update(getattr(original, "__dict__", {}))
+    return wrapper
+
+
+def _parameters(optimizer: Any) -> Iterator[Any]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _facts(optimizer: Any, place: Frame | None) -> OptimizerFacts:
+    kind = type(optimizer)
+    from_torch = kind.__module__.startswith("torch.optim")
+    group = optimizer.param_groups[0] if optimizer.param_groups else {}
+    first = next(_parameters(optimizer), None)
+    accelerated = first is not None and first.device.type != "cpu"
+    implementation = ""
+    if from_torch:
+        if group.get("fused"):
+            implementation = "fused"
+        elif group.get("foreach") or (group.get("foreach") is None and accelerated):
+            implementation = "foreach"
+        else:
+            implementation = "loop"
+    known = kind.__name__ in ("Adam", "AdamW", "SGD", "Adagrad")
+    return OptimizerFacts(
+        name=kind.__name__,
+        from_torch=from_torch,
+        num_tensors=sum(1 for _ in _parameters(optimizer)),
+        implementation=implementation,
+        fused_available=from_torch and known and "fused" in group and not group.get("differentiable"),
+        created_at=place,
+    )

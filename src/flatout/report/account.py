@@ -1,0 +1,85 @@
+"""The time account as lines: the phases of a step as bars, what lies outside the steps, what was left out."""
+
+from rich.text import Text
+
+from flatout.report.look import Look
+from flatout.schema.finding import Breakdown, Ceiling, PhaseShare
+from flatout.schema.phase import Phase
+from flatout.schema.run import RankSummary
+from flatout.units import format_ms, format_ratio, format_seconds, format_share
+
+__all__ = ["account_lines", "ceiling_lines", "outside_lines", "rank_lines"]
+
+WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC, Phase.CHECKPOINT, Phase.HOST)
+LABEL, AMOUNT, SHARE = 10, 9, 5
+INDENT = 2
+SHOWN_SHARE = 0.0005
+"""A phase with a smaller share would be shown as 0.0%."""
+
+
+def account_lines(breakdown: Breakdown, look: Look) -> list[Text]:
+    """Return the step's own line and one bar for each phase, the largest first; nothing where no step was seen."""
+    if breakdown.measured == 0:
+        return []
+    steps = f"Each step takes {format_ms(breakdown.mean_ms)}"
+    detail = (
+        f" (median {format_ms(breakdown.median_ms)}, 95% below {format_ms(breakdown.p95_ms)}, "
+        f"spread {format_share(breakdown.spread)}, n={breakdown.measured})"
+    )
+    rate = f", {_format_rate(breakdown.samples_per_s)}" if breakdown.samples_per_s else ""
+    shown = sorted((part for part in breakdown.phases if part.share >= SHOWN_SHARE), key=lambda part: -part.share)
+    return [*look.paragraph(steps + detail + rate), *(_bar(part, look) for part in shown)]
+
+
+def _bar(part: PhaseShare, look: Look) -> Text:
+    row = f"{part.phase.value:<{LABEL}} {format_ms(part.ms):>{AMOUNT}} {format_share(part.share):>{SHARE}}  "
+    width = look.width - INDENT - len(row)
+    color = "yellow" if part.phase in WAITING else "green"
+    return Text.assemble(" " * INDENT, row, (look.bar(part.share, width), color))
+
+
+def _format_rate(per_second: float) -> str:
+    """Return samples a second with at least three digits that mean something."""
+    return f"{per_second:,.0f} samples/s" if per_second >= 100 else f"{per_second:.3g} samples/s"
+
+
+def outside_lines(breakdown: Breakdown, look: Look) -> list[Text]:
+    """Return what lies outside the steps, and the warm-up, in a line each."""
+    lines = []
+    shown = sorted((part for part in breakdown.outside if part.share >= SHOWN_SHARE), key=lambda part: -part.s)
+    if shown:
+        parts = ", ".join(
+            f"{part.phase.value.replace('_', ' ')} {format_seconds(part.s)} ({format_share(part.share)})"
+            for part in shown
+        )
+        text = f"Outside the steps: {parts} of {format_seconds(breakdown.wall_s)} recorded."
+        lines += look.paragraph(text, hanging=INDENT)
+    if breakdown.warmup:
+        steps = "first step" if breakdown.warmup == 1 else f"first {breakdown.warmup} steps"
+        text = f"Warm-up: {steps}, {format_seconds(breakdown.warmup_s)}, left out."
+        lines += look.paragraph(text, hanging=INDENT)
+    return lines
+
+
+def ceiling_lines(headroom: tuple[Ceiling, ...], look: Look) -> list[Text]:
+    """Return the measured ceilings."""
+    if not headroom:
+        return []
+    parts = ", ".join(
+        f"{each.ceiling} {format_ms(each.median_ms)} ({format_ratio(each.speedup)})"
+        for each in sorted(headroom, key=lambda each: each.median_ms)
+    )
+    return look.paragraph(f"Ceilings, measured: {parts}.", hanging=INDENT)
+
+
+def rank_lines(ranks: tuple[RankSummary, ...], look: Look) -> list[Text]:
+    """Return who is slowest, where there is more than one rank."""
+    if len(ranks) < 2:
+        return []
+    slowest = max(ranks, key=lambda rank: rank.median_ms)
+    fastest = min(ranks, key=lambda rank: rank.median_ms)
+    text = (
+        f"Ranks: {len(ranks)}; rank {slowest.rank} is the slowest ({format_ms(slowest.median_ms)} a step), "
+        f"rank {fastest.rank} the fastest ({format_ms(fastest.median_ms)})."
+    )
+    return look.paragraph(text, hanging=INDENT)

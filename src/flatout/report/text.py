@@ -1,0 +1,115 @@
+"""A Report as text: one screen for a terminal, plain lines for a pipe. The caller prints it."""
+
+from collections.abc import Collection
+
+from rich.console import Console
+from rich.text import Text
+
+from flatout.report.account import account_lines, ceiling_lines, outside_lines, rank_lines
+from flatout.report.cards import cards
+from flatout.report.look import Look, join
+from flatout.report.verdict import best_finding, is_doubt, verdict
+from flatout.schema.finding import Finding
+from flatout.schema.report import Report
+from flatout.schema.run import Environment, Run
+
+__all__ = ["MAX_CARDS", "show", "text"]
+
+MAX_CARDS = 6
+
+_ENDS = {
+    "script failed": "The script failed",
+    "interrupted": "The recording was interrupted",
+    "killed": "The script was killed",
+    "unknown": "The recording breaks off",
+}
+
+
+def show(report: Report, console: Console, *, preview: Collection[str] = (), verbose: bool = False) -> None:
+    """Write `report` to `console`; lines are already as long as they may be, so nothing is wrapped or cut again."""
+    console.print(text(report, Look.of(console), preview=preview, verbose=verbose), soft_wrap=True)
+
+
+def text(report: Report, look: Look, *, preview: Collection[str] = (), verbose: bool = False) -> Text:
+    """Return the whole page.
+
+    Args:
+        report: what to show.
+        look: the width and the characters to show it with.
+        preview: codes of rules that no real recording has confirmed yet; their findings are marked.
+        verbose: all findings with the numbers behind them, in place of the first six.
+    """
+    findings = tuple(finding for finding in report.findings if not is_doubt(finding))
+    sections = [
+        _title(report.run, look),
+        _verdict(report, look),
+        account_lines(report.breakdown, look),
+        [
+            *outside_lines(report.breakdown, look),
+            *ceiling_lines(report.headroom, look),
+            *rank_lines(report.run.ranks, look),
+        ],
+        _findings(report, findings, look, preview, verbose),
+        _notes(report, look),
+        _folder(report.folder, look),
+    ]
+    lines: list[Text] = []
+    for section in filter(None, sections):
+        lines += [Text(), *section] if lines else section
+    return join(lines)
+
+
+def _title(run: Run, look: Look) -> list[Text]:
+    """Return which script, and what it ran on."""
+    torch = f", torch {run.environment.torch}" if run.environment.torch else ""
+    title = f"{run.header.script or 'unknown script'} on {_device(run.environment)}{torch}"
+    return look.paragraph(title, hanging=2, style="dim")
+
+
+def _device(environment: Environment) -> str:
+    if environment.device_kind == "cpu":
+        return f"{environment.device} ({environment.num_cpus} core{'s' if environment.num_cpus != 1 else ''})"
+    times = f"{environment.num_devices} x " if environment.num_devices > 1 else ""
+    return f"{times}{environment.device}"
+
+
+def _verdict(report: Report, look: Look) -> list[Text]:
+    """Return the one sentence, and how the recording ended when that was no good end."""
+    style = "bold green" if report.breakdown.measured and best_finding(report) is None else "bold yellow"
+    lines = look.paragraph(verdict(report), style=style)
+    end = report.run.end
+    if end.reason in _ENDS:
+        steps = len(report.run.steps)
+        sentence = f"{_ENDS[end.reason]} after {steps} step{'s' if steps != 1 else ''}"
+        lines += look.paragraph(f"{sentence}: {end.error}" if end.error else f"{sentence}.", style="red")
+    return lines
+
+
+def _findings(
+    report: Report, findings: tuple[Finding, ...], look: Look, preview: Collection[str], verbose: bool
+) -> list[Text]:
+    """Return the cards, at most six unless all were asked for."""
+    shown = findings if verbose else findings[:MAX_CARDS]
+    lines = cards(shown, report.run.header, look, preview=preview, full=verbose)[1:]
+    if len(shown) < len(findings):
+        folder = report.folder or "DIR"
+        lines.append(Text())
+        lines += look.paragraph(f"+{len(findings) - len(shown)} more: flatout report {folder} --verbose", hanging=2)
+    return lines
+
+
+def _notes(report: Report, look: Look) -> list[Text]:
+    """Return what may be wrong with the measurement itself."""
+    notes = [f"{each.code} {each.name}: {each.message}" for each in report.findings if is_doubt(each)]
+    notes += report.run.notes
+    if not notes:
+        return []
+    lines = [look.line("About this measurement", style="bold")]
+    for note in notes:
+        lines += look.paragraph(f"- {note}", hanging=2, style="magenta")
+    return lines
+
+
+def _folder(folder: str, look: Look) -> list[Text]:
+    """Return where the recording lies, uncut: people copy it."""
+    return [Text.assemble("Recording: ", look.safe(folder))] if folder else []

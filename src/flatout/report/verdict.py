@@ -1,0 +1,90 @@
+"""The verdict: what a person should know if they read one sentence."""
+
+from flatout.report.visible import shorten_path
+from flatout.schema.finding import Breakdown, Finding
+from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.report import Report
+from flatout.schema.run import Frame
+from flatout.units import format_ratio, format_share
+
+__all__ = ["best_finding", "format_speedup", "is_doubt", "short_place", "verdict"]
+
+COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+
+HEALTHY_SHARE = 0.7
+"""A step that computes for at least this share has nothing in front of it worth a sentence."""
+
+WORTH_READING = 1.05
+"""Below this speed-up the verdict says first how little there is to gain."""
+
+LARGEST_SPEEDUP = 1000.0
+
+LONGEST_NAME = 48
+
+_SUBJECTS = {
+    Phase.INPUT: ("Training waits", "of each step is spent loading data"),
+    Phase.TRANSFER: ("Training copies", "of each step is spent moving data between host and device"),
+    Phase.FORWARD: ("Training computes", "of each step is the forward pass"),
+    Phase.BACKWARD: ("Training computes", "of each step is the backward pass"),
+    Phase.OPTIMIZER: ("Training computes", "of each step is the optimizer"),
+    Phase.SYNC: ("Training stalls", "of each step the host waits for the device"),
+    Phase.CHECKPOINT: ("Training pauses", "of its time goes into checkpoints"),
+    Phase.HOST: ("Training is held up", "of each step is the loop's own Python code"),
+    Phase.STARTUP: ("Training starts late", "of its time goes by before the first step"),
+    Phase.EPOCH_GAP: ("Training pauses", "of its time goes by between epochs"),
+    Phase.VALIDATION: ("Training pauses", "of its time is validation"),
+    Phase.OTHER: ("Training pauses", "of its time lies outside the steps"),
+}
+
+
+def verdict(report: Report) -> str:
+    """Return the sentence; it quotes the script and so has to be made safe before it is shown."""
+    breakdown = report.breakdown
+    if breakdown.measured == 0:
+        return "Nothing was measured: no training step was completed."
+    best = best_finding(report)
+    if best is None:
+        return _without_findings(breakdown)
+    subject, spent = _SUBJECTS[best.phase]
+    inside = best.phase in STEP_PHASES and best.phase is not Phase.CHECKPOINT
+    share = max(best.share, breakdown.share(best.phase)) if inside else best.share
+    if best.max_speedup < WORTH_READING:
+        subject = "Little to gain" if best.max_speedup < 1.005 else f"Little to gain ({format_speedup(best)})"
+        return f"{subject}: {format_share(share)} {spent}; {_where(best)} comes first."
+    return f"{subject}: {format_share(share)} {spent}; {_where(best)} comes first, {format_speedup(best)}."
+
+
+def best_finding(report: Report) -> Finding | None:
+    """Return the finding to begin with, None when there is none but doubts about the measurement."""
+    return next((finding for finding in report.findings if not is_doubt(finding)), None)
+
+
+def is_doubt(finding: Finding) -> bool:
+    """Return whether a finding is about the measurement itself, not about the script."""
+    return finding.code.startswith("MS")
+
+
+def format_speedup(finding: Finding) -> str:
+    """Return `at most 2.6x`."""
+    if finding.max_speedup > LARGEST_SPEEDUP:
+        return f"at most {LARGEST_SPEEDUP:.0f}x and more"
+    return f"at most {format_ratio(finding.max_speedup)}"
+
+
+def short_place(place: Frame) -> str:
+    """Return `train.py:48`, the last part of the file and the line."""
+    name = place.file.replace("\\", "/").rpartition("/")[2]
+    return f"{shorten_path(name, LONGEST_NAME)}:{place.line}"
+
+
+def _where(finding: Finding) -> str:
+    name = f"{finding.code} {finding.name}"
+    return name if finding.location is None else f"{short_place(finding.location)} ({name})"
+
+
+def _without_findings(breakdown: Breakdown) -> str:
+    computing = sum(breakdown.share(phase) for phase in COMPUTING)
+    if computing >= HEALTHY_SHARE:
+        return f"Nothing found: healthy. {format_share(computing)} of each step is forward, backward and optimizer."
+    largest = max(breakdown.phases, key=lambda part: part.share)
+    return f"No cause found, but {format_share(largest.share)} {_SUBJECTS[largest.phase][1]}."

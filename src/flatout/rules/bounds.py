@@ -1,0 +1,54 @@
+"""The most that a change can give: arithmetic on shares, and what overlapping work can reach on the cores there are."""
+
+from flatout.rules.machine import cores_in_use
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+
+__all__ = ["MAX_SPEEDUP", "handover_s", "input_gain", "speedup_with_workers", "speedup_without"]
+
+MAX_SPEEDUP = 1000.0  # a share that rounds to the whole step says "huge", not "infinite"
+SHARED_MEMORY_BYTES_S = 1.7e9  # what a worker reaches copying a 19 MB batch to shared memory (LOADING.md 2)
+MESSAGE_S = 0.2e-3  # queue, file descriptors and rebuilding of one batch in the training process
+
+
+def speedup_without(share: float) -> float:
+    """Return how much faster things are when `share` of their time disappears."""
+    return min(MAX_SPEEDUP, 1.0 / max(1.0 / MAX_SPEEDUP, 1.0 - max(0.0, share)))
+
+
+def input_gain(breakdown: Breakdown, loader: LoaderFacts | None, fraction: float) -> float:
+    """Return the share of the step that goes when `fraction` of the work that makes a batch goes.
+
+    Without workers the step waits for all of that work. With workers that are too slow, a step lasts as long as they
+    need for a batch: the same fraction of the step goes, but never more than what it waits.
+    """
+    waits = breakdown.share(Phase.INPUT)
+    fraction = min(1.0, max(0.0, fraction))
+    return min(waits, fraction) if loader is not None and loader.num_workers > 0 else waits * fraction
+
+
+def handover_s(loader: LoaderFacts) -> float:
+    """Return the seconds that giving one batch from a worker to the training process costs."""
+    return MESSAGE_S + loader.batch_bytes / SHARED_MEMORY_BYTES_S
+
+
+def speedup_with_workers(run: Run, breakdown: Breakdown, loader: LoaderFacts, cpu_share: float) -> float:
+    """Return the most that loading in worker processes could give.
+
+    The rest of the step stays; CPU work can at best be spread evenly over the cores; waiting costs no core.
+
+    Args:
+        run: for the cores there are and the cores in use now.
+        breakdown: the account without workers.
+        loader: the loader, for the cost of handing a batch over.
+        cpu_share: share of the sample's time that is CPU work, 0 to 1.
+    """
+    step_s = breakdown.mean_ms / 1000
+    loading_s = breakdown.ms(Phase.INPUT) / 1000
+    measured = cores_in_use(run)
+    work_s = step_s * measured if measured else step_s - loading_s * (1 - cpu_share)
+    work_s += handover_s(loader)
+    receiving_s = MESSAGE_S
+    reachable_s = max(step_s - loading_s + receiving_s, work_s / max(1, run.environment.num_cpus))
+    return max(1.0, min(MAX_SPEEDUP, step_s / reachable_s)) if reachable_s > 0 else 1.0

@@ -1,0 +1,72 @@
+"""Run the rules over a recording, and put what they find in the order in which a person wants to read it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from flatout.rules.catalog import catalog
+from flatout.rules.rule import Rule
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.run import Run
+
+__all__ = ["Examination", "examine", "find"]
+
+GENERAL = "IN001"  # says that the step waits for its input; the other IN rules say why
+EXPLAINS = 0.5  # a cause with this much of the input's share comes before the general statement
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What the rules found, and which of them could not be applied."""
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+
+def find(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...] = ()) -> tuple[Finding, ...]:
+    """Return the findings of every rule, the one with the most to gain first."""
+    return examine(run, breakdown, headroom).findings
+
+
+def examine(
+    run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...] = (), rules: Iterable[Rule] | None = None
+) -> Examination:
+    """Apply `rules` (all of them when None); a rule that fails becomes a note and costs only its own finding."""
+    findings: list[Finding] = []
+    notes: list[str] = []
+    for rule in catalog() if rules is None else rules:
+        try:
+            finding = rule.check(run, breakdown, headroom)
+        except Exception as error:
+            notes.append(f"rule {rule.code} {rule.name} could not be applied: {type(error).__name__}: {error}")
+            continue
+        if finding is not None:
+            findings.append(finding)
+    return Examination(_ranked(findings), tuple(notes))
+
+
+def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Sort by what each could give; at equal gain the one with a place comes first, doubts about the run last."""
+    return tuple(sorted(_behind_its_cause(findings), key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[bool, float, bool, bool, float, str]:
+    doubt = finding.code.startswith("MS")
+    general = finding.code == GENERAL
+    return doubt, -finding.max_speedup, general, finding.location is None, -finding.share, finding.code
+
+
+def _behind_its_cause(findings: Sequence[Finding]) -> list[Finding]:
+    """Let the general statement promise no more than the best cause that explains it, so that the cause leads.
+
+    What removing all input would give stays in its evidence.
+    """
+    whole = next((finding for finding in findings if finding.code == GENERAL), None)
+    if whole is None:
+        return list(findings)
+    causes = [f for f in findings if f.code.startswith("IN") and f is not whole and f.share >= EXPLAINS * whole.share]
+    best = max((cause.max_speedup for cause in causes), default=whole.max_speedup)
+    if best >= whole.max_speedup:
+        return list(findings)
+    ceiling = Evidence("speed-up without any input", whole.max_speedup, "x")
+    follower = replace(whole, max_speedup=best, evidence=(*whole.evidence, ceiling))
+    return [follower if finding is whole else finding for finding in findings]

@@ -1,0 +1,53 @@
+"""What the time between two epochs is made of: restarting the loader's workers, and the script's own code."""
+
+from flatout.rules.lines import costs, seconds
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import Phase
+from flatout.schema.run import LineCost, LoaderFacts, Run
+
+__all__ = ["own_code", "own_gap_s", "restart_s"]
+
+
+def own_code(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
+    """Return what the deep run saw between epochs in the script's own code, the line that starts the loader aside."""
+    start = (loader.iterated_at.file, loader.iterated_at.line) if loader and loader.iterated_at else None
+    return costs(
+        run,
+        Phase.EPOCH_GAP,
+        keep=lambda cost: bool(cost.stack) and (cost.stack[0].file, cost.stack[0].line) != start,
+    )
+
+
+def own_gap_s(run: Run, loader: LoaderFacts | None) -> float:
+    """Return the seconds between epochs that restarting workers does not explain."""
+    gap_s = _between_epochs_s(run)
+    if loader is None or not _restarts(loader):
+        return gap_s
+    seen = seconds(costs(run, Phase.EPOCH_GAP))
+    if seen > 0:
+        return gap_s * seconds(own_code(run, loader)) / seen
+    return max(0.0, gap_s - _starting_s(loader)) if loader.start_s > 0 else 0.0
+
+
+def restart_s(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> float:
+    """Return the seconds that restarting the workers cost: ending them, starting them, and the first batch after it.
+
+    The account has already moved what a first batch took longer than others from its step to the epoch gap.
+    """
+    if not _restarts(loader) or loader.epochs_started < 2:
+        return 0.0
+    first_batches_s = breakdown.outside_s(Phase.EPOCH_GAP) - _between_epochs_s(run)
+    return max(_starting_s(loader), _between_epochs_s(run) - own_gap_s(run, loader)) + max(0.0, first_batches_s)
+
+
+def _restarts(loader: LoaderFacts) -> bool:
+    return loader.num_workers > 0 and not loader.persistent_workers
+
+
+def _starting_s(loader: LoaderFacts) -> float:
+    """Return the seconds in `iter(loader)` of the epochs after the first."""
+    return loader.start_s * (loader.epochs_started - 1) / loader.epochs_started if loader.epochs_started > 1 else 0.0
+
+
+def _between_epochs_s(run: Run) -> float:
+    return sum(stretch.wall_ns for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP) / 1e9

@@ -1,0 +1,89 @@
+"""Python code of the script runs between the parts of the step, while model and device wait.
+
+## What it measures
+
+Host time by the user's own functions: what is neither input, forward, backward nor optimizer, does not print or
+write, and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on.
+
+## Why it matters
+
+Everything on the main thread between two steps adds to each of them. Metrics in numpy or scikit-learn, string
+handling and checks of every element often cost more than the model; other tools count them as "other".
+
+## What to do
+
+Do it every N steps or once an epoch; do it with one operation on whole tensors instead of a loop; move it to the
+dataset, where workers do it.
+
+## When it is wrong
+
+A line that does the training's own arithmetic in torch (an average of the weights, a penalty) is needed: there the
+question is only whether one fused operation (`torch._foreach_...`) can replace a loop over tensors.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.growth import growth
+from flatout.rules.hosting import python_work
+from flatout.rules.lines import Hotspot, costs, hottest
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import goes_to, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+
+MIN_SHARE = 0.07
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """HO001: one function of the script's own costs 7% of the step."""
+    spot = _hotspot(run)
+    if spot is None or growth(run.steps[breakdown.warmup :], Phase.HOST) is not None:
+        return None
+    share = breakdown.share(Phase.HOST) * spot.share
+    if share < MIN_SHARE:
+        return None
+    return Finding(
+        code="HO001",
+        name="python-work-in-step",
+        phase=Phase.HOST,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=spot.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is Python in the training loop, in {goes_to(spot)} "
+        f"({spot.samples} samples of the stack). Do it every N steps, on whole tensors, or in the dataset.",
+        evidence=(
+            Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
+            Evidence("share of the host time", spot.share, ""),
+            Evidence("stack samples", spot.samples, ""),
+        ),
+        fixes=(),
+    )
+
+
+def _hotspot(run: Run) -> Hotspot | None:
+    return hottest(python_work(run), among=costs(run, Phase.HOST))
+
+
+_METRIC = ("metrics.py", 8, "confusion")
+_LINES = (
+    line(1.2, _METRIC, ("train.py", 55, "train"), phase=Phase.HOST, part="tail", leaf="numpy"),
+    line(0.2, ("train.py", 57, "train"), phase=Phase.HOST, part="tail", leaf="torch"),
+)
+_LOSS = (line(1.2, ("train.py", 50, "train"), phase=Phase.HOST, part="loss", leaf="torch"),)
+
+RULE = Rule(
+    code="HO001",
+    name="python-work-in-step",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=30, backward=40, lines=_LINES),
+        example(step_ms=100, forward=40, backward=50, lines=_LINES),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=42, backward=50, lines=_LINES),
+        example(step_ms=100, forward=30, backward=40, lines=_LOSS),
+        example(step_ms=100, forward=30, lines=[line(1.2, ("log.py", 3, "log_row"), phase=Phase.HOST, leaf="csv")]),
+        example(step_ms=100, forward=30, lines=[line(0.07, _METRIC, phase=Phase.HOST, part="tail")]),
+    ),
+)

@@ -1,0 +1,85 @@
+"""The training loop prints, logs, draws or writes a file in every step.
+
+## What it measures
+
+Host time below lines that call something that writes (`print`, `logger.info`, `add_scalar`, `json.dump`, `savefig`,
+`tqdm.write`, `writerow`), read from the source of the script, or that run inside a logging library. It fires at 5% of
+the step.
+
+## Why it matters
+
+Nobody reads a thousand lines a minute, and each waits for a terminal, a disk or a server. Writing with `flush` or
+`fsync`, opening the file anew and drawing a figure cost milliseconds.
+
+## What to do
+
+Log every N steps. Collect values on the device and write once an epoch. Keep files open; leave flushing to the
+system.
+
+## When it is wrong
+
+A line that computes and writes at once is counted whole. When the source has changed since the recording, lines may
+be taken for others.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.hosting import writing
+from flatout.rules.lines import costs, hottest, seconds
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+
+MIN_SHARE = 0.05
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """HO002: writing takes a twentieth of the step."""
+    lines, host = writing(run), costs(run, Phase.HOST)
+    spot = hottest(lines, among=host)
+    if spot is None:
+        return None
+    share = breakdown.share(Phase.HOST) * min(1.0, seconds(lines) / seconds(host))
+    if share < MIN_SHARE:
+        return None
+    return Finding(
+        code="HO002",
+        name="logging-every-step",
+        phase=Phase.HOST,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=spot.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} prints, logs or writes files, mostly in "
+        f"{at(spot.place)} ({spot.samples} samples of the stack). Do it every N steps.",
+        evidence=(
+            Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
+            Evidence("share of the host time", seconds(lines) / seconds(host), ""),
+            Evidence("stack samples", spot.samples, ""),
+        ),
+        fixes=(),
+    )
+
+
+_WRITE = ("train.py", 61, "log_step")
+_LINES = (
+    line(1.0, _WRITE, ("train.py", 44, "train"), phase=Phase.HOST, part="tail"),
+    line(0.2, ("train.py", 45, "train"), phase=Phase.HOST, part="tail"),
+)
+_IN_LIBRARY = (line(1.0, ("train.py", 44, "train"), phase=Phase.HOST, part="tail", leaf="tensorboard"),)
+
+RULE = Rule(
+    code="HO002",
+    name="logging-every-step",
+    check=check,
+    fires_on=(
+        example(step_ms=50, forward=20, backward=20, lines=_LINES),
+        example(step_ms=50, forward=20, backward=27, lines=_IN_LIBRARY),
+    ),
+    quiet_on=(
+        example(step_ms=50, forward=20, backward=27.1, lines=_LINES),
+        example(step_ms=50, forward=20, lines=[line(1.0, ("train.py", 44, "train"), phase=Phase.HOST, leaf="numpy")]),
+        example(step_ms=50, forward=20, lines=[line(0.07, _WRITE, phase=Phase.HOST)]),
+    ),
+)

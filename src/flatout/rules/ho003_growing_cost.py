@@ -1,0 +1,110 @@
+"""A step costs more the longer the training runs.
+
+## What it measures
+
+Host, forward and sync time of the steady steps, in order. The last third must be at least 1.5 times the first
+(medians whose middle halves do not overlap), over the whole recording or within each of its epochs, and what was
+added to the first third's level must be at least 5% of the mean step.
+
+## Why it matters
+
+Something is kept and gone through again in every step: a list of all predictions that a metric reads from the start,
+a string that is extended, a search in a growing history. The recording is short; over a whole epoch the cost goes on
+growing, so the loss there is larger than the one measured here.
+
+## What to do
+
+Keep a running sum instead of all values; compute the metric at the end of the epoch; use `deque(maxlen=...)`.
+
+## When it is wrong
+
+Batches that get longer (sorted by length, a curriculum) make forward and backward grow together: then the rule is
+quiet. The growth is measured; the line is only where that phase spends its time.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line, steps_of
+from flatout.rules.growth import Growth, growth
+from flatout.rules.hosting import python_work
+from flatout.rules.lines import Hotspot, costs, hottest
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.units import format_ms, format_ratio
+
+MIN_SHARE = 0.05
+MIN_SHARE_OF_PHASE = 0.3
+TOGETHER = 0.75  # a backward pass that grows by this part of the forward's factor grows with it
+PHASES = (Phase.HOST, Phase.SYNC, Phase.FORWARD)
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """HO003: a kind of time rises by half within the run or within each epoch."""
+    rises = [(phase, rise) for phase in PHASES if (rise := _rise(run, breakdown, phase)) is not None]
+    if not rises or breakdown.mean_ms <= 0:
+        return None
+    phase, rise = max(rises, key=lambda found: found[1].extra_ms)
+    share = min(1.0, rise.extra_ms / breakdown.mean_ms)
+    if share < MIN_SHARE:
+        return None
+    spot = _hotspot(run, phase)
+    when = "within each epoch" if rise.every_epoch else "over the recording"
+    return Finding(
+        code="HO003",
+        name="growing-cost",
+        phase=phase,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=spot.place if spot else None,
+        message=f"{phase.value} time grows {format_ratio(rise.factor)} {when}, from {format_ms(rise.first_ms)} to "
+        f"{format_ms(rise.last_ms)} a step{f', mostly in {at(spot.place)}' if spot else ''}: "
+        f"{of_step(breakdown, rise.extra_ms)} is growth. Keep a running value instead of all that came before.",
+        evidence=(
+            Evidence("first third", rise.first_ms, "ms"),
+            Evidence("last third", rise.last_ms, "ms"),
+            Evidence("steps compared", rise.n, ""),
+        ),
+        fixes=(),
+    )
+
+
+def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:
+    """Return how a phase grows, forward time only where the backward pass does not grow with it."""
+    steps = run.steps[breakdown.warmup :]
+    rise = growth(steps, phase)
+    if rise is None or phase != Phase.FORWARD:
+        return rise
+    backward = growth(steps, Phase.BACKWARD)
+    return None if backward is not None and backward.factor >= TOGETHER * rise.factor else rise
+
+
+def _hotspot(run: Run, phase: Phase) -> Hotspot | None:
+    every = costs(run, phase)
+    spot = hottest(python_work(run), among=every) if phase == Phase.HOST else None
+    spot = spot or hottest(every, among=every)
+    return spot if spot and spot.share >= MIN_SHARE_OF_PHASE else None
+
+
+_LINES = (
+    line(1.0, ("train.py", 58, "accuracy"), ("train.py", 40, "train"), phase=Phase.HOST, part="tail", leaf="numpy"),
+)
+_GROWS = steps_of([{Phase.HOST: 5 + 0.2 * i, Phase.FORWARD: 20} for i in range(60)])
+_RESETS = steps_of(
+    [{Phase.HOST: 5 + 0.2 * (i % 40), Phase.FORWARD: 20} for i in range(120)], epoch=[i // 40 for i in range(120)]
+)
+_LITTLE = steps_of([{Phase.HOST: 1 + 0.04 * i, Phase.FORWARD: 50} for i in range(60)])
+_LONGER_BATCHES = steps_of([{Phase.FORWARD: 5 + 0.2 * i, Phase.BACKWARD: 10 + 0.4 * i} for i in range(60)])
+
+RULE = Rule(
+    code="HO003",
+    name="growing-cost",
+    check=check,
+    fires_on=(example(steps=_GROWS, lines=_LINES), example(steps=_RESETS, lines=_LINES)),
+    quiet_on=(
+        example(steps=_LITTLE, lines=_LINES),
+        example(steps=_LONGER_BATCHES),
+        example(step_ms=100, forward=40, lines=_LINES),
+    ),
+)

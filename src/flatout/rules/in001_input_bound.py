@@ -1,0 +1,69 @@
+"""The training step waits for its next batch.
+
+## What it measures
+
+The share of each steady step that the training loop spends asking for a batch: the time inside `next(loader)`, on the
+clock of the main thread. It fires at 10% of the step. Where another IN finding explains at least half of that share,
+it is listed first, because it names the cause.
+
+## Why it matters
+
+While the loop waits, the model does not train. The share is also the ceiling: at 62%, no change to the input can make
+the step more than 2.6 times as fast. Tools draw the line between 5% (TensorBoard's plugin) and 20% (loadtune).
+
+## What to do
+
+Read the other IN findings first. Without one: move work that is the same every epoch out of `__getitem__`, do the
+rest for a whole batch at once, then use worker processes (`num_workers`), then look at where the files lie.
+
+## When it is wrong
+
+Libraries that prefetch on their own threads (Accelerate, Lightning) hide waiting inside another call. The first epoch
+after a restart reads files that later epochs find in memory.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.loading import training_loader
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LoaderFacts, Run
+
+MIN_SHARE = 0.10
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN001: at least a tenth of the step passes in `next(loader)`."""
+    share = breakdown.share(Phase.INPUT)
+    if share < MIN_SHARE:
+        return None
+    loader = training_loader(run)
+    ms = breakdown.ms(Phase.INPUT)
+    return Finding(
+        code="IN001",
+        name="input-bound",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=loader.iterated_at if loader else None,
+        message=f"{of_step(breakdown, ms)} waits for the next batch. Make a batch cheaper to build, or build it while "
+        "the step before it runs.",
+        evidence=(Evidence("wait", ms, "ms"), Evidence("step", breakdown.mean_ms, "ms")),
+        fixes=("compiled-input", "loader-workers", "device-prefetch"),
+    )
+
+
+_LOADER = LoaderFacts(name="Pictures", is_training=True, batch_size=64, iterated_at=Frame("train.py", 40, "train"))
+
+RULE = Rule(
+    code="IN001",
+    name="input-bound",
+    check=check,
+    fires_on=(
+        example(step_ms=100, input=62, forward=20, loaders=(_LOADER,)),
+        example(step_ms=50, input=5.5, forward=30),
+    ),
+    quiet_on=(example(step_ms=100, input=9.9, forward=60), example(step_ms=3, forward=2)),
+)

@@ -1,0 +1,111 @@
+"""One function of the dataset takes most of the time it takes to make a sample.
+
+## What it measures
+
+The deep run samples the stack of the process that makes the samples (the main process, or every worker) and adds up
+the time below each of the user's functions. The function with the most time is reported, at its hottest line, when it
+was seen at least 8 times, takes a quarter of the loading and costs at least 10% of the step.
+
+## Why it matters
+
+It is the line to change. Often one call is nearly everything: a resize in Python, a file opened again for each
+sample, a lookup that scans a list.
+
+## What to do
+
+Look whether the result is the same every epoch (then compute it once), whether less would do (decode smaller, read
+fewer columns), and whether a faster library does the same (for JPEG, simplejpeg decodes 1,040 images/s a core where
+PIL reaches 730). Then do it for the whole batch at once.
+
+## When it is wrong
+
+With workers the gain ends where the step no longer waits: the most it could give counts that. C code that holds the
+interpreter for long is seen at its end, so a line next to it can be named.
+"""
+
+from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.lines import Hotspot, costs, hottest
+from flatout.rules.loading import per_sample_s, picks_rows, training_loader
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import goes_to, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+from flatout.units import format_share
+
+MIN_SHARE = 0.10
+MIN_SHARE_OF_LOADING = 0.25
+UNTOUCHED_S = 15e-6  # indexing two arrays and returning a tuple
+WORK = ("sample", "collate", "sampler")
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN003: a quarter of the loading and a tenth of the step are one function of the dataset."""
+    loader = training_loader(run)
+    spot = _hotspot(run, loader)
+    if spot is None or spot.share < MIN_SHARE_OF_LOADING or (loader and _is_a_view(run, loader)):
+        return None
+    share = breakdown.share(Phase.INPUT) * spot.share
+    if share < MIN_SHARE:
+        return None
+    where = "in each worker" if loader and loader.num_workers > 0 else "in the training process"
+    return Finding(
+        code="IN003",
+        name="slow-sample-line",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(input_gain(breakdown, loader, spot.share)),
+        location=spot.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {goes_to(spot)}: {format_share(spot.share)} "
+        f"of the loading {where} ({spot.samples} samples of the stack). Compute it once if it is the same every epoch, "
+        "else make this line cheaper.",
+        evidence=(
+            Evidence("share of the loading", spot.share, ""),
+            Evidence("stack samples", spot.samples, ""),
+            Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
+        ),
+        fixes=("compiled-input", "cached-input", "loader-workers"),
+    )
+
+
+def _is_a_view(run: Run, loader: LoaderFacts) -> bool:
+    """Return whether a sample is handed out without any work on it: that line is not slow, IN006 speaks of it."""
+    untouched = loader.prefix is not None and loader.prefix.shares_memory
+    return picks_rows(run, loader) and (untouched or per_sample_s(run, loader) < UNTOUCHED_S)
+
+
+def _hotspot(run: Run, loader: LoaderFacts | None) -> Hotspot | None:
+    """Return the hottest function of the sample stage, where the samples are made."""
+    if loader is not None and loader.num_workers > 0:
+        return hottest(
+            costs(run, Phase.INPUT, process="worker", stages=("sample",)),
+            among=costs(run, Phase.INPUT, process="worker", stages=WORK),
+        )
+    return hottest(costs(run, Phase.INPUT, stages=("sample",)), among=costs(run, Phase.INPUT))
+
+
+_RESIZE = ("data.py", 34, "Resize.__call__")
+_GETITEM = ("data.py", 61, "Pictures.__getitem__")
+_MAIN = (
+    line(2.4, _RESIZE, _GETITEM, stage="sample", leaf="PIL", leaf_function="resize"),
+    line(0.9, _GETITEM, stage="sample", leaf="PIL", leaf_function="open"),
+    line(0.3, stage="collate", leaf="torch"),
+)
+_WORKER = tuple(line(s, f, process="worker", stage="sample") for s, f in ((6.0, _RESIZE), (3.0, _GETITEM)))
+_WORKERS = LoaderFacts(is_training=True, num_workers=2, batch_size=64, fetches=60)
+
+RULE = Rule(
+    code="IN003",
+    name="slow-sample-line",
+    check=check,
+    fires_on=(
+        example(step_ms=100, input=60, forward=30, lines=_MAIN),
+        example(step_ms=100, input=40, forward=50, lines=_WORKER, loaders=(_WORKERS,)),
+    ),
+    quiet_on=(
+        example(step_ms=100, input=14.5, forward=70, lines=_MAIN),
+        example(step_ms=100, input=60, forward=30, lines=[line(0.07, _RESIZE, stage="sample")]),
+        example(step_ms=100, input=60, forward=30),
+    ),
+)

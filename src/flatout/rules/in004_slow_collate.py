@@ -1,0 +1,98 @@
+"""Putting samples together into a batch takes long.
+
+## What it measures
+
+The time in `collate_fn`, as a share of all the work one batch takes (samples, collate, sampler), times the share of
+the step that waits for input. It fires at 10% of the step for a collate function of the script's own; for the default
+one at 15%, and only when collating takes more than half of a batch.
+
+## Why it matters
+
+Collate runs once a batch on one thread, and often loops over samples in Python: padding, converting lists to tensors,
+building dictionaries key by key.
+
+## What to do
+
+Let the dataset return tensors, not lists of numbers (the default collate makes one tensor for every number of a
+list). Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array made for the whole batch.
+
+## When it is wrong
+
+Samples that come as views of a larger array are paid for here, when they are copied, and not where they are made.
+"""
+
+from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.lines import costs, hottest, seconds
+from flatout.rules.loading import fraction_of_batch, picks_rows, training_loader
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+
+MIN_SHARE = 0.10
+MIN_SHARE_DEFAULT = 0.15
+MIN_FRACTION_DEFAULT = 0.5
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN004: collating is a tenth of the step."""
+    loader = training_loader(run)
+    if loader is None or picks_rows(run, loader):
+        return None
+    fraction = fraction_of_batch(loader, loader.collate_s) or _fraction_seen(run, loader)
+    share = breakdown.share(Phase.INPUT) * fraction
+    if share < (MIN_SHARE_DEFAULT if loader.default_collate else MIN_SHARE):
+        return None
+    if loader.default_collate and fraction < MIN_FRACTION_DEFAULT:
+        return None
+    process = "worker" if loader.num_workers > 0 else "main"
+    lines = costs(run, Phase.INPUT, process=process, stages=("collate",))
+    spot = None if loader.default_collate else hottest(lines, among=lines)
+    where = f", in {at(spot.place)}" if spot else " by the default function" if loader.default_collate else ""
+    return Finding(
+        code="IN004",
+        name="slow-collate",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(input_gain(breakdown, loader, fraction)),
+        location=spot.place if spot else loader.created_at,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} collates samples into a batch{where}. Return tensors "
+        "from the dataset, and stack or pad the whole batch in one call.",
+        evidence=(
+            Evidence("collate", loader.collate_s * 1000, "ms"),
+            Evidence("share of the loading", fraction, ""),
+            Evidence("batches measured", loader.fetches, ""),
+        ),
+        fixes=("compiled-input",),
+    )
+
+
+def _fraction_seen(run: Run, loader: LoaderFacts) -> float:
+    """Return the share of the loading that the sampler saw in collate, for loaders whose stages were not timed."""
+    process = "worker" if loader.num_workers > 0 else "main"
+    whole = seconds(costs(run, Phase.INPUT, process=process, stages=("sample", "collate", "sampler")))
+    return seconds(costs(run, Phase.INPUT, process=process, stages=("collate",))) / whole if whole > 0 else 0.0
+
+
+_OWN = LoaderFacts(
+    is_training=True, batch_size=32, default_collate=False, sample_s=0.01, collate_s=0.03, sampler_s=0.0, fetches=40
+)
+_DEFAULT = LoaderFacts(is_training=True, batch_size=32, sample_s=0.01, collate_s=0.03, fetches=40)
+_LINES = (line(1.2, ("text.py", 20, "pad"), stage="collate"), line(0.4, ("text.py", 5, "read"), stage="sample"))
+
+RULE = Rule(
+    code="IN004",
+    name="slow-collate",
+    check=check,
+    fires_on=(
+        example(step_ms=100, input=40, forward=50, loaders=(_OWN,), lines=_LINES),
+        example(step_ms=100, input=40, forward=50, loaders=(_DEFAULT,)),
+    ),
+    quiet_on=(
+        example(step_ms=100, input=13, forward=70, loaders=(_OWN,), lines=_LINES),
+        example(step_ms=100, input=19, forward=70, loaders=(_DEFAULT,)),
+        example(step_ms=100, input=40, forward=50),
+    ),
+)

@@ -1,0 +1,98 @@
+"""Choosing which samples make the next batch takes long.
+
+## What it measures
+
+The time a batch spends in the sampler or batch sampler, as a share of the step. The sampler always runs in the
+training process, also when workers load the samples. It fires at 7% of the step, for samplers that are not torch's
+defaults.
+
+## Why it matters
+
+A sampler only has to name indices: a microsecond each. Samplers written by hand sort, filter or search a list for
+every batch, and that cost grows with the size of the dataset.
+
+## What to do
+
+Compute the order once an epoch, with arrays (`numpy.argsort`, `torch.multinomial`), and only cut it into batches in
+`__iter__`. Replace `list.pop(0)`, `list.remove` and `x in list` by indices or sets.
+
+## When it is wrong
+
+A sampler that prepares the whole epoch in its first `next` shows here only when the deep run saw that first batch.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.lines import costs, hottest
+from flatout.rules.loading import batch_s, fraction_of_batch, training_loader
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+
+MIN_SHARE = 0.07
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN005: a sampler of the script's own costs 7% of the step."""
+    loader = training_loader(run)
+    if loader is None or loader.default_sampler or loader.sampler_s <= 0:
+        return None
+    share = breakdown.share(Phase.INPUT) * _fraction(loader)
+    if share < MIN_SHARE:
+        return None
+    lines = costs(run, Phase.INPUT, stages=("sampler",))
+    spot = hottest(lines, among=lines)
+    return Finding(
+        code="IN005",
+        name="slow-sampler",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=spot.place if spot else loader.created_at,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} chooses the samples of the next batch"
+        f"{f', in {at(spot.place)}' if spot else ''}. Compute the order once an epoch, with arrays.",
+        evidence=(
+            Evidence("sampler", loader.sampler_s * 1000, "ms"),
+            Evidence("samples to choose from", loader.num_samples, ""),
+            Evidence("batches measured", loader.fetches, ""),
+        ),
+        fixes=(),
+    )
+
+
+def _fraction(loader: LoaderFacts) -> float:
+    """Return the sampler's share of what the training process does or waits for in `next`."""
+    if loader.num_workers == 0:
+        return fraction_of_batch(loader, loader.sampler_s)
+    return min(1.0, loader.sampler_s / max(loader.wait_s, loader.sampler_s)) if batch_s(loader) > 0 else 0.0
+
+
+_SLOW = LoaderFacts(
+    is_training=True,
+    batch_size=32,
+    default_sampler=False,
+    num_samples=50_000,
+    sample_s=0.01,
+    sampler_s=0.01,
+    fetches=40,
+)
+_WORKERS = LoaderFacts(
+    is_training=True, default_sampler=False, num_workers=2, sample_s=0.05, sampler_s=0.02, wait_s=0.025, fetches=40
+)
+_LINES = (line(1.2, ("sampling.py", 14, "Balanced.__iter__"), stage="sampler"),)
+
+RULE = Rule(
+    code="IN005",
+    name="slow-sampler",
+    check=check,
+    fires_on=(
+        example(step_ms=100, input=20, forward=60, loaders=(_SLOW,), lines=_LINES),
+        example(step_ms=100, input=25, forward=60, loaders=(_WORKERS,)),
+    ),
+    quiet_on=(
+        example(step_ms=100, input=13.9, forward=60, loaders=(_SLOW,), lines=_LINES),
+        example(step_ms=100, input=60, loaders=(LoaderFacts(is_training=True, sample_s=0.05, sampler_s=0.02),)),
+    ),
+)

@@ -1,0 +1,124 @@
+"""The same sample is computed again in every epoch, although it comes out the same.
+
+## What it measures
+
+Whether `dataset[i]` is the same whatever the random state, and if not, how much of its time passes before the first
+random draw; tried on a few indices in the deep run. That part, less what reading the result back would cost (3 GB/s
+and 5 us a sample), must be at least 15% of the step.
+
+## Why it matters
+
+Work that does not depend on chance needs doing once, not once an epoch. Measured on 2 cores: images resized from 32
+to 224 pixels 2,950 -> 35,700 samples/s from a cache of the resized pixels, JPEG files 468 -> 8,970 from decoded
+pixels.
+
+## What to do
+
+Compute the fixed part once (decode, resize, tokenize, normalize), keep it as one array in memory or in a
+memory-mapped file (`numpy.memmap`), and leave only the random part in `__getitem__`.
+
+## When it is wrong
+
+A training of one epoch visits every sample once: nothing repeats. It stays quiet when the cache would need more than
+half of the machine's memory; a memory-mapped file on a fast disk may still do. A dataset that reads files which
+change during training only looks deterministic.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.lines import Hotspot, costs, hottest
+from flatout.rules.loading import fraction_of_batch, picks_rows, training_loader
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Environment, LoaderFacts, Run, SamplePrefix
+from flatout.units import format_bytes, format_share
+
+MIN_SHARE = 0.15
+MIN_CHECKED = 2
+MIN_PREFIX = 0.5
+MAX_SHARE_OF_MEMORY = 0.5
+READ_BYTES_S = 3e9
+READ_CALL_S = 5e-6
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN007: work that a cache would do once is 15% of the step."""
+    loader = training_loader(run)
+    if loader is None or loader.prefix is None or picks_rows(run, loader):
+        return None
+    repeated = _repeated(loader.prefix)
+    cache_bytes = loader.num_samples * loader.prefix.sample_bytes
+    fraction = (fraction_of_batch(loader, loader.sample_s) or 1.0) * repeated
+    share = breakdown.share(Phase.INPUT) * fraction
+    if share < MIN_SHARE or not _fits(cache_bytes, run.environment.memory_bytes):
+        return None
+    spot = _hotspot(run, loader)
+    size = f", {format_bytes(cache_bytes)} for all {loader.num_samples} samples" if cache_bytes else ""
+    return Finding(
+        code="IN007",
+        name="repeated-deterministic-work",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(input_gain(breakdown, loader, fraction)),
+        location=spot.place if spot else loader.created_at,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes what comes out the same in every epoch: "
+        f"{format_share(repeated)} of a sample{f', mostly in {at(spot.place)}' if spot else ''}. "
+        f"Compute it once and keep the result{size}.",
+        evidence=(
+            Evidence("share of the sample", repeated, ""),
+            Evidence("sample", loader.prefix.seconds * 1000, "ms"),
+            Evidence("cache", cache_bytes, "bytes"),
+            Evidence("indices tried", loader.prefix.checked, ""),
+        ),
+        fixes=("cached-input", "compiled-input"),
+    )
+
+
+def _repeated(prefix: SamplePrefix) -> float:
+    """Return the share of a sample's time that a cache would save."""
+    if prefix.checked < MIN_CHECKED or prefix.seconds <= 0 or prefix.shares_memory:
+        return 0.0
+    fixed = 1.0 if prefix.deterministic else min(1.0, prefix.prefix_share)
+    if fixed < MIN_PREFIX:
+        return 0.0
+    read_s = READ_CALL_S + prefix.sample_bytes / READ_BYTES_S
+    return max(0.0, fixed - read_s / prefix.seconds)
+
+
+def _fits(cache_bytes: int, memory_bytes: int) -> bool:
+    return memory_bytes <= 0 or cache_bytes <= MAX_SHARE_OF_MEMORY * memory_bytes
+
+
+def _hotspot(run: Run, loader: LoaderFacts) -> Hotspot | None:
+    process = "worker" if loader.num_workers > 0 else "main"
+    lines = costs(run, Phase.INPUT, process=process, stages=("sample",))
+    return hottest(lines, among=lines)
+
+
+_MEMORY = Environment(memory_bytes=16 << 30)
+_PREFIX = SamplePrefix(checked=8, deterministic=True, prefix_share=1.0, seconds=0.0009, sample_bytes=49_152)
+_LOADER = LoaderFacts(
+    is_training=True, batch_size=64, num_samples=10_000, sample_s=0.055, collate_s=0.005, fetches=30, prefix=_PREFIX
+)
+_RANDOM_AT_THE_END = replace(_LOADER, prefix=replace(_PREFIX, deterministic=False, prefix_share=0.8))
+_RANDOM_AT_ONCE = replace(_LOADER, prefix=replace(_PREFIX, deterministic=False, prefix_share=0.1))
+_LINES = (line(3.0, ("data.py", 34, "Resize.__call__"), stage="sample"),)
+
+RULE = Rule(
+    code="IN007",
+    name="repeated-deterministic-work",
+    check=check,
+    fires_on=(
+        example(step_ms=100, input=60, forward=30, loaders=(_LOADER,), environment=_MEMORY, lines=_LINES),
+        example(step_ms=100, input=60, forward=30, loaders=(_RANDOM_AT_THE_END,), environment=_MEMORY),
+    ),
+    quiet_on=(
+        example(step_ms=100, input=16, forward=70, loaders=(_LOADER,), environment=_MEMORY),
+        example(step_ms=100, input=60, forward=30, loaders=(_RANDOM_AT_ONCE,), environment=_MEMORY),
+        example(step_ms=100, input=60, loaders=(replace(_LOADER, num_samples=1_281_167),), environment=_MEMORY),
+    ),
+)

@@ -1,0 +1,92 @@
+"""Batches come from the script's own generator, which works while the model waits.
+
+## What it measures
+
+Time the training loop spends getting a batch from code of the script itself: a generator, an iterator class, slicing
+and converting between the steps, where no `DataLoader` gave the batch. It fires at 10% of the step.
+
+## Why it matters
+
+Such code runs in the training process, between two steps, with nothing overlapped. Tools that only look at
+`DataLoader` count it as compute: on a planted script of this kind one said "other 100%: torch.compile is not used".
+
+## What to do
+
+Build the whole batch in one call on arrays instead of sample by sample. Where work remains, put it in a `Dataset` and
+let a `DataLoader` with workers run it, or prefetch the next batch on a thread.
+
+## When it is wrong
+
+A generator that wraps a `DataLoader` (to repeat it for ever) is the loader's time: then the IN findings about the
+loader apply.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.handmade import batch_making, fed_by_torch, in_host_time
+from flatout.rules.lines import costs, hottest, seconds
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import goes_to, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+
+MIN_SHARE = 0.10
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN008: a tenth of the step is a batch generator of the script's own."""
+    own = batch_making(run) + in_host_time(run)
+    share = _share(run, breakdown)
+    if share < MIN_SHARE:
+        return None
+    spot = hottest(own, among=own)
+    where = f", most of it in {goes_to(spot)}" if spot else ""
+    return Finding(
+        code="IN008",
+        name="hand-written-loader",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=spot.place if spot else None,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} builds the next batch in the script's own code, "
+        f"between the steps{where}. Build the batch in one call on arrays, or in a DataLoader's workers.",
+        evidence=(
+            Evidence("own code", share * breakdown.mean_ms, "ms"),
+            Evidence("stack samples", spot.samples if spot else 0, ""),
+        ),
+        fixes=("device-prefetch",),
+    )
+
+
+def _share(run: Run, breakdown: Breakdown) -> float:
+    """Return the share of the step: of its input, and of its host time where batches are made in it."""
+    seen, host = seconds(costs(run, Phase.INPUT)), seconds(costs(run, Phase.HOST))
+    unseen = 0.0 if fed_by_torch(run) else 1.0
+    share = breakdown.share(Phase.INPUT) * (seconds(batch_making(run)) / seen if seen > 0 else unseen)
+    return share + (breakdown.share(Phase.HOST) * seconds(in_host_time(run)) / host if host > 0 else 0.0)
+
+
+_GENERATOR = (
+    line(2.0, ("train.py", 31, "batches"), stage="generator"),
+    line(0.4, ("train.py", 35, "batches"), stage="generator", leaf="numpy"),
+)
+_TORCH = LoaderFacts(is_training=True, batch_size=64, epochs_started=1, fetches=60)
+
+RULE = Rule(
+    code="IN008",
+    name="hand-written-loader",
+    check=check,
+    fires_on=(
+        example(step_ms=100, input=45, forward=30, lines=_GENERATOR),
+        example(step_ms=100, input=45, forward=30),
+        example(
+            step_ms=100, forward=30, lines=[line(2.0, ("train.py", 31, "next_batch"), phase=Phase.HOST, part="lead")]
+        ),
+    ),
+    quiet_on=(
+        example(step_ms=100, input=9.9, forward=60, lines=_GENERATOR),
+        example(step_ms=100, input=45, loaders=(_TORCH,)),
+        example(step_ms=100, input=45, loaders=(_TORCH,), lines=[line(2, ("d.py", 3, "get"), stage="sample")]),
+    ),
+)

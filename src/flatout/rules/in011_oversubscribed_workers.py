@@ -1,0 +1,109 @@
+"""The workers run more threads than there are cores.
+
+## What it measures
+
+For each worker the threads that torch may use, or the mean number of cores it kept busy while fetching, whichever is
+larger; summed over the workers. It fires when workers run several threads each, their sum exceeds the cores this
+process may use, and the step waits for input at least 10% of the time.
+
+## Why it matters
+
+Threads of one parallel region wait for the slowest, so a core that is taken stops all of them. Loading JPEG images
+next to one busy core fell from 484 to 158 images/s with 2 threads and stayed at 474 with one (2 cores).
+
+## What to do
+
+One thread in each worker: `torch.set_num_threads(1)` and `cv2.setNumThreads(0)` in `worker_init_fn`, and
+`OMP_NUM_THREADS=1` for libraries that read it. Then as many workers as there are free cores.
+
+## When it is wrong
+
+Libraries may keep idle threads; only threads that were running are counted, apart from torch's setting. The gain is
+not known beforehand: the figure is the one with no waiting left.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.loading import training_loader
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Environment, Frame, LoaderFacts, Run, WorkerFacts
+
+MIN_SHARE = 0.10
+SEVERAL = 1.3  # mean busy cores of one worker above which it works with more than one thread
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN011: workers with several threads each exceed the cores."""
+    loader = training_loader(run)
+    share = breakdown.share(Phase.INPUT)
+    workers = _at_one_time(run, loader)
+    if loader is None or not workers or share < MIN_SHARE:
+        return None
+    threads = sum(max(float(worker.torch_threads), _busy_cores(worker)) for worker in workers)
+    several = any(worker.torch_threads > 1 or _busy_cores(worker) > SEVERAL for worker in workers)
+    if not several or threads <= run.environment.num_cpus:
+        return None
+    return Finding(
+        code="IN011",
+        name="oversubscribed-workers",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=loader.created_at,
+        message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} waits for {len(workers)} workers that run "
+        f"{threads:.0f} threads on cores={run.environment.num_cpus}. Give each worker one thread: "
+        "torch.set_num_threads(1) in worker_init_fn.",
+        evidence=(
+            Evidence("threads", threads, ""),
+            Evidence("cores", run.environment.num_cpus, ""),
+            Evidence("cores busy in one worker", max(map(_busy_cores, workers)), ""),
+            Evidence("threads of one process", max(worker.os_threads for worker in workers), ""),
+        ),
+        fixes=("worker-threads", "compiled-input"),
+    )
+
+
+def _at_one_time(run: Run, loader: LoaderFacts | None) -> tuple[WorkerFacts, ...]:
+    """Return as many workers as ran side by side; with restarts there are more over the run."""
+    wanted = loader.num_workers if loader else 0
+    fetching = [worker for worker in run.workers if worker.fetches > 0]
+    return tuple(sorted(fetching, key=lambda worker: worker.fetches, reverse=True)[:wanted])
+
+
+def _busy_cores(worker: WorkerFacts) -> float:
+    return worker.cpu_s / worker.busy_s if worker.busy_s > 0 else 0.0
+
+
+_LOADER = LoaderFacts(is_training=True, num_workers=4, fetches=80, created_at=Frame("train.py", 9, "main"))
+_FOUR = Environment(num_cpus=4)
+
+
+def _workers(torch_threads: int, busy_cores: float) -> tuple[WorkerFacts, ...]:
+    return tuple(
+        WorkerFacts(worker_id=i, torch_threads=torch_threads, fetches=20, busy_s=4.0, cpu_s=4.0 * busy_cores)
+        for i in range(4)
+    )
+
+
+RULE = Rule(
+    code="IN011",
+    name="oversubscribed-workers",
+    check=check,
+    fires_on=(
+        example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_workers(4, 0.9)),
+        example(step_ms=100, input=20, loaders=(_LOADER,), environment=_FOUR, workers=_workers(1, 1.8)),
+    ),
+    quiet_on=(
+        example(step_ms=100, input=9.9, loaders=(_LOADER,), environment=_FOUR, workers=_workers(4, 0.9)),
+        example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_workers(1, 0.98)),
+        example(step_ms=100, input=50, loaders=(replace(_LOADER, num_workers=0),), environment=_FOUR),
+        example(
+            step_ms=100, input=50, loaders=(_LOADER,), environment=Environment(num_cpus=16), workers=_workers(4, 1)
+        ),
+    ),
+)

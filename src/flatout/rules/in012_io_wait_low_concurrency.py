@@ -1,0 +1,99 @@
+"""Samples are waited for, one after the other, and almost none at the same time.
+
+## What it measures
+
+The CPU time of the thread that fetches samples against its wall time. Less than 40% means that it waits: for a disk,
+a network, a database, another process. It fires when input takes at least 15% of the step, fewer than 16 samples can
+be in flight (one in each worker), and the cores are not all busy.
+
+## Why it matters
+
+Waiting costs no core, so it can be done many times at once. Measured for 5 ms of waiting a sample on 2 cores: 196
+samples/s alone, 777 with 4 workers, 3,041 with 16, and 12,400 with 64 threads that fetch single samples.
+
+## What to do
+
+Read many samples at once: a thread pool in `__getitems__` or in `collate_fn` (64 threads are cheap), or more workers
+than cores. Open connections and files once, not for every sample; read large ranges rather than many small ones.
+
+## When it is wrong
+
+The first pass over files waits for the disk, later passes may find them in memory. A server may allow few requests.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.lines import costs, hottest
+from flatout.rules.loading import cpu_share, fraction_of_batch, training_loader
+from flatout.rules.machine import cores_in_use
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Environment, LoaderFacts, Run, Utilization
+from flatout.units import format_share
+
+MIN_SHARE = 0.15
+MAX_CPU_SHARE = 0.4
+ENOUGH_IN_FLIGHT = 16
+ALL_CORES = 0.9  # share of the cores in use above which a thread that is not running waits for a core
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """IN012: the step waits for samples that wait for something else."""
+    loader = training_loader(run)
+    if loader is None or loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_SHARE:
+        return None
+    in_flight = max(1, loader.num_workers)
+    busy = cores_in_use(run) or 0.0
+    if cpu_share(loader) >= MAX_CPU_SHARE or in_flight >= ENOUGH_IN_FLIGHT:
+        return None
+    if busy >= ALL_CORES * run.environment.num_cpus:
+        return None
+    fraction = fraction_of_batch(loader, loader.sample_s - loader.sample_cpu_s)
+    share = breakdown.share(Phase.INPUT) * fraction
+    lines = costs(run, Phase.INPUT, process="worker" if loader.num_workers > 0 else "main", stages=("sample",))
+    spot = hottest(lines, among=lines)
+    where = f" in {at(spot.place)}" if spot else ""
+    return Finding(
+        code="IN012",
+        name="io-wait-low-concurrency",
+        phase=Phase.INPUT,
+        share=share,
+        max_speedup=speedup_without(input_gain(breakdown, loader, fraction)),
+        location=spot.place if spot else loader.created_at,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for something that is not the CPU{where}: "
+        f"fetching is {format_share(cpu_share(loader))} CPU time, with {in_flight} in flight. Fetch many samples "
+        "at once, on threads.",
+        evidence=(
+            Evidence("samples of one batch", loader.sample_s * 1000, "ms"),
+            Evidence("CPU time of that", loader.sample_cpu_s * 1000, "ms"),
+            Evidence("in flight", in_flight, ""),
+            Evidence("batches measured", loader.fetches, ""),
+        ),
+        fixes=("compiled-input", "loader-workers"),
+    )
+
+
+_LOADER = LoaderFacts(is_training=True, batch_size=32, sample_s=0.16, sample_cpu_s=0.004, collate_s=0.001, fetches=40)
+_TWO = replace(_LOADER, num_workers=2)
+_LINES = (line(3.0, ("data.py", 22, "Remote.__getitem__"), stage="sample", leaf="socket", leaf_function="recv_into"),)
+_STARVED = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, worker_cpu=0.98) for i in range(20))
+
+RULE = Rule(
+    code="IN012",
+    name="io-wait-low-concurrency",
+    check=check,
+    fires_on=(
+        example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES),
+        example(step_ms=82, input=40, forward=30, loaders=(_TWO,)),
+    ),
+    quiet_on=(
+        example(step_ms=200, input=29.8, forward=160, loaders=(_LOADER,), lines=_LINES),
+        example(step_ms=200, input=161, loaders=(replace(_LOADER, sample_cpu_s=0.066),)),
+        example(step_ms=200, input=161, loaders=(replace(_LOADER, num_workers=16),)),
+        example(step_ms=82, input=40, loaders=(_TWO,), environment=Environment(num_cpus=2), utilization=_STARVED),
+    ),
+)

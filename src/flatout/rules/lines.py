@@ -1,0 +1,103 @@
+"""Which of the user's functions, and which line of it, a kind of time goes to: read from what the deep run sampled.
+
+Sampling slows things down, so seconds of the deep run are only ever divided by other seconds of the deep run; the
+share of the step is that quotient times the share of the phase in the timed run.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from flatout.rules.source import enclosing_function
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LineCost, Run
+
+__all__ = ["MIN_SAMPLES", "Hotspot", "costs", "hottest", "seconds"]
+
+MIN_SAMPLES = 8  # fewer sightings than this name nothing: at 8 the share is still only known to about a third
+
+
+@dataclass(frozen=True, slots=True)
+class Hotspot:
+    """The function that most of a kind of time goes to, by its hottest line."""
+
+    place: Frame
+    seconds: float  # in the whole function, as the deep run saw it
+    samples: int
+    share: float  # of all the time it was compared with, 0 to 1
+    running: str = ""  # what was running below the line: "PIL resize", or "" for the user's own code
+
+
+def costs(
+    run: Run,
+    phase: Phase,
+    *,
+    process: str = "main",
+    stages: Sequence[str] | None = None,
+    keep: Callable[[LineCost], bool] | None = None,
+) -> tuple[LineCost, ...]:
+    """Return what the deep run saw of one phase in the main process or the workers, narrowed by stage and `keep`."""
+    seen = run.causes.lines if run.causes else ()
+    return tuple(
+        cost
+        for cost in seen
+        if cost.phase == phase
+        and cost.process == process
+        and (stages is None or cost.stage in stages)
+        and (keep is None or keep(cost))
+    )
+
+
+def seconds(lines: Iterable[LineCost]) -> float:
+    """Return the seconds of all `lines` together."""
+    return sum(max(0.0, cost.seconds) for cost in lines)
+
+
+def hottest(lines: Iterable[LineCost], among: Iterable[LineCost]) -> Hotspot | None:
+    """Return the user function that most of `lines` goes to, its share taken of the time in `among`.
+
+    A stack counts for its innermost user frame alone. None when no function was seen at least `MIN_SAMPLES` times.
+    """
+    functions: dict[tuple[str, str, int], list[LineCost]] = defaultdict(list)
+    for cost in lines:
+        if cost.stack:
+            functions[_function_key(cost.stack[0])].append(cost)
+    seen_enough = [group for group in functions.values() if sum(cost.samples for cost in group) >= MIN_SAMPLES]
+    whole = seconds(among)
+    if not seen_enough or whole <= 0:
+        return None
+    group = max(seen_enough, key=seconds)
+    return Hotspot(
+        place=_place(group),
+        seconds=seconds(group),
+        samples=sum(cost.samples for cost in group),
+        share=min(1.0, seconds(group) / whole),
+        running=_running(group),
+    )
+
+
+def _function_key(frame: Frame) -> tuple[str, str, int]:
+    """Tell functions of the same name in one file apart by where they begin, as far as the source can be read."""
+    definition = enclosing_function(frame)
+    return frame.file, frame.function, definition.lineno if definition else 0
+
+
+def _place(group: Sequence[LineCost]) -> Frame:
+    """Return the hottest line of one function; when it was hardly seen, the line where the function begins."""
+    by_line: dict[Frame, list[LineCost]] = defaultdict(list)
+    for cost in group:
+        by_line[cost.stack[0]].append(cost)
+    place = max(by_line, key=lambda frame: seconds(by_line[frame]))
+    if sum(cost.samples for cost in by_line[place]) >= MIN_SAMPLES:
+        return place
+    definition = enclosing_function(place)
+    return Frame(place.file, definition.lineno, place.function) if definition else place
+
+
+def _running(group: Sequence[LineCost]) -> str:
+    """Return what ran below the user's lines for most of the time, "" when that was the user's own code."""
+    below: Counter[str] = Counter()
+    for cost in group:
+        below[f"{cost.leaf} {cost.leaf_function}".strip() if cost.leaf else ""] += cost.samples
+    name, samples = below.most_common(1)[0]
+    return name if samples * 2 >= sum(below.values()) else ""

@@ -1,0 +1,123 @@
+"""Tell from the user's source whether a line stands in a Python loop that runs once for each element of the data.
+
+A loop over the layers of a model is how models are written; a loop over time steps, rows or pixels is a fault. Length
+cannot be read from source, so names, constants and where a value came from decide, and doubt counts as healthy.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from flatout.rules.source import Function, ancestors, expressions
+from flatout.schema.run import Frame
+
+__all__ = ["Loop", "data_loop", "in_loop"]
+
+Loop = ast.For | ast.While | ast.comprehension
+
+SHORT = 8  # a loop with no more turns than this is taken for healthy
+PARTS_OF_THE_MODEL = re.compile(
+    r"layer|block|depth|stage|level|head|module|scale|branch|expert|cell|norm|conv|tower|pyramid|feature|group|unit"
+)
+ELEMENTS_OF_THE_DATA = re.compile(
+    r"(^|_)(t|b|n|batch|char|elements?|frames?|len|length|pixels?|points?|rows?|samples?|sentences?|seq|sequence|steps?"
+    r"|time|timesteps?|tokens?|words?|width|height)(_|$)",
+    re.IGNORECASE,
+)
+REFINEMENT = re.compile(r"steps?|iter")  # `range(self.num_steps)` is how solvers and refinement heads are written
+CUTS_INTO_ELEMENTS = frozenset({"tolist", "unbind"})
+WRAPPERS = frozenset({"enumerate", "reversed", "zip", "tqdm", "list", "tuple", "iter"})
+
+
+def in_loop(frame: Frame) -> bool:
+    """Return whether the line of `frame` stands in any loop or comprehension of its own function."""
+    return any(True for _ in _loops(frame))
+
+
+def data_loop(frame: Frame) -> int | None:
+    """Return the first line of the loop around `frame` that runs over the data, or None."""
+    function = next((node for node in ancestors(frame) if isinstance(node, Function)), None)
+    for loop, line in _loops(frame):
+        if _runs_over_data(loop, function):
+            return line
+    return None
+
+
+def _loops(frame: Frame) -> Iterator[tuple[Loop, int]]:
+    """Give the loops around a line within its own function, innermost first, with their first lines."""
+    for node in ancestors(frame):
+        if isinstance(node, Function):
+            return
+        if isinstance(node, ast.For | ast.While):
+            if frame.line > node.lineno or _on_one_line(node):
+                yield node, node.lineno
+        elif isinstance(node, ast.stmt):
+            yield from ((part, node.lineno) for part in _comprehensions(node))
+
+
+def _on_one_line(node: ast.For | ast.While) -> bool:
+    return node.body[0].lineno == node.lineno
+
+
+def _comprehensions(node: ast.stmt) -> Iterator[ast.comprehension]:
+    for head in expressions(node):
+        yield from (part for part in ast.walk(head) if isinstance(part, ast.comprehension))
+
+
+def _runs_over_data(loop: Loop, function: ast.AST | None) -> bool:
+    if isinstance(loop, ast.While):
+        return True
+    return any(_is_data(source, function) for source in _sources(loop.iter))
+
+
+def _sources(iterated: ast.expr) -> Sequence[ast.expr]:
+    """Return what is really run over: the arguments of `enumerate`, `zip` and the like."""
+    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id in WRAPPERS:
+        return [source for argument in iterated.args for source in _sources(argument)]
+    return [iterated]
+
+
+def _is_data(source: ast.expr, function: ast.AST | None) -> bool:
+    if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "range":
+        return bool(source.args) and _is_long(source.args[min(1, len(source.args) - 1)], function)
+    if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
+        return source.func.attr in CUTS_INTO_ELEMENTS
+    if isinstance(source, ast.Name):
+        value = _assigned(source.id, function)
+        if value is not None and not isinstance(value, ast.Name):
+            return _is_data(value, function)
+        return _sounds_like_data(source.id)
+    return False
+
+
+def _is_long(count: ast.expr, function: ast.AST | None) -> bool:
+    """Return whether the end of a `range` is the size of the data."""
+    if isinstance(count, ast.Constant):
+        return isinstance(count.value, int) and count.value > SHORT
+    if isinstance(count, ast.Name):
+        value = _assigned(count.id, function)
+        return _is_long(value, None) if value is not None else _sounds_like_data(count.id)
+    if isinstance(count, ast.BinOp):
+        return _is_long(count.left, function) or _is_long(count.right, function)
+    text = ast.unparse(count)
+    if re.search(r"\.size\(|\.shape\b|\.numel\(", text):
+        return True
+    if PARTS_OF_THE_MODEL.search(text.lower()):
+        return False
+    if isinstance(count, ast.Call) and ast.unparse(count.func) == "len":
+        return not text.startswith("len(self.")
+    return isinstance(count, ast.Attribute) and not REFINEMENT.search(count.attr) and _sounds_like_data(count.attr)
+
+
+def _sounds_like_data(name: str) -> bool:
+    return bool(ELEMENTS_OF_THE_DATA.search(name)) and not PARTS_OF_THE_MODEL.search(name.lower())
+
+
+def _assigned(name: str, function: ast.AST | None) -> ast.expr | None:
+    """Return what the function assigns to `name`, also as one of several names; None when it does not."""
+    for node in ast.walk(function) if function is not None else ():
+        if isinstance(node, ast.Assign):
+            names = [part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+            if name in names:
+                return node.value
+    return None

@@ -1,0 +1,86 @@
+"""Read the user's own source around a place: the statement, the function, the loops. Never run, only parsed.
+
+The file may be gone, changed or unreadable by the time a recording is looked at: every answer may be None.
+"""
+
+import ast
+import functools
+import os
+from collections.abc import Iterator
+
+from flatout.schema.run import Frame
+
+__all__ = ["Function", "ancestors", "enclosing_function", "expressions", "statement", "statement_node"]
+
+MAX_BYTES = 2_000_000  # larger files are generated, and parsing them would take seconds
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def statement(frame: Frame) -> str | None:
+    """Return the text of the statement at `frame`, on one line."""
+    node = statement_node(frame)
+    return None if node is None else " ".join(ast.unparse(_head(node)).split())
+
+
+def statement_node(frame: Frame) -> ast.stmt | None:
+    """Return the innermost statement that covers the line of `frame`."""
+    return next((node for node in ancestors(frame) if isinstance(node, ast.stmt)), None)
+
+
+def enclosing_function(frame: Frame) -> Function | None:
+    """Return the definition of the function that the line of `frame` belongs to."""
+    return next((node for node in ancestors(frame) if isinstance(node, Function)), None)
+
+
+def ancestors(frame: Frame) -> tuple[ast.AST, ...]:
+    """Return the statements and functions that cover the line of `frame`, innermost first; empty when unreadable."""
+    tree = _parsed(frame.file)
+    return () if tree is None else tuple(reversed(list(_covering(tree, frame.line))))
+
+
+def expressions(node: ast.stmt) -> Iterator[ast.expr]:
+    """Give the expressions that a statement evaluates itself: of a compound statement only those of its head."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            yield child
+        elif isinstance(child, ast.withitem):
+            yield child.context_expr
+
+
+def _covering(node: ast.AST, line: int) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        first, last = getattr(child, "lineno", None), getattr(child, "end_lineno", None)
+        if first is None:
+            yield from _covering(child, line)  # match cases and the like carry no line of their own
+        elif first <= line <= (last or first):
+            if isinstance(child, ast.stmt | Function):
+                yield child
+            yield from _covering(child, line)
+
+
+def _head(node: ast.stmt) -> ast.AST:
+    """Return the statement, or the expression in its head when it has a body of its own."""
+    if not hasattr(node, "body"):
+        return node
+    return next(expressions(node), ast.Pass())
+
+
+def _parsed(path: str) -> ast.Module | None:
+    try:
+        facts = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return _parse(path, facts.st_mtime_ns, facts.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _parse(path: str, modified_ns: int, num_bytes: int) -> ast.Module | None:
+    """Parse one version of a file; the time and size are what tells versions apart."""
+    if num_bytes > MAX_BYTES:
+        return None
+    try:
+        with open(path, "rb") as file:
+            return ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

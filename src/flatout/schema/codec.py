@@ -1,0 +1,169 @@
+"""Recordings on disk: one JSON record a line, written as things happen, read whole or cut off.
+
+A file begins with a `flatout` record that names the schema. Records of one kind may occur many times; steps are
+stored in columns. A last line that was cut off (a killed process, a full disk) is left out; anything else that does
+not parse is refused. Nothing read is ever executed.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flatout.errors import BadRecording
+from flatout.schema import run as schema
+from flatout.schema.plain import from_plain, to_plain
+
+__all__ = ["RUN_FILE", "SCHEMA", "build_run", "dump_record", "read_records", "read_run", "step_columns", "write_run"]
+
+SCHEMA = 1
+RUN_FILE = "run.jsonl"
+
+_SINGLE = {
+    "header": schema.Header,
+    "environment": schema.Environment,
+    "causes": schema.Causes,
+    "end": schema.End,
+}
+_MANY = {
+    "loaders": schema.LoaderFacts,
+    "models": schema.ModelFacts,
+    "optimizers": schema.OptimizerFacts,
+    "workers": schema.WorkerFacts,
+    "utilization": schema.Utilization,
+    "ranks": schema.RankSummary,
+    "outside": schema.Outside,
+}
+_STEP_FIELDS = tuple(field.name for field in dataclasses.fields(schema.Step))
+
+
+def dump_record(kind: str, body: Mapping[str, object]) -> str:
+    """Return one line of a recording, without its line end."""
+    return json.dumps({"kind": kind, **body}, separators=(",", ":"), ensure_ascii=True)
+
+
+def step_columns(steps: Iterable[schema.Step]) -> dict[str, object]:
+    """Return steps as columns, the form in which a recording stores them."""
+    steps = tuple(steps)
+    return {name: [getattr(step, name) for step in steps] for name in _STEP_FIELDS}
+
+
+def write_run(run: schema.Run, path: Path) -> None:
+    """Write a Run to `path`, first beside it and then in its place, so that no half file is ever seen."""
+    partial = path.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        for line in _lines(run):
+            file.write(line + "\n")
+    partial.replace(path)
+
+
+def _lines(run: schema.Run) -> Iterator[str]:
+    yield dump_record("flatout", {"schema": SCHEMA})
+    for kind in _SINGLE:
+        value = getattr(run, kind)
+        if value is not None:
+            yield dump_record(kind, {"value": to_plain(value)})
+    for start in range(0, len(run.steps), 10_000):
+        yield dump_record("steps", step_columns(run.steps[start : start + 10_000]))
+    for kind in _MANY:
+        if getattr(run, kind):
+            yield dump_record(kind, {"values": to_plain(getattr(run, kind))})
+    yield dump_record("losses", {"values": list(run.losses)})
+    yield dump_record("facts", {"samples_per_step": run.samples_per_step, "seams": dict(run.seams)})
+    yield dump_record("notes", {"values": list(run.notes)})
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file in order.
+
+    Raises:
+        BadRecording: when the file is missing, is no recording, or is of another schema.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRecording(f"{path} cannot be read as a recording ({error}).") from None
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        record = _parse(path, number, line, last=number == len(lines))
+        if record is not None:
+            records.append(record)
+    if not records or records[0].get("kind") != "flatout":
+        raise BadRecording(f"{path} is not a flatout recording: its first line names no schema.")
+    if records[0].get("schema") != SCHEMA:
+        found = records[0].get("schema")
+        raise BadRecording(
+            f"{path} has schema {found!r}; this version of flatout reads schema {SCHEMA}.",
+            advice="Read it with the version that wrote it, or record it again.",
+        )
+    return records
+
+
+def _parse(path: Path, number: int, line: str, *, last: bool) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+        if not isinstance(record, dict) or "kind" not in record:
+            raise ValueError("no kind")
+    except (ValueError, RecursionError) as error:
+        if last and number > 1:
+            return None
+        raise BadRecording(
+            f"{path} is damaged: line {number} is no record ({error}).",
+            "What follows cannot be trusted.",
+            "Record it again.",
+        ) from None
+    return record
+
+
+def build_run(records: Iterable[Mapping[str, Any]]) -> schema.Run:
+    """Return the Run that `records` describe; unknown kinds are passed over.
+
+    Raises:
+        ValueError: when a record does not have the form of its kind.
+    """
+    singles: dict[str, Any] = {"header": schema.Header(script="")}
+    many: dict[str, list[Any]] = {kind: [] for kind in (*_MANY, "steps", "losses", "notes")}
+    for record in records:
+        kind = record["kind"]
+        if kind in _SINGLE:
+            singles[kind] = from_plain(_SINGLE[kind], record.get("value"))
+        elif kind == "steps":
+            many["steps"].extend(_steps(record))
+        elif kind in _MANY:
+            many[kind].extend(from_plain(_MANY[kind], value) for value in record.get("values", ()))
+        elif kind == "losses":
+            many["losses"].extend(from_plain(float, value) for value in record.get("values", ()))
+        elif kind == "notes":
+            many["notes"].extend(str(value) for value in record.get("values", ()))
+        elif kind == "facts":
+            singles["samples_per_step"] = record.get("samples_per_step")
+            singles["seams"] = {str(name): int(hits) for name, hits in record.get("seams", {}).items()}
+    return schema.Run(**singles, **{kind: tuple(values) for kind, values in many.items()})
+
+
+def _steps(record: Mapping[str, Any]) -> Iterator[schema.Step]:
+    names = [name for name in _STEP_FIELDS if name in record]
+    columns = [record[name] for name in names]
+    for values in zip(*columns, strict=True):
+        fields = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in zip(names, values, strict=True)
+        }
+        yield schema.Step(**fields)
+
+
+def read_run(path: Path) -> schema.Run:
+    """Return the Run stored in `path`, a file or the folder that holds `run.jsonl`.
+
+    Raises:
+        BadRecording: when there is none, or it is damaged, foreign, or of another schema.
+    """
+    file = path / RUN_FILE if path.is_dir() else path
+    if not file.exists():
+        raise BadRecording(f"{path} holds no recording ({RUN_FILE} is not there).")
+    try:
+        return build_run(read_records(file))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadRecording(f"{file} is damaged: {error}.", advice="Record it again.") from None

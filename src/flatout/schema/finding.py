@@ -1,0 +1,94 @@
+"""What analysis and rules say about a Run: the account, the ceilings, the findings."""
+
+from dataclasses import dataclass
+
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame
+
+__all__ = ["Breakdown", "Ceiling", "Evidence", "Finding", "OutsideShare", "PhaseShare"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseShare:
+    """One phase of the step: mean milliseconds, and its share of the step (0 to 1)."""
+
+    phase: Phase
+    ms: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideShare:
+    """One phase outside the steps: seconds, and its share of the whole recorded wall time (0 to 1)."""
+
+    phase: Phase
+    s: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """The closed time account of a Run over its steady steps."""
+
+    phases: tuple[PhaseShare, ...]  # every phase of STEP_PHASES, in that order; shares sum to 1
+    outside: tuple[OutsideShare, ...] = ()  # every phase of OUTSIDE_PHASES, in that order
+    measured: int = 0  # steady steps the account is made of
+    warmup: int = 0  # steps left out at the start
+    warmup_s: float = 0.0
+    median_ms: float = 0.0
+    mean_ms: float = 0.0
+    p95_ms: float = 0.0
+    spread: float = 0.0  # robust coefficient of variation of the steady steps: 1.4826 * MAD / median
+    samples_per_s: float | None = None
+    wall_s: float = 0.0  # the whole recording, launch to end
+    loop_s: float = 0.0  # the recording without start-up: what a longer training consists of
+    step_ms: tuple[float, ...] = ()  # the steady steps, one by one
+
+    def share(self, phase: Phase) -> float:
+        """Return the share of the step that `phase` takes, 0 when it does not occur."""
+        return next((part.share for part in self.phases if part.phase == phase), 0.0)
+
+    def ms(self, phase: Phase) -> float:
+        """Return the mean milliseconds a step spends in `phase`."""
+        return next((part.ms for part in self.phases if part.phase == phase), 0.0)
+
+    def outside_s(self, phase: Phase) -> float:
+        """Return the seconds spent outside the steps in `phase`."""
+        return next((part.s for part in self.outside if part.phase == phase), 0.0)
+
+    def loop_share(self, seconds: float) -> float:
+        """Return `seconds` as a share of the recording without start-up."""
+        return seconds / self.loop_s if self.loop_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The speed of the script with a part of its work removed, as measured (never modelled)."""
+
+    ceiling: str
+    median_ms: float
+    speedup: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One number behind a finding, with its unit."""
+
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault, here: its share, the most that removing it could give, its place in the user's code."""
+
+    code: str
+    name: str
+    phase: Phase
+    share: float  # of the step, or of the recording without start-up when the phase lies outside the steps
+    max_speedup: float
+    message: str
+    location: Frame | None = None
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[str, ...] = ()

@@ -1,0 +1,313 @@
+"""A Run: one recorded execution of a training script, and the causes that a second, deep run found.
+
+Times are integers in nanoseconds on the child's `perf_counter_ns` clock unless a name says otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flatout.schema.phase import Phase
+
+__all__ = [
+    "Causes",
+    "End",
+    "Environment",
+    "Frame",
+    "Header",
+    "LineCost",
+    "LoaderFacts",
+    "ModelFacts",
+    "OptimizerFacts",
+    "Outside",
+    "RankSummary",
+    "Retained",
+    "Run",
+    "SamplePrefix",
+    "Step",
+    "SyncPoint",
+    "Transfer",
+    "Utilization",
+    "WorkerFacts",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Which process wrote a recording, and when."""
+
+    script: str
+    argv: tuple[str, ...] = ()
+    mode: str = "timed"  # "timed" or "deep"
+    rank: int = 0
+    world_size: int = 1
+    pid: int = 0
+    started_unix_s: float = 0.0
+    launched_ns: int = 0  # when the process began, on the same clock as the steps
+    working_folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The machine and the software the Run happened on."""
+
+    device: str = "cpu"  # "cpu", or the accelerator's name
+    device_kind: str = "cpu"  # "cpu", "cuda", "mps", ...
+    num_devices: int = 0
+    num_cpus: int = 1  # cores this process may use (affinity), not cores in the machine
+    cpu: str = ""
+    memory_bytes: int = 0
+    platform: str = ""
+    python: str = ""
+    torch: str = ""
+    torch_threads: int = 1
+    start_method: str = ""  # multiprocessing start method
+    variables: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS and the like
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One training iteration; `phases_ns` follows `STEP_PHASES` and sums to `wall_ns` exactly."""
+
+    start_ns: int
+    wall_ns: int
+    phases_ns: tuple[int, ...]
+    num_batches: int = 1  # batches asked for in this step: more than one when gradients are accumulated
+    epoch: int = 0  # how many passes over the training loader were begun before this step, less one
+    first_of_epoch: bool = False
+    forward_without_grad: bool = False  # a forward pass without gradients ran inside this step
+    host_parts_ns: tuple[int, int, int] = (0, 0, 0)  # host time before forward, forward to backward, after backward
+    device_ns: tuple[int, ...] = ()  # device time of forward, backward, optimizer by CUDA events; empty without CUDA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """A stretch of the main thread between steps."""
+
+    phase: Phase
+    start_ns: int
+    wall_ns: int
+    with_grad: bool = False  # validation only: forward passes recorded gradients
+    num_batches: int = 0  # batches taken from a loader in this stretch
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A place in the user's own code."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineCost:
+    """Time that the deep run's sampler saw spent below one chain of user lines."""
+
+    process: str  # "main" or "worker"
+    phase: Phase
+    part: str = ""  # of host: "lead" (before forward), "loss" (forward to backward), "tail" (after backward)
+    stage: str = ""  # of input: "sample", "collate", "sampler", "wait" (for a worker), ""
+    stack: tuple[Frame, ...] = ()  # user frames only, innermost first; empty when no user line led there
+    leaf: str = ""  # top-level module of the frame that was running: "numpy", "PIL", "torch", or "" for user code
+    leaf_function: str = ""  # name of the function that was running
+    seconds: float = 0.0
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplePrefix:
+    """What calling `dataset[i]` again, with the same and with another random state, showed."""
+
+    checked: int = 0  # indices tried
+    deterministic: bool = False  # the whole sample is the same whatever the random state
+    prefix_share: float = 0.0  # share of the sample's time spent before the first random draw (1.0 if none)
+    seconds: float = 0.0  # median time of one sample
+    cpu_seconds: float = 0.0  # median CPU time of one sample in the calling thread
+    shares_memory: bool = False  # the sample is a view of a larger array kept in memory
+    sample_bytes: int = 0
+    reason: str = ""  # why nothing could be tried
+    first_random: Frame | None = None  # the user line of the first random draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderFacts:
+    """One DataLoader as the script built it, with what the recording saw of it."""
+
+    name: str = ""  # class of the dataset
+    is_training: bool = False
+    num_workers: int = 0
+    batch_size: int = 0  # 0 when a batch sampler or no automatic batching decides
+    pin_memory: bool = False
+    persistent_workers: bool = False
+    prefetch_factor: int = 0
+    num_samples: int = 0  # len(dataset), 0 when it has none
+    num_batches: int = 0  # len(loader), 0 when it has none
+    iterable_style: bool = False
+    has_getitems: bool = False
+    in_memory_bytes: int = 0  # arrays and tensors of the dataset with one row a sample
+    default_collate: bool = True
+    default_sampler: bool = True
+    start_method: str = ""
+    epochs_started: int = 0
+    start_s: float = 0.0  # time spent in `iter(loader)`, all epochs
+    created_at: Frame | None = None
+    iterated_at: Frame | None = None
+    batch_dtypes: tuple[str, ...] = ()
+    batch_bytes: int = 0
+    sample_s: float = 0.0  # deep run: seconds a batch spent fetching samples (inside the worker if there are any)
+    sample_cpu_s: float = 0.0  # the same, CPU time of the fetching thread
+    collate_s: float = 0.0  # seconds a batch in collate_fn
+    sampler_s: float = 0.0  # seconds a batch in the sampler
+    wait_s: float = 0.0  # seconds a batch the training process waited for `next`
+    fetches: int = 0  # batches these means are over
+    prefix: SamplePrefix | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """One outermost module."""
+
+    name: str = ""
+    num_parameters: int = 0  # parameter tensors
+    num_elements: int = 0
+    dtypes: tuple[str, ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    compiled: bool = False
+    module_types: Mapping[str, int] = field(default_factory=dict)  # class name -> count, leaf modules
+    anomaly_share: float = 0.0  # measured: share of forward + backward that anomaly detection costs
+    anomaly_steps: int = 0  # steps in each arm of that measurement; 0 when anomaly detection is off
+    anomaly_at: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerFacts:
+    """One optimizer."""
+
+    name: str = ""
+    from_torch: bool = True
+    num_tensors: int = 0
+    implementation: str = ""  # "fused", "foreach", "loop", or "" when unknown
+    fused_available: bool = False
+    created_at: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """One DataLoader worker process over its life."""
+
+    pid: int = 0
+    worker_id: int = 0
+    torch_threads: int = 1
+    os_threads: int = 1
+    fetches: int = 0
+    busy_s: float = 0.0  # inside the fetcher
+    cpu_s: float = 0.0  # CPU of the whole process while inside the fetcher
+    alive_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPoint:
+    """A place where the host waited for the device."""
+
+    operation: str
+    place: Frame | None
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """Copies between host and device from one place."""
+
+    direction: str  # "to_device" or "to_host"
+    place: Frame | None
+    count: int = 0
+    num_bytes: int = 0
+    seconds: float = 0.0
+    dtype: str = ""
+    pinned: bool = False
+    blocking: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """A name that keeps the autograd graphs of past steps alive."""
+
+    name: str
+    place: Frame | None
+    graphs: int = 0  # steps whose graph was still alive
+    of_steps: int = 0  # steps looked at
+    num_bytes: int = 0  # bytes of the tensors seen behind that name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilization:
+    """One sample of the machine; shares are of one core unless said otherwise."""
+
+    at_s: float  # seconds since the launch
+    main_cpu: float = 0.0  # CPU of the training processes, in cores
+    worker_cpu: float = 0.0  # CPU of their descendants, in cores
+    foreign_cpu: float = 0.0  # CPU used by everything else on the machine, in cores
+    cores: tuple[float, ...] = ()  # busy share of each core, 0 to 1
+    memory_bytes: int = 0  # resident bytes of the process tree
+    shm_used_share: float = 0.0
+    read_bytes_s: float = 0.0
+    gpu_busy: float = 0.0
+    gpu_memory_bytes: int = 0
+    gpu_clock_mhz: float = 0.0
+    gpu_power_w: float = 0.0
+    gpu_throttled: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSummary:
+    """The timed run of one rank in one line."""
+
+    rank: int
+    num_steps: int
+    median_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How the recording ended."""
+
+    reason: str = "unknown"  # "steps", "time", "script ended", "script failed", "interrupted", "killed", "unknown"
+    exit_code: int | None = None
+    error: str = ""  # last line of the script's own traceback
+    at_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Causes:
+    """What the deep run found: where time goes by line, and facts that timing alone cannot show."""
+
+    lines: tuple[LineCost, ...] = ()
+    num_steps: int = 0
+    wall_s: float = 0.0  # seconds of the main thread that the sampler watched
+    phases_s: Mapping[str, float] = field(default_factory=dict)  # seconds by phase in the deep run
+    syncs: tuple[SyncPoint, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    retained: tuple[Retained, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One recorded execution of a script; everything after it works without torch, device or script."""
+
+    header: Header
+    environment: Environment = field(default_factory=Environment)
+    steps: tuple[Step, ...] = ()
+    outside: tuple[Outside, ...] = ()
+    loaders: tuple[LoaderFacts, ...] = ()
+    models: tuple[ModelFacts, ...] = ()
+    optimizers: tuple[OptimizerFacts, ...] = ()
+    workers: tuple[WorkerFacts, ...] = ()
+    losses: tuple[float, ...] = ()
+    samples_per_step: float | None = None
+    utilization: tuple[Utilization, ...] = ()
+    ranks: tuple[RankSummary, ...] = ()
+    causes: Causes | None = None
+    seams: Mapping[str, int] = field(default_factory=dict)  # dotted name -> hits
+    notes: tuple[str, ...] = ()  # probes that were removed, and why
+    end: End = field(default_factory=End)

@@ -1,0 +1,64 @@
+"""Who may print, who may end the process, who may change what is not ours."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.architecture.source import Module, modules, none_of
+
+MAY_PRINT_AND_EXIT = ("cli", "__main__")
+THE_ONLY_MONKEYPATCHING = "flatout.probe.seams"
+OPENLY_SETTABLE = ("sys.argv",)  # what the script will read as its own command line
+
+
+def test_only_the_command_line_prints_and_exits():
+    none_of(
+        [
+            module.at(node.lineno, ast.unparse(node)[:80])
+            for module in modules().values()
+            if module.layer not in MAY_PRINT_AND_EXIT
+            for node in ast.walk(module.tree)
+            if _prints_or_exits(node)
+        ]
+    )
+
+
+def test_only_the_seams_set_attributes_of_foreign_modules():
+    """Best effort: sees `torch.x = y`, `del torch.x` and `setattr(torch.X, ...)` on names that an import bound."""
+    none_of(
+        [
+            module.at(target.lineno, f"sets {ast.unparse(target)}")
+            for module in modules().values()
+            if module.name != THE_ONLY_MONKEYPATCHING
+            for target in _attributes_set(module)
+            if _root(target) in set(_foreign_names(module)) and ast.unparse(target) not in OPENLY_SETTABLE
+        ]
+    )
+
+
+def _prints_or_exits(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("print", "sys.exit", "exit", "quit")
+    return isinstance(node, ast.Raise) and node.exc is not None and "SystemExit" in ast.unparse(node.exc)
+
+
+def _foreign_names(module: Module) -> Iterator[str]:
+    """Yield the names that imports of other people's modules bind in this file."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from (a.asname or a.name.split(".")[0] for a in node.names if a.name.split(".")[0] != "flatout")
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module.split(".")[0] != "flatout":
+            yield from (a.asname or a.name for a in node.names)
+
+
+def _attributes_set(module: Module) -> Iterator[ast.expr]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "delattr") and node.args:
+            yield node.args[0]
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

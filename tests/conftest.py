@@ -1,0 +1,77 @@
+"""What every test gets: its own environment, and a check that it leaves no process and no thread behind."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import psutil
+import pytest
+
+# Before torch is imported: Inductor then compiles in this process instead of starting workers that live to its end.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+# Time limits on an example measure the machine, not the code.
+hypothesis.settings.register_profile("flatout", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("flatout")
+
+REPO = Path(__file__).resolve().parents[1]
+GRACE_S = 3.0  # a loader's workers need a moment to see that their iterator is gone
+# Started once by the standard library or torch, shared by later users, ended with this process.
+KEPT_BY_OTHERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch_shm_manager")
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    """The root of the checkout."""
+    return REPO
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the current one while the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """Start without flatout's own variables and put every variable back afterwards."""
+    before = dict(os.environ)
+    for name in [name for name in before if name.startswith("FLATOUT_")]:
+        del os.environ[name]
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(own_environment: None) -> Iterator[None]:
+    """Fail a test that leaves child processes or non-daemon threads; end the processes, so that only it fails."""
+    before = _alive()
+    yield
+    until = time.monotonic() + GRACE_S
+    while (left := _alive() - before) and time.monotonic() < until:
+        time.sleep(0.02)
+    for one in left:
+        if isinstance(one, psutil.Process):
+            one.kill()
+    if left:
+        pytest.fail(f"left behind after {GRACE_S:.0f} s: {', '.join(map(repr, left))}", pytrace=False)
+
+
+def _alive() -> set[psutil.Process | threading.Thread]:
+    """Return the children of this process, theirs included, and its threads that would keep it from ending."""
+    threads = {thread for thread in threading.enumerate() if not thread.daemon}
+    return threads | {child for child in psutil.Process().children(recursive=True) if _is_ours(child)}
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    """Say whether a child is a test's own: not a zombie waiting to be reaped, not a service that others keep."""
+    try:
+        line = " ".join(process.cmdline())
+        return process.status() != psutil.STATUS_ZOMBIE and not any(kept in line for kept in KEPT_BY_OTHERS)
+    except psutil.Error:
+        return False

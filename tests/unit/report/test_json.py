@@ -1,0 +1,129 @@
+"""The JSON that programs rely on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flatout.errors import BadRecording
+from flatout.report.json import dumps, from_json, to_json
+from flatout.schema.finding import Evidence
+from tests.unit.report.specimens import empty, finding, healthy, hostile, ordinary, report
+
+GOLDEN = Path(__file__).parent / "golden" / "ordinary.json"
+
+
+def test_schema_one_is_what_it_was_when_it_was_promised():
+    assert dumps(ordinary()) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_keys_come_in_the_order_of_the_design():
+    document = to_json(ordinary())
+    assert list(document) == [
+        "schema",
+        "script",
+        "device",
+        "environment",
+        "steps",
+        "breakdown",
+        "outside",
+        "headroom",
+        "findings",
+        "trials",
+        "recipe",
+    ]
+    assert list(document["findings"][0]) == [
+        "code",
+        "name",
+        "phase",
+        "share",
+        "max_speedup",
+        "location",
+        "message",
+        "evidence",
+        "fixes",
+    ]
+
+
+def test_the_shares_of_the_step_sum_to_one():
+    assert sum(part["share"] for part in to_json(ordinary())["breakdown"]) == pytest.approx(1.0, abs=0.01)
+
+
+def test_findings_come_with_the_largest_speed_up_first():
+    shuffled = report(finding(max_speedup=1.1), finding(max_speedup=3.0), finding(max_speedup=2.0))
+    assert [each["max_speedup"] for each in to_json(shuffled)["findings"]] == [3.0, 2.0, 1.1]
+
+
+@pytest.mark.parametrize("made", [ordinary, healthy, empty, hostile])
+def test_what_is_written_can_be_read(made):
+    text = dumps(made())
+    assert text.isascii()
+    assert from_json(text) == to_json(made())
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_that_json_does_not_have_are_never_written(value):
+    odd = report(finding(max_speedup=value, share=value, evidence=(Evidence("x", value, "s"),)))
+    assert from_json(dumps(odd))["findings"][0]["max_speedup"] in (1e9, -1e9, 0.0)
+
+
+def test_a_rate_that_is_not_known_is_null():
+    assert to_json(empty())["steps"]["samples_per_s"] is None
+
+
+@pytest.mark.parametrize("schema", [0, 2, "1", None, True, [1]])
+def test_another_schema_is_refused_with_what_to_do(schema):
+    with pytest.raises(BadRecording, match="reads schema 1") as caught:
+        from_json(json.dumps({**to_json(ordinary()), "schema": schema}))
+    assert "flatout report" in caught.value.advice
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"scheme": 1}', "[" * 100_000])
+def test_what_is_no_report_is_refused(text):
+    with pytest.raises(BadRecording):
+        from_json(text)
+
+
+@pytest.mark.parametrize("key", list(to_json(ordinary())))
+def test_a_report_without_one_of_its_keys_is_refused(key):
+    document = to_json(ordinary())
+    del document[key]
+    with pytest.raises(BadRecording, match="schema" if key == "schema" else f"no '{key}'"):
+        from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("findings", [1]),
+        ("findings", {}),
+        ("steps", []),
+        ("breakdown", [{"phase": "input", "ms": "3", "share": 0.1}]),
+        ("breakdown", [{"phase": "input", "ms": True, "share": 0.1}]),
+        ("headroom", [{}]),
+        ("recipe", 3),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(place, value):
+    with pytest.raises(BadRecording, match=place):
+        from_json(json.dumps({**to_json(ordinary()), place: value}))
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+
+
+@given(key=st.sampled_from(list(to_json(ordinary()))), value=values)
+def test_no_value_in_any_place_breaks_the_reader(key, value):
+    try:
+        from_json(json.dumps({**to_json(ordinary()), key: value}))
+    except BadRecording as error:
+        assert error.exit_code == 2
+
+
+def test_the_place_of_a_finding_may_be_missing():
+    document = to_json(report(replace(finding(), location=None)))
+    assert document["findings"][0]["location"] is None
