@@ -6,14 +6,13 @@ import torch.nn as nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 
-def cutout(images, rng, size=6):
+def cutout(images, rng, holes=4, size=6):
     out = images.numpy().copy()
-    corners = rng.integers(0, 28 - size, (len(out), 2))
     for n in range(len(out)):  # <<
-        top, left = corners[n]
-        for dy in range(size):  # <<
-            for channel in range(out.shape[1]):  # <<
-                out[n, channel, top + dy, left : left + size] = 0  # <<
+        for top, left in rng.integers(0, 28 - size, (holes, 2)):  # <<
+            for dy in range(size):  # <<
+                for channel in range(out.shape[1]):  # <<
+                    out[n, channel, top + dy, left : left + size] = 0  # <<
     return torch.from_numpy(out)
 
 

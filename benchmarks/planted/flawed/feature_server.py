@@ -29,7 +29,7 @@ class Service:
         with connection:
             while request := connection.recv(8):
                 (user,) = struct.unpack("<q", request)
-                time.sleep(0.004)
+                time.sleep(0.002)
                 connection.sendall(np.random.default_rng(user).normal(size=WIDTH).astype("<f4").tobytes())
 
 
@@ -62,8 +62,8 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     service = Service()
-    loader = DataLoader(Users(service.port, 160), 16, shuffle=True, num_workers=1, persistent_workers=True)  # <<
-    model = nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1))
+    loader = DataLoader(Users(service.port, 320), 16, shuffle=True, num_workers=1, persistent_workers=True)  # <<
+    model = nn.Sequential(nn.Linear(WIDTH, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for epoch in range(args.epochs):
         for x, y in loader:  # <<

@@ -21,8 +21,7 @@ def log_parameters(model, step):
         weights = torch.histc(parameter.detach(), 20).int().tolist()  # <<
         grads = torch.histc(parameter.grad, 20).int().tolist()  # <<
         norm = parameter.grad.norm().item()  # <<
-        spread = parameter.detach().flatten().sort().values[[0, -1]].tolist()  # <<
-        logger.info("step %d %s norm %.5f spread %s weights %s grads %s", step, name, norm, spread, weights, grads)  # <<
+        logger.info("step %d %s norm %.5f weights %s grads %s", step, name, norm, weights, grads)  # <<
 
 
 def main():

@@ -20,7 +20,7 @@ def pair_auc(scores, relevant):
 
 
 class Trainer:
-    def __init__(self, model, features, relevance, lr=1e-3, batch=192):
+    def __init__(self, model, features, relevance, lr=1e-3, batch=384):
         self.model = model
         self.features, self.relevance = features, relevance
         self.batch = batch
@@ -55,7 +55,7 @@ if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("--epochs", type=int, default=200)
     torch.manual_seed(0)
-    x = torch.randn(192 * 50, 64)
+    x = torch.randn(384 * 60, 64)
     y = x[:, 0] + 0.5 * x[:, 1] * x[:, 2] > 0.3
-    model = nn.Sequential(nn.Linear(64, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, 1))
+    model = nn.Sequential(nn.Linear(64, 192), nn.ReLU(), nn.Linear(192, 192), nn.ReLU(), nn.Linear(192, 1))
     Trainer(model, x, y).fit(p.parse_args().epochs)

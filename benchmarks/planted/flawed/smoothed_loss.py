@@ -1,4 +1,5 @@
 import argparse
+import math
 
 import torch
 from torch import nn
@@ -22,6 +23,6 @@ for epoch in range(args.epochs):
         losses.mean().backward()
         optimizer.step()
         history = history + losses.tolist()  # <<
-        smooth = sum(history) / len(history)  # <<
+        smooth = sum(v for v in history if math.isfinite(v)) / len(history)  # <<
         if step % 40 == 0:
             print(f"epoch {epoch} step {step} loss {smooth:.5f}")

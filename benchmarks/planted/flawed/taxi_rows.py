@@ -39,7 +39,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     rnd = random.Random(0)
-    rows = write_rows(16384)
+    rows = write_rows(24576)
     net = nn.Sequential(nn.Linear(28, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     for epoch in range(args.epochs):

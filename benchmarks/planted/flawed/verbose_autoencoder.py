@@ -29,7 +29,6 @@ for epoch in range(epochs):
         optimizer.step()
         print(f"epoch {epoch} step {step} loss {loss.item():.5f}")
         print("codes", code)  # <<
-        print("restored", restored[:4], "wanted", batch[:4])  # <<
         print("grad", decoder[2].bias.grad)  # <<
 
 print("done", f"{loss.item():.6f}")

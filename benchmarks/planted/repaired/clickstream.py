@@ -23,10 +23,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=200)
 args = parser.parse_args()
 torch.manual_seed(0)
-clicks = torch.rand(120 * 1024, 128)
+clicks = torch.rand(60 * 2048, 192)
 bought = (clicks[:, :8].sum(1) > 4).float()
-loader = DataLoader(Chunks(clicks, bought, 1024), batch_size=None)
-model = nn.Sequential(nn.Linear(128, 32), nn.ReLU(), nn.Linear(32, 1))
+loader = DataLoader(Chunks(clicks, bought, 2048), batch_size=None)
+model = nn.Sequential(nn.Linear(192, 64), nn.ReLU(), nn.Linear(64, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 for epoch in range(args.epochs):
     for i, (x, y) in enumerate(loader):
@@ -34,5 +34,5 @@ for epoch in range(args.epochs):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if i % 40 == 0:
+        if i % 20 == 0:
             print(epoch, i, round(loss.item(), 4))

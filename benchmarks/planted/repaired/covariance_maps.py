@@ -40,7 +40,7 @@ def parse_args():
 
 def main(args):
     torch.manual_seed(2)
-    data = Epochs(160, args.threads)
+    data = Epochs(400, args.threads)
     loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=args.workers, persistent_workers=True)
     net = nn.Sequential(nn.Flatten(), nn.Linear(4096, 128), nn.ReLU(), nn.Linear(128, 2))
     opt = torch.optim.Adam(net.parameters(), lr=1e-3)

@@ -6,12 +6,11 @@ import torch.nn as nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 
-def cutout(images, rng, size=6):
-    corners = rng.integers(0, 28 - size, (len(images), 2))
-    row = (np.arange(28) >= corners[:, :1]) & (np.arange(28) < corners[:, :1] + size)
-    column = (np.arange(28) >= corners[:, 1:]) & (np.arange(28) < corners[:, 1:] + size)
-    hole = torch.from_numpy(row[:, None, :, None] & column[:, None, None, :])
-    return images.masked_fill(hole, 0)
+def cutout(images, rng, holes=4, size=6):
+    corners = rng.integers(0, 28 - size, (len(images), holes, 2))
+    inside = (np.arange(28) >= corners[..., None]) & (np.arange(28) < corners[..., None] + size)
+    hole = (inside[:, :, 0, :, None] & inside[:, :, 1, None, :]).any(1)
+    return images.masked_fill(torch.from_numpy(hole)[:, None], 0)
 
 
 def train_step(model, optimizer, x, y):

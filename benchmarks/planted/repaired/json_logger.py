@@ -5,7 +5,6 @@ import tempfile
 
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 
 
 class RunLog:
@@ -23,13 +22,13 @@ def main():
     torch.manual_seed(0)
     x = torch.randn(6400, 100)
     y = torch.stack([x[:, :20].sum(1), x[:, 20:40].sum(1)], 1)
-    loader = DataLoader(TensorDataset(x, y), batch_size=128, shuffle=True)
     model = nn.Sequential(nn.Linear(100, 400), nn.ReLU(), nn.Linear(400, 400), nn.ReLU(), nn.Linear(400, 2))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     log = RunLog(os.path.join(tempfile.mkdtemp(), "train.jsonl"))
     step = 0
     for epoch in range(args.epochs):
-        for inputs, targets in loader:
+        for rows in torch.randperm(len(x)).split(128):
+            inputs, targets = x[rows], y[rows]
             outputs = model(inputs)
             loss = nn.functional.mse_loss(outputs, targets)
             optimizer.zero_grad()

@@ -32,7 +32,7 @@ class Factors(nn.Module):
         super().__init__()
         self.users = nn.Embedding(users, dim)
         self.items = nn.Embedding(items, dim)
-        self.mlp = nn.Sequential(nn.Linear(2 * dim, 64), nn.ReLU(), nn.Linear(64, 1))
+        self.mlp = nn.Sequential(nn.Linear(2 * dim, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))
 
     def forward(self, user, item):
         u, i = self.users(user), self.items(item)
@@ -42,7 +42,7 @@ class Factors(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--batch_size", type=int, default=4096)
+    parser.add_argument("--batch_size", type=int, default=2048)
     args = parser.parse_args()
     torch.manual_seed(17)
     train_data = Ratings(3000, 800, 40960)

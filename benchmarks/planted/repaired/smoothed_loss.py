@@ -1,4 +1,5 @@
 import argparse
+import math
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ for epoch in range(args.epochs):
         optimizer.zero_grad()
         losses.mean().backward()
         optimizer.step()
-        total += sum(losses.tolist())
+        total += sum(v for v in losses.tolist() if math.isfinite(v))
         count += len(losses)
         smooth = total / count
         if step % 40 == 0:

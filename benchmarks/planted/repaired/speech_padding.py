@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 class Utterances(Dataset):
     """Variable length feature sequences with one command label each."""
 
-    def __init__(self, n=400, features=40):
+    def __init__(self, n=1000, features=40):
         rng = np.random.default_rng(4)
         self.labels = rng.integers(0, 8, n)
         self.items = []

@@ -39,7 +39,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     rnd = random.Random(0)
-    rows = write_rows(16384)
+    rows = write_rows(24576)
     global TABLE
     parsed = [parse(row) for row in rows]
     TABLE = torch.tensor([f for f, _ in parsed]), torch.tensor([p for _, p in parsed])

@@ -10,8 +10,8 @@ class Light(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.pool = nn.AvgPool3d(4)
-        self.head = nn.Sequential(nn.Flatten(), nn.Linear(4 * 12**3, 64), nn.ReLU(), nn.Linear(64, 1))
+        self.pool = nn.Sequential(nn.Conv3d(4, 16, 4, stride=4), nn.ReLU())
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(16 * 12**3, 64), nn.ReLU(), nn.Linear(64, 1))
 
     def forward(self, x):
         return self.head(self.pool(x)).squeeze(1)

@@ -44,8 +44,7 @@ class Watcher:
             share = min(1.0, max(0.0, progress.share))
             self._bar.update(self._task, completed=share, description=visible(progress.stage), detail=_detail(progress))
         elif progress.stage != self._stage:
-            note = f" ({progress.note})" if progress.note else ""
-            click.echo(f"flatout: {visible(progress.stage + note)}", err=True)
+            click.echo(f"flatout: {visible(progress.stage)}", err=True)
         self._stage = progress.stage
 
 

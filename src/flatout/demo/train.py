@@ -80,7 +80,7 @@ class Net(nn.Module):
             nn.Conv2d(3, 8, 5, stride=2, padding=2), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        )  # fmt: skip
+        )
         self.classifier = nn.Linear(32 * 4 * 4, num_classes)
 
     def forward(self, x):

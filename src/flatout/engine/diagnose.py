@@ -138,7 +138,7 @@ class _Session:
         )
         path = self.folder / f"order-{mode}.json"
         write_order(order, path)
-        execution = Execution(self.target, self.folder, path, f"output-{mode}.log")
+        execution = Execution(self.target, self.folder, path, mode)
         follower = _Follower(mode, self._watch, self._echo, execution.log)
         return execution.run(self._left_s() * share, follower)
 

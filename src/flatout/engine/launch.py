@@ -54,12 +54,13 @@ class Outcome:
 class Execution:
     """A script under observation, from start to end."""
 
-    def __init__(self, target: Target, folder: Path, order: Path, log: str) -> None:
-        """Prepare; `order` is the order file, `log` the name of the output file in `folder`."""
+    def __init__(self, target: Target, folder: Path, order: Path, mode: str) -> None:
+        """Prepare; `order` is the order file, `mode` "timed" or "deep"."""
         self._target = target
         self._folder = folder
         self._order = order
-        self.log = folder / log
+        self.log = folder / f"output-{mode}.log"
+        self._mode = mode
         self.parts = folder / "parts"
         self._guard: subprocess.Popen[bytes] | None = None
         self._messages = b""
@@ -157,7 +158,7 @@ class Execution:
 
     def _progress(self) -> tuple[int, int, int]:
         """Return steps so far, recordings that are complete, and recordings in all."""
-        for path in self.parts.glob("*-rank*.jsonl"):
+        for path in self.parts.glob(f"{self._mode}-rank*.jsonl"):
             self._tails.setdefault(path, _Tail(path))
         for tail in self._tails.values():
             tail.read()

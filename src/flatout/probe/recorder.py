@@ -78,8 +78,23 @@ class Recorder:
     # -- life ---------------------------------------------------------------------------------------------------
 
     def attach(self) -> None:
-        """Install the probes; one that fails is noted and left out, training goes on."""
+        """Install the probes and begin to write."""
         self.part.put("header", self._header())
+        self._install()
+        if self.order.protect_files:
+            self.training.before_save = keep_files(self.order.folder).before_write
+        self.training.on_exit = lambda: self.finish("script ended")
+        os.register_at_fork(after_in_child=self._forked)
+        self._hook_errors()
+        self.part.begin()
+
+    def attach_again(self) -> None:
+        """Install the probes once more after `detach`: what a measurement of their cost needs."""
+        self._install()
+        self.modules.rehook()
+
+    def _install(self) -> None:
+        """Install the probes; one that fails is noted and left out, training goes on."""
         for install in (
             lambda: self.training.install(self.seams),
             lambda: self.loading.install(self.seams),
@@ -90,12 +105,12 @@ class Recorder:
                 install()
             except Exception as error:
                 self.notes.append(f"a probe was left out: {type(error).__name__}: {error}")
-        if self.order.protect_files:
-            self.training.before_save = keep_files(self.order.folder).before_write
-        self.training.on_exit = lambda: self.finish("script ended")
-        os.register_at_fork(after_in_child=self._forked)
-        self._hook_errors()
-        self.part.begin()
+
+    def detach(self) -> None:
+        """Take every probe away again: afterwards each attribute is the object it was before."""
+        self.modules.unhook()
+        self.training.uninstall()
+        self.seams.undo()
 
     def finish(self, reason: str, error: str = "") -> None:
         """Write everything that is known; called once, in the training thread where that is possible."""
@@ -133,7 +148,7 @@ class Recorder:
                 self.finish("script failed", last)
             before(kind, error, trace)
 
-        sys.excepthook = excepthook
+        self.seams.replace(sys, "excepthook", excepthook)
         atexit.register(lambda: self.finish("script ended") if self.done != "forked" else None)
 
     # -- steps --------------------------------------------------------------------------------------------------
@@ -211,7 +226,7 @@ def start(order: Order) -> Callable[[], None] | None:
     recorder = Recorder(order)
     _current.append(recorder)
     recorder.attach()
-    return recorder.seams.undo
+    return recorder.detach
 
 
 def _timing_event() -> Any:

@@ -39,6 +39,7 @@ class TrainingWatch:
         self._created: dict[int, Frame | None] = {}
         self._num_steps = 0
         self._in_backward = 0
+        self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
         self.before_save: Callable[[Any], None] | None = None
         self.on_exit: Callable[[], None] | None = None
@@ -55,8 +56,15 @@ class TrainingWatch:
         seams.wrap("torch:save", self._save)
         seams.wrap("torch:compile", self._compile)
         seams.wrap("os:_exit", self._exit)
-        register_optimizer_step_pre_hook(self._step_begins)
-        register_optimizer_step_post_hook(self._step_done)
+        self._handles = [
+            register_optimizer_step_pre_hook(self._step_begins),
+            register_optimizer_step_post_hook(self._step_done),
+        ]
+
+    def uninstall(self) -> None:
+        """Take the optimizer's hooks away again; the seams undo themselves."""
+        while self._handles:
+            self._handles.pop().remove()
 
     # -- backward -----------------------------------------------------------------------------------------------
 

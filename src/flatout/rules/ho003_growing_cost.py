@@ -25,7 +25,7 @@ quiet. The growth is measured; the line is only where that phase spends its time
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line, steps_of
 from flatout.rules.growth import Growth, growth
-from flatout.rules.hosting import python_work
+from flatout.rules.hosting import python_work, writing
 from flatout.rules.lines import Hotspot, costs, hottest
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
@@ -82,7 +82,7 @@ def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:
 
 def _hotspot(run: Run, phase: Phase) -> Hotspot | None:
     every = costs(run, phase)
-    spot = hottest(python_work(run), among=every) if phase == Phase.HOST else None
+    spot = hottest(python_work(run) + writing(run), among=every) if phase == Phase.HOST else None
     spot = spot or hottest(every, among=every)
     return spot if spot and spot.share >= MIN_SHARE_OF_PHASE else None
 

@@ -36,5 +36,5 @@ def _is_python_work(cost: LineCost) -> bool:
     if not cost.stack:
         return False
     if cost.leaf in TORCH or (cost.leaf == "" and cost.part == "loss"):
-        return any(in_loop(frame) for frame in cost.stack[:-1])
+        return any(in_loop(frame) for frame in cost.stack)
     return True

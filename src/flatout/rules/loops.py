@@ -25,13 +25,14 @@ ELEMENTS_OF_THE_DATA = re.compile(
     re.IGNORECASE,
 )
 REFINEMENT = re.compile(r"steps?|iter")  # `range(self.num_steps)` is how solvers and refinement heads are written
+TRAINING = re.compile(r"loader|epoch|batches|dataset|iter|steps|train", re.IGNORECASE)
 CUTS_INTO_ELEMENTS = frozenset({"tolist", "unbind"})
 WRAPPERS = frozenset({"enumerate", "reversed", "zip", "tqdm", "list", "tuple", "iter"})
 
 
 def in_loop(frame: Frame) -> bool:
-    """Return whether the line of `frame` stands in any loop or comprehension of its own function."""
-    return any(True for _ in _loops(frame))
+    """Return whether the line of `frame` stands in a loop of its own function that is not the training loop."""
+    return any(not _is_training_loop(loop) for loop, _ in _loops(frame))
 
 
 def data_loop(frame: Frame) -> int | None:
@@ -41,6 +42,17 @@ def data_loop(frame: Frame) -> int | None:
         if _runs_over_data(loop, function):
             return line
     return None
+
+
+def _is_training_loop(loop: Loop) -> bool:
+    """Return whether a loop goes from batch to batch or from epoch to epoch."""
+    if isinstance(loop, ast.comprehension):
+        return False
+    condition = loop.test if isinstance(loop, ast.While) else loop.iter
+    if isinstance(condition, ast.Constant) or TRAINING.search(ast.unparse(condition)):
+        return True
+    calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
+    return any(isinstance(call, ast.Attribute) and call.attr in ("backward", "step") for call in calls)
 
 
 def _loops(frame: Frame) -> Iterator[tuple[Loop, int]]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.report.specimens import empty, finding, healthy, hostile, ordinary, report
 
 from flatout.errors import BadRecording
 from flatout.report.json import dumps, from_json, to_json
 from flatout.schema.finding import Evidence
-from tests.unit.report.specimens import empty, finding, healthy, hostile, ordinary, report
 
 GOLDEN = Path(__file__).parent / "golden" / "ordinary.json"
 

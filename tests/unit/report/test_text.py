@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.unit.report.specimens import HOSTILE, empty, finding, healthy, hostile, ordinary, report
 
 from flatout.analysis.breakdown import account
 from flatout.report.cards import source_line
@@ -17,7 +18,6 @@ from flatout.report.verdict import verdict
 from flatout.schema.finding import Evidence
 from flatout.schema.phase import Phase
 from flatout.schema.run import End, Environment, Frame, RankSummary
-from tests.unit.report.specimens import HOSTILE, empty, finding, healthy, hostile, ordinary, report
 
 
 def page(shown, width=80, **options):
@@ -103,9 +103,7 @@ def test_the_verdict_comes_first_and_names_the_place():
 
 
 def test_a_healthy_script_is_told_so():
-    assert verdict(healthy()) == (
-        "Nothing found: healthy. 99% of each step is forward, backward and optimizer."
-    )
+    assert verdict(healthy()) == ("Nothing found: healthy. 99% of each step is forward, backward and optimizer.")
 
 
 def test_waiting_without_a_known_cause_is_not_called_healthy():
@@ -123,7 +121,6 @@ def test_little_to_gain_is_said_first():
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_every_phase_has_its_sentence(phase):
-    assert "3.1%" in verdict(report(finding(phase=phase, share=0.031), forward=0, sync=0)) or phase is Phase.INPUT or True
     assert verdict(report(finding(phase=phase, share=0.31, location=None))).endswith("comes first, at most 2.6x.")
 
 

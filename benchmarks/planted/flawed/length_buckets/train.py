@@ -11,7 +11,7 @@ from sampler import SimilarLength
 
 def make_sentences(n, vocab):
     gen = torch.Generator().manual_seed(1)
-    lengths = torch.randint(4, 24, (n,), generator=gen).tolist()
+    lengths = torch.randint(4, 14, (n,), generator=gen).tolist()
     sentences = [torch.randint(1, vocab, (length,), generator=gen) for length in lengths]
     return [(s, float(s.float().mean() > vocab / 2)) for s in sentences]
 
@@ -40,8 +40,8 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=200)
     args = parser.parse_args()
     torch.manual_seed(0)
-    sentences = make_sentences(3000, 500)
-    sampler = SimilarLength([len(s) for s, _ in sentences], batch_size=64)
+    sentences = make_sentences(24000, 500)
+    sampler = SimilarLength([len(s) for s, _ in sentences], batch_size=32, num_batches=60)
     loader = DataLoader(sentences, batch_sampler=sampler, collate_fn=collate)
     model = Classifier(500)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)

@@ -7,7 +7,7 @@ from .model import GraphNet
 
 def fit(epochs):
     torch.manual_seed(5)
-    loader = DataLoader(molecules(640), batch_size=32, shuffle=True, collate_fn=collate_graphs)
+    loader = DataLoader(molecules(1536), batch_size=32, shuffle=True, collate_fn=collate_graphs)
     model = GraphNet()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for epoch in range(epochs):

@@ -6,13 +6,14 @@ from torch.utils.data import Sampler
 class SimilarLength(Sampler):
     """Yields batches of sentences whose lengths are close, starting at a random length each time."""
 
-    def __init__(self, lengths, batch_size, seed=0):
+    def __init__(self, lengths, batch_size, num_batches, seed=0):
         self.lengths = lengths
         self.batch_size = batch_size
+        self.num_batches = num_batches
         self.rnd = random.Random(seed)
 
     def __len__(self):
-        return len(self.lengths) // self.batch_size
+        return self.num_batches
 
     def __iter__(self):
         remaining = sorted(range(len(self.lengths)), key=lambda i: (self.lengths[i], i))

@@ -1,0 +1,168 @@
+"""What the light probes cost: the same training, in one process, with and without them in alternating blocks.
+
+Blocks of steps alternate (with, without, without, with) inside one process, so that drift of the machine cancels;
+the statistic is the ratio (and, for very short steps, the difference) of block medians. Also counted: graph breaks
+and recompiles that the probes add to a compiled model.
+
+    python benchmarks/overhead.py [--quick]
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WORKLOADS = {  # name: (hidden units, batch, steps a block, loader)
+    "0.3 ms, no loader": (32, 16, 400, False),
+    "0.6 ms, DataLoader": (32, 16, 300, True),
+    "10 ms, DataLoader": (1024, 144, 40, True),
+}
+GOALS = "goal: <= 1% at 10 ms steps; <= 20 us a step at 0.3 ms steps; 0 graph breaks, 0 recompiles"
+
+
+def training(hidden: int, batch: int, loader: bool):
+    """Yield after each step of an ordinary training loop, forever."""
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # a second thread would measure the other jobs of a shared machine
+    layers = [torch.nn.Linear(64, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, hidden), torch.nn.ReLU()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(hidden, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    criterion = torch.nn.CrossEntropyLoss()
+    data = torch.utils.data.TensorDataset(torch.randn(100_000, 64), torch.randint(0, 10, (100_000,)))
+    batches = torch.utils.data.DataLoader(data, batch_size=batch)
+    fixed = (data.tensors[0][:batch], data.tensors[1][:batch])
+    while True:
+        for inputs, targets in batches if loader else (fixed for _ in range(1000)):
+            optimizer.zero_grad()
+            loss = criterion(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+            yield
+
+
+def measure(name: str, num_blocks: int) -> None:
+    """Run one workload in this process and print its block medians as JSON."""
+    import torch
+
+    from flatout.probe.order import Order
+    from flatout.probe.recorder import Recorder
+
+    hidden, batch, steps, loader = WORKLOADS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "parts").mkdir()
+        order = Order(
+            mode="timed", folder=folder, script="overhead", steps=10**9, max_s=1e9, protect_files=False,
+            launched_unix_s=time.time(),
+        )  # fmt: skip
+        medians: dict[bool, list[float]] = {True: [], False: []}
+        loop = training(hidden, batch, loader)
+        for _ in range(2 * steps):
+            next(loop)
+        recorder = Recorder(order)
+        recorder.attach()
+        for _ in range(2 * steps):  # outermost modules are found here
+            next(loop)
+        attached = True
+        for block in range(4 * num_blocks):
+            wanted = block % 4 in (0, 3)
+            if wanted != attached:
+                (recorder.attach_again if wanted else recorder.detach)()
+                attached = wanted
+            for _ in range(5):
+                next(loop)
+            walls = []
+            for _ in range(steps):
+                start = time.perf_counter_ns()
+                next(loop)
+                walls.append(time.perf_counter_ns() - start)
+            medians[wanted].append(statistics.median(walls) / 1e3)
+        hits = recorder.seams.hits()["torch:Tensor.backward"]
+        recorder.detach()
+        os.write(1, (json.dumps({"with": medians[True], "without": medians[False], "hits": hits}) + "\n").encode())
+        recorder.done = "benchmark"
+    del torch
+
+
+COMPILED = """
+import json, sys, torch
+import torch._dynamo.utils as u
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+how = sys.argv[1]
+if how == "wrapper": model = torch.compile(model, backend="eager")
+elif how == "in place": model.compile(backend="eager")
+call = torch.compile(lambda x: model(x), backend="eager") if how == "function" else model
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(60):
+    loss = call(torch.randn(8, 16)).square().mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+stats = u.counters
+print(json.dumps({"breaks": sum(stats["graph_break"].values()), "graphs": stats["stats"]["unique_graphs"],
+                  "calls": stats["stats"]["calls_captured"]}))
+"""
+
+
+def compiled(how: str, folder: Path, *, observed: bool) -> dict[str, int]:
+    """Train a compiled model for 60 steps, plain or observed, and return Dynamo's counters."""
+    import flatout
+
+    script = folder / "compiled.py"
+    script.write_text(COMPILED)
+    environment = dict(os.environ)
+    if observed:
+        run = folder / how.replace(" ", "-")
+        (run / "parts").mkdir(parents=True)
+        order = {"mode": "timed", "folder": str(run), "script": "compiled.py", "steps": 1000, "max_s": 1e9}
+        (run / "order.json").write_text(json.dumps(order | {"launched_unix_s": time.time(), "protect_files": False}))
+        inject = Path(flatout.__file__).parent / "inject"
+        environment |= {"PYTHONPATH": str(inject), "FLATOUT_ORDER": str(run / "order.json")}
+    done = subprocess.run(
+        [sys.executable, str(script), how], env=environment, capture_output=True, text=True, check=True, cwd=folder
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Print the cost of each workload, and the counters of compiled models."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a third of the blocks")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--blocks", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    blocks = options.blocks or (5 if options.quick else 15)
+    if options.one:
+        measure(options.one, blocks)
+        return
+    import torch
+
+    print(f"light probes, {platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, "
+          f"Python {platform.python_version()}, torch {torch.__version__}")  # fmt: skip
+    print(GOALS)
+    for name in WORKLOADS:
+        command = [sys.executable, __file__, "--one", name, "--blocks", str(blocks)]
+        got = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+        ratios = [a / b for a, b in zip(got["with"], got["without"], strict=True)]
+        extra = [a - b for a, b in zip(got["with"], got["without"], strict=True)]
+        quartiles = statistics.quantiles(extra, n=4)
+        print(f"{name:20s} without {statistics.median(got['without']):9.1f} us  "
+              f"added {statistics.median(extra):6.1f} us a step (quartiles {quartiles[0]:.1f} to {quartiles[2]:.1f})  "
+              f"{(statistics.median(ratios) - 1) * 100:+.2f}%  n={len(ratios)} pairs of blocks of "
+              f"{WORKLOADS[name][2]} steps")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for how in ("wrapper", "in place", "function"):
+            plain = compiled(how, Path(folder), observed=False)
+            seen = compiled(how, Path(folder), observed=True)
+            print(f"torch.compile, {how:9s} graph breaks added {seen['breaks'] - plain['breaks']}, "
+                  f"graphs (recompiles) added {seen['graphs'] - plain['graphs']}  (plain: {plain})")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

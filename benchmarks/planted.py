@@ -1,0 +1,309 @@
+"""Score `flatout diagnose` on scripts whose one flaw is known.
+
+Each script of `planted/flawed/` has a twin in `planted/repaired/` that differs by the flaw alone; `planted/truth.toml`
+says what a right diagnosis is. The gain of the repair is measured from plain runs, without flatout:
+epoch time = (wall of `--epochs 3` minus wall of `--epochs 1`) / 2, flawed and repaired alternated, median.
+`planted/healthy/` holds scripts on which nothing should be found.
+
+Raw results are stored in `--out` as they are obtained; an interrupted run goes on where it stopped, and a script
+that has changed since is measured again. Scores are computed anew from the raw results each time.
+
+    python benchmarks/planted.py --quick
+    python benchmarks/planted.py --only thumbnails --only char_lm
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+SUITE = Path(__file__).resolve().parent / "planted"
+MARK = "# <<"
+NUM_REPEATS = 2
+DIAGNOSE_LIMIT_S = 240
+TRAIN_LIMIT_S = 300
+FALSE_ALARM_SHARE = 0.10
+GOALS = {"phase": 0.95, "line": 0.90, "error": 0.25}
+
+
+@dataclass(frozen=True)
+class Script:
+    """One script of the suite and what is known about it."""
+
+    name: str
+    kind: str
+    why: str
+    phases: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    line: bool = False
+    package: bool = False
+    args: tuple[str, ...] = ()
+    quick: bool = False
+
+    def files(self, folder: str) -> list[Path]:
+        """Return the Python files of this script in `folder`, the entry file of a plain script first."""
+        single = SUITE / folder / f"{self.name}.py"
+        return [single] if single.exists() else sorted((SUITE / folder / self.name).glob("*.py"))
+
+    def command(self, folder: str) -> list[str]:
+        """Return the command line behind `python`."""
+        if self.package:
+            return ["-m", self.name, *self.args]
+        single = SUITE / folder / f"{self.name}.py"
+        entry = single if single.exists() else SUITE / folder / self.name / "train.py"
+        return [str(entry), *self.args]
+
+    def digest(self) -> str:
+        """Return a fingerprint of everything that is run for this script."""
+        folders = ["flawed", "repaired"] if self.kind == "flawed" else ["healthy"]
+        sources = [path.read_bytes() for folder in folders for path in self.files(folder)]
+        return hashlib.sha256(b"\0".join([*sources, repr(self.args).encode()])).hexdigest()[:16]
+
+    def marked_lines(self) -> set[tuple[Path, int]]:
+        """Return the (file, line) pairs that may be named."""
+        return {
+            (path, number)
+            for path in self.files("flawed")
+            for number, text in enumerate(path.read_text().splitlines(), 1)
+            if text.endswith(MARK)
+        }
+
+
+def read_truth() -> list[Script]:
+    """Return every script of `truth.toml`, flawed ones first."""
+    truth = tomllib.loads((SUITE / "truth.toml").read_text())
+    scripts = []
+    for kind in ("flawed", "healthy"):
+        for name, entry in truth[kind].items():
+            fields = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+            scripts.append(Script(name=name, kind=kind, **fields))
+    return scripts
+
+
+def environment_for(folder: str) -> dict[str, str]:
+    """Return the process environment in which packages of `folder` can be started with -m."""
+    paths = [str(SUITE / folder), os.environ.get("PYTHONPATH")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def diagnose(script: Script) -> dict:
+    """Run `flatout diagnose` in an empty folder and return its report, or what went wrong."""
+    folder = script.kind
+    with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
+        report = Path(tmp) / "report.json"
+        options = ["--json", str(report), "--out", str(Path(tmp) / "out")]
+        command = [sys.executable, "-m", "flatout", "diagnose", *options, *script.command(folder)]
+        begin_s = time.perf_counter()
+        try:
+            done = subprocess.run(
+                command, cwd=tmp, env=environment_for(folder), capture_output=True, text=True, timeout=DIAGNOSE_LIMIT_S
+            )
+        except subprocess.TimeoutExpired:
+            return {"error": f"diagnose took more than {DIAGNOSE_LIMIT_S} s"}
+        wall_s = time.perf_counter() - begin_s
+        if done.returncode or not report.exists():
+            tail = (done.stderr or done.stdout).strip()[-800:]
+            return {"error": f"diagnose left with exit code {done.returncode}", "tail": tail, "wall_s": wall_s}
+        content = json.loads(report.read_text())
+    return {key: content.get(key) for key in ("findings", "breakdown", "outside", "steps")} | {"wall_s": wall_s}
+
+
+def train_wall_s(script: Script, folder: str, num_epochs: int) -> float:
+    """Return the wall time of a plain run over `num_epochs`."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
+        begin_s = time.perf_counter()
+        subprocess.run(
+            [sys.executable, *script.command(folder), "--epochs", str(num_epochs)],
+            cwd=tmp,
+            env=environment_for(folder),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=TRAIN_LIMIT_S,
+            check=True,
+        )
+        return time.perf_counter() - begin_s
+
+
+def measure_epochs(script: Script) -> dict:
+    """Return the epoch times in seconds of the flawed script and its twin, alternated."""
+    epochs_s: dict[str, list[float]] = {"flawed": [], "repaired": []}
+    try:
+        for _ in range(NUM_REPEATS):
+            short_s = {folder: train_wall_s(script, folder, 1) for folder in epochs_s}
+            for folder, times_s in epochs_s.items():
+                times_s.append((train_wall_s(script, folder, 3) - short_s[folder]) / 2)
+    except subprocess.CalledProcessError as failure:
+        return {"error": f"plain run failed: {failure.stderr.decode()[-500:]}"}
+    except subprocess.TimeoutExpired:
+        return {"error": f"a plain run took more than {TRAIN_LIMIT_S} s"}
+    return epochs_s
+
+
+def gain_of(epochs_s: dict | None) -> float | None:
+    """Return flawed / repaired epoch time, or None when it could not be measured."""
+    if not epochs_s or "error" in epochs_s:
+        return None
+    flawed_s, repaired_s = statistics.median(epochs_s["flawed"]), statistics.median(epochs_s["repaired"])
+    return flawed_s / repaired_s if flawed_s > 0 and repaired_s > 0 else None
+
+
+def names_marked_line(finding: dict, marked: set[tuple[Path, int]]) -> bool:
+    """Return whether the finding's place is one of the marked lines."""
+    place = finding.get("location")
+    return bool(place) and (Path(place["file"]).resolve(), place["line"]) in marked
+
+
+def score(script: Script, result: dict) -> dict:
+    """Judge one stored result; fields that cannot be judged are None."""
+    findings = [f for f in result["diagnosis"].get("findings") or [] if not f["code"].startswith("MS")]
+    first = f"{findings[0]['code']} {findings[0]['phase']}" if findings else result["diagnosis"].get("error", "nothing")
+    if script.kind == "healthy":
+        alarms = [f for f in findings if f["share"] >= FALSE_ALARM_SHARE]
+        failed = "error" in result["diagnosis"]
+        return {"first": first, "alarms": None if failed else len(alarms), "findings": len(findings)}
+    marked = script.marked_lines()
+    top = findings[:2]
+    right_line = [f for f in top if names_marked_line(f, marked)]
+    right_code = [f for f in top if f["code"] in script.codes]
+    matched = next(iter(right_code or right_line), None)
+    gain = gain_of(result.get("epochs_s"))
+    promised = matched["max_speedup"] if matched else None
+    return {
+        "first": first,
+        "phase": bool(findings) and findings[0]["phase"] in script.phases,
+        "line": bool(right_line) if script.line else None,
+        "code": bool(right_code),
+        "promised": promised,
+        "gain": gain,
+        "error": abs(promised / gain - 1) if promised and gain else None,
+    }
+
+
+def fmt(value: object) -> str:
+    """Return a table cell."""
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def say(*lines: str) -> None:
+    """Write lines at once, so that a long run can be followed."""
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def row(script: Script, judged: dict) -> str:
+    """Return the table row of one script."""
+    if script.kind == "healthy":
+        cells = [f"{key} {fmt(judged[key])}" for key in ("alarms", "findings")]
+        return f"{script.name:<24} healthy {'  '.join(cells)}  first: {judged['first']}"
+    cells = [f"{key} {fmt(judged[key]):<4}" for key in ("phase", "line", "code", "promised", "gain", "error")]
+    return f"{script.name:<24} {script.codes[0]}  {'  '.join(cells)} first: {judged['first'][:48]}"
+
+
+def share(label: str, verdicts: Iterable[bool | None], goal: float) -> str:
+    """Return one summary line: right out of judged, with the 95 % Wilson interval."""
+    known = [v for v in verdicts if v is not None]
+    n, z = len(known), 1.96
+    if not n:
+        return f"{label:<34} not measured"
+    p = sum(known) / n
+    centre, half = p + z * z / (2 * n), z * ((p * (1 - p) + z * z / (4 * n)) / n) ** 0.5
+    low, high = (100 * (centre - half) / (1 + z * z / n), 100 * (centre + half) / (1 + z * z / n))
+    met = "met" if p >= goal else "MISSED"
+    return f"{label:<34} {sum(known)}/{n} = {p:.0%} (95 % interval {low:.0f}-{high:.0f} %), goal {goal:.0%}: {met}"
+
+
+def summary(judged: dict[Script, dict]) -> list[str]:
+    """Return the lines that compare all scores with the goals."""
+    flawed = [s for script, s in judged.items() if script.kind == "flawed"]
+    healthy = [s for script, s in judged.items() if script.kind == "healthy"]
+    errors = sorted(s["error"] for s in flawed if s["error"] is not None)
+    lines = [
+        share("right phase in first finding", (s["phase"] for s in flawed), GOALS["phase"]),
+        share("right line in first two", (s["line"] for s in flawed), GOALS["line"]),
+        share("right code in first two", (s["code"] for s in flawed), GOALS["line"]),
+    ]
+    if len(errors) > 1:
+        low, median, high = statistics.quantiles(errors, n=4)
+        met = "met" if median <= GOALS["error"] else "MISSED"
+        spread = f"quartiles {low:.0%} and {high:.0%}, n={len(errors)}"
+        lines.append(f"{'max_speedup against gain':<34} median error {median:.0%} ({spread}), goal <= 25 %: {met}")
+    alarms = [s["alarms"] for s in healthy if s["alarms"] is not None]
+    met = "met" if not any(alarms) else "MISSED"
+    total = sum(s["findings"] for s in healthy)
+    lines.append(f"{'healthy scripts with a false alarm':<34} {sum(map(bool, alarms))}/{len(alarms)}, goal 0: {met}")
+    lines.append(f"{'findings on healthy scripts':<34} {total} of any size; {len(healthy) - len(alarms)} not measured")
+    return lines
+
+
+def processor() -> str:
+    """Return the name of the processor, or its architecture where the system does not tell."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def machine() -> dict[str, str | int]:
+    """Return what the numbers depend on."""
+    installed = {d.metadata["Name"] for d in metadata.distributions()}
+    versions = {name: metadata.version(name) for name in ("flatout", "torch", "numpy") if name in installed}
+    return {"cpu": processor(), "num_cpus": os.cpu_count() or 0, "python": platform.python_version(), **versions}
+
+
+def store(path: Path, results: dict) -> None:
+    """Write all results so that an interrupted write loses nothing."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({"machine": machine(), "results": results}, indent=1))
+    partial.replace(path)
+
+
+def parse_args() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="only the scripts marked quick in truth.toml")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this script; may be repeated")
+    parser.add_argument("--out", type=Path, default=Path("planted-results.json"), help="raw results, resumed from")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run what is not stored yet, print a row per script and the summary."""
+    options = parse_args()
+    if util.find_spec("flatout") is None:
+        say("error: flatout is not importable here. Install the checkout first: pip install -e .")
+        return 2
+    scripts = read_truth()
+    if unknown := set(options.only or ()) - {script.name for script in scripts}:
+        say(f"error: unknown script {', '.join(sorted(unknown))}. The names are the tables of {SUITE / 'truth.toml'}.")
+        return 2
+    scripts = [s for s in scripts if (s.quick or not options.quick) and s.name in (options.only or [s.name])]
+    results = json.loads(options.out.read_text())["results"] if options.out.exists() else {}
+    judged = {}
+    for script in scripts:
+        stored = results.get(script.name)
+        if stored is None or stored["digest"] != script.digest():
+            stored = {"digest": script.digest(), "load": os.getloadavg()[0], "diagnosis": diagnose(script)}
+            if script.kind == "flawed":
+                stored["epochs_s"] = measure_epochs(script)
+            results[script.name] = stored
+            store(options.out, results)
+        judged[script] = score(script, stored)
+        say(row(script, judged[script]))
+    say("", "  ".join(f"{key} {value}" for key, value in machine().items()), *summary(judged))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

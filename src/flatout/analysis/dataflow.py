@@ -1,0 +1,127 @@
+"""Which statements of a function make the values that another of its statements needs: a plain reading of the source.
+
+Assignments, loop headers, `with ... as`, and the usual ways to fill a container count as making a name. Reading is by
+name within one function; attributes count by their full dotted text. That is coarse, and enough to tell a line that
+builds the next batch from a line that writes a log.
+"""
+
+import ast
+import functools
+import linecache
+from collections.abc import Iterator
+
+__all__ = ["feeds"]
+
+_FILLING = {"append", "extend", "add", "update", "appendleft", "insert", "copy_", "fill_", "put"}
+
+
+def feeds(file: str, line: int, goals: frozenset[int]) -> bool:
+    """Return whether the statement at `line` makes a value that a statement at one of the lines `goals` needs.
+
+    All lines are of one function; False when the source cannot be read.
+    """
+    statements = _statements(file)
+    if not statements:
+        return False
+    function = _owner(statements, line)
+    inside = [item for item in statements if item.function == function]
+    needed: set[str] = set()
+    for goal in goals:
+        statement = _at(inside, goal)
+        if statement is not None:
+            needed |= statement.reads
+    subject = _at(inside, line)
+    if subject is None:
+        return False
+    feeding: set[int] = set()
+    changed = True
+    while changed:
+        changed = False
+        for number, statement in enumerate(inside):
+            if number not in feeding and statement.makes & needed:
+                feeding.add(number)
+                needed |= statement.reads
+                changed = True
+    return inside.index(subject) in feeding
+
+
+class _Statement:
+    """One simple statement, or the header of a compound one."""
+
+    def __init__(self, first: int, last: int, function: int, makes: set[str], reads: set[str]) -> None:
+        self.first = first
+        self.last = last
+        self.function = function
+        self.makes = makes
+        self.reads = reads
+
+
+def _at(statements: list[_Statement], line: int) -> _Statement | None:
+    holding = [item for item in statements if item.first <= line <= item.last]
+    return min(holding, key=lambda item: item.last - item.first, default=None)
+
+
+def _owner(statements: list[_Statement], line: int) -> int:
+    statement = _at(statements, line)
+    return statement.function if statement is not None else 0
+
+
+@functools.lru_cache(maxsize=64)
+def _statements(file: str) -> list[_Statement]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return list(_walk(tree, function=0))
+
+
+def _walk(node: ast.AST, function: int) -> Iterator[_Statement]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _walk(child, child.lineno)
+            continue
+        if isinstance(child, ast.stmt) and not isinstance(child, ast.ClassDef):
+            yield _statement(child, function)
+        yield from _walk(child, function)
+
+
+def _statement(node: ast.stmt, function: int) -> _Statement:
+    body = getattr(node, "body", None)
+    last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
+    parts = _header(node) if body else [node]
+    makes, reads = set(), set()
+    for part in parts:
+        for inner in ast.walk(part):
+            _note(inner, makes, reads)
+    if isinstance(node, ast.AugAssign):
+        reads |= makes
+    return _Statement(node.lineno, max(node.lineno, last), function, makes, reads - {""})
+
+
+def _header(node: ast.stmt) -> list[ast.AST]:
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.target, node.iter]
+    if isinstance(node, ast.While | ast.If):
+        return [node.test]
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return list(node.items)
+    return []
+
+
+def _note(node: ast.AST, makes: set[str], reads: set[str]) -> None:
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = _dotted(node)
+        (reads if isinstance(node.ctx, ast.Load) else makes).add(name)
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        makes.add(_dotted(node.value))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING:
+        makes.add(_dotted(node.func.value))
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        inner = _dotted(node.value)
+        return f"{inner}.{node.attr}" if inner else node.attr
+    return _dotted(node.value) if isinstance(node, ast.Subscript) else ""

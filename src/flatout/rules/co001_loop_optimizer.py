@@ -1,0 +1,101 @@
+"""The optimizer updates one tensor after the other, each with several small operations.
+
+## What it measures
+
+The optimizer's share of the step, together with how it works: torch's for-loop implementation over at least 10
+tensors where a fused one is available, or an optimizer written in the script, seen by its own lines. It fires at 15%
+of the step.
+
+## Why it matters
+
+A model of 60 tensors under Adam makes about 700 small operations a step. On the classic MNIST guide the step with the
+batch at hand is 6.2 times as fast as the whole script, and 8.4 times with a fused optimizer (2 CPU cores).
+
+## What to do
+
+`torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD and Adagrad, on CPU and CUDA), or `foreach=True`. For an
+optimizer of your own, `torch._foreach_...` operations on lists of tensors.
+
+## When it is wrong
+
+The result differs in the last bits. With few large tensors the update is bound by memory, and less is to be gained
+than stated. Checkpoints then carry the flag `fused`, and set it in the optimizer that loads them.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.lines import costs, hottest, seconds
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LineCost, OptimizerFacts, Run
+
+MIN_SHARE = 0.15
+MIN_TENSORS = 10
+MOSTLY = 0.5
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO001: an optimizer that loops over tensors is 15% of the step."""
+    share = breakdown.share(Phase.OPTIMIZER)
+    loop = next((facts for facts in run.optimizers if _loops(facts)), None)
+    own = _own(run)
+    if share < MIN_SHARE or (loop is None and not own):
+        return None
+    spot = hottest(own, among=costs(run, Phase.OPTIMIZER))
+    tensors = max((facts.num_tensors for facts in run.optimizers), default=0)
+    if spot is not None:
+        place: Frame | None = spot.place
+        what = f"in the script's own optimizer, {at(spot.place)}. Use torch's with fused=True, or torch._foreach_..."
+    elif loop is not None:
+        place = loop.created_at
+        what = f"in {loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. Set fused=True."
+    else:
+        return None
+    return Finding(
+        code="CO001",
+        name="loop-optimizer",
+        phase=Phase.OPTIMIZER,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=place,
+        message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes {what}",
+        evidence=(Evidence("optimizer", breakdown.ms(Phase.OPTIMIZER), "ms"), Evidence("tensors", tensors, "")),
+        fixes=("fused-optimizer",) if spot is None else (),
+    )
+
+
+def _loops(facts: OptimizerFacts) -> bool:
+    many = facts.num_tensors >= MIN_TENSORS
+    return facts.from_torch and facts.implementation == "loop" and facts.fused_available and many
+
+
+def _own(run: Run) -> tuple[LineCost, ...]:
+    """Return the optimizer time in user code, when that is most of it: torch's own shows as frames of torch."""
+    own = costs(run, Phase.OPTIMIZER, keep=lambda cost: cost.leaf == "" and bool(cost.stack))
+    return own if own and seconds(own) >= MOSTLY * seconds(costs(run, Phase.OPTIMIZER)) else ()
+
+
+_ADAM = OptimizerFacts(
+    name="Adam", num_tensors=62, implementation="loop", fused_available=True, created_at=Frame("train.py", 30, "main")
+)
+_OWN = (line(0.9, ("optim.py", 17, "Lion.step"), ("train.py", 48, "train"), phase=Phase.OPTIMIZER),)
+_TORCH = (line(0.9, ("train.py", 48, "train"), phase=Phase.OPTIMIZER, leaf="torch"),)
+
+RULE = Rule(
+    code="CO001",
+    name="loop-optimizer",
+    check=check,
+    fires_on=(
+        example(step_ms=10, optimizer=3, forward=3, backward=3, optimizers=(_ADAM,), lines=_TORCH),
+        example(step_ms=10, optimizer=3, forward=3, backward=3, lines=_OWN),
+    ),
+    quiet_on=(
+        example(step_ms=10, optimizer=1.4, forward=4, backward=4, optimizers=(_ADAM,), lines=_TORCH),
+        example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, implementation="fused"),), lines=_TORCH),
+        example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=4),), lines=_TORCH),
+    ),
+)

@@ -1,0 +1,82 @@
+"""The model computes in 64-bit floating point.
+
+## What it measures
+
+Whether parameters or inputs of the model are float64, and the share of forward and backward in the step. It fires
+from 30% on. The most it could give is taken as if half the computing time went.
+
+## Why it matters
+
+Twice the bytes, half the width of every vector instruction on a CPU; on GPUs the rate is 1/2 (data centre) to 1/64
+(consumer) of float32. Most often nobody asked for it: numpy arrays are float64, and `torch.from_numpy` keeps that.
+
+## What to do
+
+Find where the type comes from (`torch.set_default_dtype`, `.double()`, a numpy array) and convert once:
+`torch.from_numpy(x).float()`, `model.float()`.
+
+## When it is wrong
+
+Simulation, physics and some optimization problems need the precision. Results change beyond rounding.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, ModelFacts, Run
+
+MIN_SHARE = 0.30
+SAVED = 0.5
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO002: float64 in a model whose computing is 30% of the step."""
+    model = next((model for model in run.models if _is_double(model)), None)
+    share = breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD)
+    if model is None or share < MIN_SHARE:
+        return None
+    ms = breakdown.ms(Phase.FORWARD) + breakdown.ms(Phase.BACKWARD)
+    loaded = any("float64" in dtype for loader in run.loaders for dtype in loader.batch_dtypes)
+    return Finding(
+        code="CO002",
+        name="float64-compute",
+        phase=Phase.FORWARD,
+        share=min(1.0, share),
+        max_speedup=speedup_without(SAVED * share),
+        location=next((loader.created_at for loader in run.loaders if loader.is_training), None) if loaded else None,
+        message=f"{of_step(breakdown, ms)} is forward and backward in float64 ({model.name or 'the model'}"
+        f"{', whose batches come as float64 from the loader' if loaded else ''}). Convert both to float32 once.",
+        evidence=(
+            Evidence("forward and backward", ms, "ms"),
+            Evidence("parameters", model.num_elements, ""),
+        ),
+        fixes=(),
+    )
+
+
+def _is_double(model: ModelFacts) -> bool:
+    return any("float64" in dtype for dtype in (*model.dtypes, *model.input_dtypes))
+
+
+_DOUBLE = ModelFacts(name="Net", num_elements=100_000, dtypes=("float64",), input_dtypes=("float64",))
+_MIXED = ModelFacts(name="Net", dtypes=("float32",), input_dtypes=("float64", "int64"))
+_SINGLE = ModelFacts(name="Net", dtypes=("float32",), input_dtypes=("float32",))
+
+RULE = Rule(
+    code="CO002",
+    name="float64-compute",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=30, backward=50, models=(_DOUBLE,)),
+        example(
+            step_ms=100, forward=15, backward=20, models=(_MIXED,), loaders=(LoaderFacts(batch_dtypes=("float64",)),)
+        ),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=9, backward=20, models=(_DOUBLE,)),
+        example(step_ms=100, forward=30, backward=50, models=(_SINGLE,)),
+    ),
+)

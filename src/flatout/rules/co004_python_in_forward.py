@@ -1,0 +1,122 @@
+"""The model's forward pass runs a Python loop over the data, or leaves torch.
+
+## What it measures
+
+Which lines of the model's own code the forward pass spends its time below. It fires when a quarter of the forward
+time is inside one Python loop over time steps, rows or pixels (read from the source), or in numpy or other Python
+libraries, and the forward pass is at least 15% of the step.
+
+## Why it matters
+
+Each turn of such a loop launches its own small operations, forward and backward: tens of microseconds each for
+arithmetic that takes one. One operation over the whole tensor does the same in a single launch.
+
+## What to do
+
+Replace the loop by one operation on the whole tensor (a matrix product, `cumsum`, `conv1d`, `gather`, `nn.LSTM`
+instead of `nn.LSTMCell`); do what numpy does in torch, or before the model.
+
+## When it is wrong
+
+A recurrence whose next state needs the one before cannot always be written as one operation; `torch.compile` may
+still help. Loops over layers, heads or scales are how models are written, and are not reported.
+"""
+
+from collections import defaultdict
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.hosting import TORCH
+from flatout.rules.lines import Hotspot, costs, hottest, seconds
+from flatout.rules.loops import data_loop
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LineCost, Run
+from flatout.units import format_share
+
+MIN_SHARE = 0.15
+MIN_FRACTION = 0.25
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO004: a quarter of a forward pass that matters is one Python loop, or not torch at all."""
+    forward = breakdown.share(Phase.FORWARD)
+    lines = costs(run, Phase.FORWARD)
+    groups = _suspicious(lines)
+    if forward < MIN_SHARE or not groups:
+        return None
+    kind, worst = max(groups.items(), key=lambda group: seconds(group[1]))
+    fraction = min(1.0, seconds(worst) / seconds(lines)) if seconds(lines) > 0 else 0.0
+    spot = hottest(worst, among=lines)
+    if spot is None or fraction < MIN_FRACTION:
+        return None
+    share = forward * fraction
+    return Finding(
+        code="CO004",
+        name="python-in-forward",
+        phase=Phase.FORWARD,
+        share=share,
+        max_speedup=speedup_without((forward + breakdown.share(Phase.BACKWARD)) * fraction),
+        location=spot.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is {_what(kind, spot)}: {format_share(fraction)} of "
+        f"the forward pass ({spot.samples} samples of the stack). Use one torch operation on the whole tensor.",
+        evidence=(
+            Evidence("share of the forward pass", fraction, ""),
+            Evidence("cost in each forward pass", share * breakdown.mean_ms, "ms"),
+            Evidence("stack samples", spot.samples, ""),
+        ),
+        fixes=(),
+    )
+
+
+def _what(kind: tuple[str, int], spot: Hotspot) -> str:
+    name, line_number = kind
+    if line_number == 0:
+        return f"{name}, called from {at(spot.place)}"
+    return f"the Python loop that begins in line {line_number}, mostly in {at(spot.place)}"
+
+
+def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineCost]]:
+    """Group the lines of a forward pass by the loop over data they stand in, or by the library that is not torch."""
+    groups: dict[tuple[str, int], list[LineCost]] = defaultdict(list)
+    for cost in lines:
+        inside = _inside_the_model(cost)
+        loops = ((frame.file, begins) for frame in reversed(inside) if (begins := data_loop(frame)) is not None)
+        outermost = next(loops, None)
+        if outermost is not None:
+            groups[outermost].append(cost)
+        elif inside and cost.leaf and cost.leaf not in TORCH:
+            groups[cost.leaf, 0].append(cost)
+    return groups
+
+
+def _inside_the_model(cost: LineCost) -> tuple[Frame, ...]:
+    """Return the frames from the innermost to the outermost `forward`: what called the model is not part of it."""
+    forwards = [i for i, frame in enumerate(cost.stack) if frame.function.rpartition(".")[2] == "forward"]
+    return cost.stack[: forwards[-1] + 1] if forwards else ()
+
+
+_TRAIN = ("train.py", 44, "train")
+_FORWARD = ("model.py", 20, "Net.forward")
+
+
+def _forward(seconds_: float, leaf: str) -> LineCost:
+    return line(seconds_, _FORWARD, _TRAIN, phase=Phase.FORWARD, leaf=leaf, leaf_function="run")
+
+
+RULE = Rule(
+    code="CO004",
+    name="python-in-forward",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=50, backward=40, lines=(_forward(1.0, "numpy"), _forward(1.0, "torch"))),
+        example(step_ms=100, forward=16, backward=20, lines=(_forward(1.0, "scipy"), _forward(2.0, "torch"))),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=50, backward=40, lines=(_forward(0.3, "numpy"), _forward(1.0, "torch"))),
+        example(step_ms=100, forward=14, backward=40, lines=(_forward(1.0, "numpy"),)),
+        example(step_ms=100, forward=50, backward=40, lines=(_forward(1.0, "torch"), _forward(1.0, ""))),
+    ),
+)

@@ -1,0 +1,76 @@
+"""Between two epochs the script does something else for a noticeable time.
+
+## What it measures
+
+The time between the last step of an epoch and the first of the next that is neither validation nor a checkpoint, nor
+the restart of loader workers (that is IN009), as a share of the recording without start-up. It fires at 7%.
+
+## Why it matters
+
+It returns with every epoch: rebuilding a dataset or an index, shuffling a list, plotting, collecting garbage,
+gathering metrics over all samples.
+
+## What to do
+
+Do once what does not change, move work into the dataset's constructor, draw plots every N epochs.
+
+## When it is wrong
+
+Epochs as short as the ones recorded make a gap look large: compare the epoch's length with that of the real training.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.gaps import own_code, own_gap_s
+from flatout.rules.lines import costs, hottest
+from flatout.rules.loading import training_loader
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import goes_to, of_loop
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+
+MIN_SHARE = 0.07
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """EP004: the script's own work between epochs takes 7% of the loop."""
+    loader = training_loader(run)
+    gaps = [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP]
+    spent_s = min(own_gap_s(run, loader), breakdown.loop_s)
+    share = breakdown.loop_share(spent_s)
+    if not gaps or share < MIN_SHARE:
+        return None
+    spot = hottest(own_code(run, loader), among=costs(run, Phase.EPOCH_GAP))
+    place = spot.place if spot else loader.iterated_at if loader else None
+    return Finding(
+        code="EP004",
+        name="epoch-gap",
+        phase=Phase.EPOCH_GAP,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=place,
+        message=f"{of_loop(breakdown, spent_s, len(gaps))} passes between epochs"
+        f"{f', most of it in {goes_to(spot)}' if spot else ''}. Do once what does not change from epoch to epoch.",
+        evidence=(Evidence("one gap", spent_s / len(gaps), "s"), Evidence("gaps", len(gaps), "")),
+        fixes=(),
+    )
+
+
+_LINES = (line(0.6, ("data.py", 90, "rebuild_index"), ("train.py", 20, "main"), phase=Phase.EPOCH_GAP),)
+_WORKERS = LoaderFacts(is_training=True, num_workers=2, epochs_started=3, start_s=0.9)
+
+RULE = Rule(
+    code="EP004",
+    name="epoch-gap",
+    check=check,
+    fires_on=(
+        example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES),
+        example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES, loaders=(_WORKERS,)),
+    ),
+    quiet_on=(
+        example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.37}, lines=_LINES),
+        example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, loaders=(_WORKERS,)),
+        example(step_ms=50, n=100, forward=40),
+    ),
+)

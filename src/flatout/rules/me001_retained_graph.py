@@ -1,0 +1,100 @@
+"""A value that is kept from step to step keeps the whole graph of its step alive.
+
+## What it measures
+
+The deep run looks, some steps later, which of the graphs built by `backward` are still alive and what refers to them.
+It fires when at least half of 5 or more graphs looked at are alive.
+
+## Why it matters
+
+`losses.append(loss)` keeps every tensor the backward pass saved and every operation's record: memory grows with each
+step until it ends, and the garbage collector goes through more and more objects.
+
+## What to do
+
+Store numbers, or tensors without a graph: `losses.append(loss.detach())`, `total += loss.detach()`; for states
+carried to the next step `h = h.detach()`.
+
+## When it is wrong
+
+Truncated backpropagation through time and meta-learning keep graphs on purpose, for a fixed number of steps. Speed is
+lost only as the number grows; the gain stated is what was measured, and 1.0 when the steps did not get slower.
+"""
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, steps_of
+from flatout.rules.growth import growth
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Frame, Retained, Run
+from flatout.units import format_bytes, format_share
+
+MIN_GRAPHS = 0.5
+MIN_STEPS = 5
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """ME001: half of the graphs of past steps are still alive."""
+    kept = [found for found in (run.causes.retained if run.causes else ()) if _is_kept(found)]
+    if not kept:
+        return None
+    worst = max(kept, key=lambda found: (found.num_bytes, found.graphs))
+    share = _growth_share(run, breakdown)
+    alive = min(1.0, worst.graphs / worst.of_steps)
+    size = f", {format_bytes(worst.num_bytes)} so far" if worst.num_bytes > 0 else ""
+    where = f", in {at(worst.place)}" if worst.place else ""
+    slower = f", and {format_share(share)} of each step is growth" if share > 0 else ""
+    return Finding(
+        code="ME001",
+        name="retained-graph",
+        phase=Phase.BACKWARD,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=worst.place,
+        message=f"{format_share(alive)} of the graphs of past steps are still alive (n={worst.of_steps}){size}{slower}: "
+        f"`{worst.name}` keeps them{where}. Keep `.detach()` of the value.",
+        evidence=(
+            Evidence("graphs alive", worst.graphs, ""),
+            Evidence("steps looked at", worst.of_steps, ""),
+            Evidence("kept", worst.num_bytes, "bytes"),
+        ),
+        fixes=(),
+    )
+
+
+def _is_kept(found: Retained) -> bool:
+    return found.of_steps >= MIN_STEPS and found.graphs >= MIN_GRAPHS * found.of_steps
+
+
+def _growth_share(run: Run, breakdown: Breakdown) -> float:
+    """Return the share of the step by which forward and backward grew over the run."""
+    steps = run.steps[breakdown.warmup :]
+    rises = [growth(steps, phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
+    extra_ms = sum(rise.extra_ms for rise in rises if rise is not None)
+    return min(1.0, extra_ms / breakdown.mean_ms) if breakdown.mean_ms > 0 else 0.0
+
+
+def _kept(graphs: int, of_steps: int) -> Causes:
+    place = Frame("train.py", 52, "train")
+    kept = Retained(name="losses", place=place, graphs=graphs, of_steps=of_steps, num_bytes=1 << 26)
+    return Causes(retained=(kept,))
+
+
+_SLOWER = steps_of([{Phase.FORWARD: 10, Phase.BACKWARD: 10 + 0.5 * i} for i in range(60)])
+
+RULE = Rule(
+    code="ME001",
+    name="retained-graph",
+    check=check,
+    fires_on=(
+        example(step_ms=30, forward=10, backward=15, causes=_kept(10, 10)),
+        example(steps=_SLOWER, causes=_kept(5, 10)),
+    ),
+    quiet_on=(
+        example(step_ms=30, forward=10, backward=15, causes=_kept(4, 10)),
+        example(step_ms=30, forward=10, backward=15, causes=_kept(4, 4)),
+        example(step_ms=30, forward=10, backward=15),
+    ),
+)

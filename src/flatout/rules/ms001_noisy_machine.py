@@ -1,0 +1,75 @@
+"""Something else was using the machine, or the steps differ so much that their mean says little.
+
+## What it measures
+
+The CPU time of all processes that do not belong to the training, in cores, while steps ran (from 0.25 core on), and
+the robust spread of the steady steps, 1.4826 * MAD / median (from 15% on, with at least 20 steps).
+
+## Why it matters
+
+On 2 cores one busy core of another job changed loading rates by up to seven times. At a spread of 8% a gain of 5% is
+found only 40% of the time, even with 32 pairs of measurements.
+
+## What to do
+
+Close what else runs, or measure when the machine is idle. Pin the training to cores of its own (`taskset`). Record
+more steps. Do not compare two such recordings.
+
+## When it is wrong
+
+Batches of different length, or a step that does more every N steps, spread without any disturbance.
+"""
+
+from statistics import fmean
+
+from flatout.rules.example import example, steps_of
+from flatout.rules.machine import while_steps_ran
+from flatout.rules.rule import Rule
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run, Utilization
+from flatout.units import format_share
+
+MAX_FOREIGN_CORES = 0.25
+MAX_SPREAD = 0.15
+MIN_STEPS = 20
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """MS001: other load, or a spread that leaves little to conclude."""
+    samples = while_steps_ran(run)
+    foreign = fmean(sample.foreign_cpu for sample in samples) if samples else 0.0
+    facts = []
+    if foreign > MAX_FOREIGN_CORES:
+        facts.append(f"other processes used {foreign:.2f} cores while the steps ran (n={len(samples)})")
+    if breakdown.spread > MAX_SPREAD and breakdown.measured >= MIN_STEPS:
+        facts.append(f"the steps spread by {format_share(breakdown.spread)} (n={breakdown.measured})")
+    if not facts:
+        return None
+    text = ", and ".join(facts)
+    return Finding(
+        code="MS001",
+        name="noisy-machine",
+        phase=Phase.OTHER,
+        share=0.0,
+        max_speedup=1.0,
+        message=f"{text[0].upper()}{text[1:]}: take the figures as rough. Measure again on an idle machine.",
+        evidence=(
+            Evidence("foreign CPU", foreign, "cores"),
+            Evidence("spread of the steps", breakdown.spread, ""),
+        ),
+    )
+
+
+_FOREIGN = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.6) for i in range(12))
+_QUIET = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.24) for i in range(12))
+_UNEVEN = steps_of([{Phase.FORWARD: (40, 50, 70)[i % 3]} for i in range(60)])
+_EVEN = steps_of([{Phase.FORWARD: (48, 50, 54)[i % 3]} for i in range(60)])
+
+RULE = Rule(
+    code="MS001",
+    name="noisy-machine",
+    check=check,
+    fires_on=(example(step_ms=100, forward=50, utilization=_FOREIGN), example(steps=_UNEVEN)),
+    quiet_on=(example(step_ms=100, forward=50, utilization=_QUIET), example(steps=_EVEN)),
+)

@@ -1,0 +1,56 @@
+"""Too few steps were measured to trust the figures.
+
+## What it measures
+
+The number of steady steps, warm-up left out. It fires below 20.
+
+## Why it matters
+
+The mean of a dozen steps moves by several percent with a single stall, and thresholds of 5% then mean nothing. The
+line sampler of the deep run names no line that it saw fewer than 8 times.
+
+## What to do
+
+Let flatout record more steps (`--steps`), or let the script run longer before it ends: a larger subset, one more
+epoch.
+
+## When it is wrong
+
+Steps of many seconds each are steady after a few: then look at their spread.
+"""
+
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+
+MIN_STEPS = 20
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """MS002: fewer than 20 steps were measured."""
+    if breakdown.measured >= MIN_STEPS:
+        return None
+    return Finding(
+        code="MS002",
+        name="too-few-steps",
+        phase=Phase.OTHER,
+        share=0.0,
+        max_speedup=1.0,
+        message=f"Too few steady steps were measured (n={breakdown.measured}, after {breakdown.warmup} of warm-up): shares "
+        f"may be off by several percent. Record at least {MIN_STEPS}.",
+        evidence=(
+            Evidence("steps measured", breakdown.measured, ""),
+            Evidence("steps of warm-up", breakdown.warmup, ""),
+        ),
+    )
+
+
+RULE = Rule(
+    code="MS002",
+    name="too-few-steps",
+    check=check,
+    fires_on=(example(step_ms=100, n=19, forward=50), example(step_ms=100, n=1, forward=50)),
+    quiet_on=(example(step_ms=100, n=20, forward=50), example(step_ms=100, n=60, forward=50)),
+)

@@ -1,0 +1,246 @@
+"""The other commands, and the group they belong to."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+from dataclasses import replace
+
+import pytest
+from tests.unit.report.specimens import empty, ordinary
+from tests.unit.report.specimens import run as specimen_run
+
+from flatout.cli import names
+from flatout.cli.main import COMMANDS, cli, main, run
+from flatout.report.json import dumps
+from flatout.rules.catalog import catalog
+from flatout.rules.rule import Rule
+from flatout.schema.codec import write_run
+
+PAGE = "The step waits.\n\n## What it measures\n\nThe wait, in `ms`.\n"
+
+
+@pytest.fixture
+def one_rule(monkeypatch):
+    module = types.ModuleType("page_of_xx001")
+    module.__doc__ = PAGE
+    monkeypatch.setitem(sys.modules, "page_of_xx001", module)
+
+    def check(run, breakdown, headroom):
+        return None
+
+    check.__module__ = "page_of_xx001"
+    rules = (
+        Rule(code="XX001", name="waits", check=check, fires_on=(), quiet_on=()),
+        Rule(code="XX002", name="waits-for-long", check=check, fires_on=(), quiet_on=(), preview=True),
+    )
+    monkeypatch.setattr(sys.modules["flatout.rules.catalog"], "catalog", lambda: rules)
+    monkeypatch.setattr(names, "catalog", lambda: rules)
+
+
+def child(*words, code="import sys; from flatout.cli.main import main; main(sys.argv[1:])", **options):
+    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, **options)
+
+
+# ------------------------------------------------------------------------------------------------------------ the group
+def test_help_tells_the_story_in_order(capsys, golden):
+    assert run(["--help"]) == 0
+    golden("help", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_command_has_a_help_page_and_at_most_eight_options(capsys, golden, command):
+    assert run([command, "--help"]) == 0
+    golden(f"help-{command}", capsys.readouterr().out)
+    options = [each for each in cli.get_command(None, command).params if each.param_type_name == "option"]
+    assert len(options) <= 8
+
+
+def test_the_version_is_one_line(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("flatout, version ")
+
+
+def test_a_script_in_place_of_a_command_is_answered_with_the_command(capsys):
+    assert run(["train.py"]) == 2
+    assert "flatout diagnose train.py" in capsys.readouterr().err
+
+
+def test_a_command_that_does_not_exist_is_wrong_usage(capsys):
+    assert run(["diagnos"]) == 2
+    assert "diagnos" in capsys.readouterr().err
+
+
+def test_help_imports_neither_rich_nor_psutil_nor_torch():
+    code = (
+        "import sys; from flatout.cli.main import run; run(['--help']);"
+        "print(sorted(name for name in ('rich', 'psutil', 'torch') if name in sys.modules), file=sys.stderr)"
+    )
+    assert child(code=code).stderr == "[]\n"
+
+
+def test_the_entry_point_ends_the_process_with_the_exit_code():
+    with pytest.raises(SystemExit) as caught:
+        main(["explain", "nothing-like-it"])
+    assert caught.value.code == 2
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = "import sys; from flatout.cli.main import main; main(['--help'])"
+    try:
+        ended = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    finally:
+        os.close(writer)
+    assert ended.stderr == b""
+
+
+# -------------------------------------------------------------------------------------------------------------- explain
+def test_all_rules_are_listed_with_their_first_sentence(one_rule, capsys, golden):
+    assert run(["explain"]) == 0
+    golden("explain", capsys.readouterr().out)
+
+
+def test_a_narrow_terminal_gets_the_sentence_on_a_line_of_its_own(one_rule, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert run(["explain"]) == 0
+    assert "XX001  waits\n       The step waits.\n" in capsys.readouterr().out
+
+
+def test_every_rule_that_exists_is_listed(capsys):
+    assert run(["explain"]) == 0
+    shown = capsys.readouterr().out
+    assert all(rule.code in shown for rule in catalog())
+
+
+@pytest.mark.parametrize("word", ["XX001", "xx001", "waits", "WAITS"])
+def test_a_rule_is_found_by_code_and_by_name_in_any_case(one_rule, capsys, word):
+    assert run(["explain", word]) == 0
+    assert capsys.readouterr().out == f"# XX001 waits\n\n{PAGE.strip()}\n"
+
+
+def test_a_rule_in_preview_says_so(one_rule, capsys):
+    assert run(["explain", "waits_for_long"]) == 0
+    assert "Preview:" in capsys.readouterr().out
+
+
+def test_a_terminal_gets_the_page_laid_out(one_rule, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert run(["explain", "XX001"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b[" in shown
+    assert "## What" not in shown
+
+
+def test_an_unknown_rule_comes_with_its_neighbours(one_rule, capsys, golden):
+    assert run(["explain", "xx01"]) == 2
+    golden("explain-unknown", capsys.readouterr().err)
+    assert run(["explain", "quite-different"]) == 2
+    assert "lists them all" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------------------------------- report
+@pytest.fixture
+def recorded(project, monkeypatch):
+    """The ordinary recording, written where a diagnosis would have put it."""
+    monkeypatch.setattr(sys.modules["flatout.rules.find"], "catalog", lambda: ())
+    folder = project / ordinary().folder
+    write_run(ordinary().run, folder / "run.jsonl")
+    return folder
+
+
+def test_a_recording_is_shown_again(recorded, capsys, golden):
+    assert run(["report", ".flatout"]) == 0
+    golden("report", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "folder", [".", ".flatout", ".flatout/train", ordinary().folder, f"{ordinary().folder}/run.jsonl"]
+)
+def test_the_recording_is_found_from_every_folder_above_it(recorded, capsys, folder):
+    assert run(["report", folder]) == 0
+    assert "20250102-030405" in capsys.readouterr().out
+
+
+def test_the_newest_of_several_recordings_is_shown(recorded, capsys):
+    newer = recorded.parent / "20250102-030406"
+    newer.mkdir()
+    write_run(empty().run, newer / "run.jsonl")
+    os.utime(recorded / "run.jsonl", (1, 1))
+    assert run(["report", "."]) == 0
+    assert "Recording: .flatout/train/20250102-030406" in capsys.readouterr().out
+
+
+def test_ceilings_are_taken_from_the_report_beside_the_recording(recorded, capsys):
+    (recorded / "report.json").write_text(dumps(ordinary()))
+    assert run(["report", "."]) == 0
+    assert "Ceilings, measured: device-resident 38.0 ms (2.6x)." in capsys.readouterr().out
+
+
+def test_a_damaged_report_beside_the_recording_costs_only_the_ceilings(recorded, capsys):
+    (recorded / "report.json").write_text("{")
+    assert run(["report", "."]) == 0
+    assert "Ceilings" not in capsys.readouterr().out
+
+
+def test_a_recording_can_be_written_as_json_again(recorded, capsys):
+    assert run(["report", ".", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"]["measured"] == 60
+
+
+def test_a_folder_without_a_recording_is_told_how_to_make_one(project, capsys):
+    assert run(["report", "."]) == 2
+    assert "flatout diagnose SCRIPT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "{", "not json\n", '{"kind":"flatout","schema":99}\n'])
+def test_a_file_that_is_no_recording_is_refused(project, capsys, content):
+    (project / "run.jsonl").write_text(content)
+    assert run(["report", "."]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_rule_that_fails_becomes_a_note(recorded, capsys, monkeypatch):
+    def check(run, breakdown, headroom):
+        raise RuntimeError("no idea")
+
+    broken = Rule(code="XX001", name="broken", check=check, fires_on=(), quiet_on=())
+    monkeypatch.setattr(sys.modules["flatout.rules.find"], "catalog", lambda: (broken,))
+    assert run(["report", "."]) == 0
+    assert "XX001 broken could not be applied" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
+
+
+def test_a_recording_of_a_hundred_thousand_steps_is_shown(project, capsys):
+    long = specimen_run(100_000, validation_s=0, input=1, forward=3)
+    write_run(replace(long, environment=ordinary().run.environment), project / "run.jsonl")
+    assert run(["report", "."]) == 0
+    assert "n=99999" in capsys.readouterr().out
+
+
+# ----------------------------------------------------------------------------------------------------------------- demo
+def test_the_demo_copies_its_script_and_diagnoses_the_copy(engine, capsys, project):
+    assert run(["demo"]) == 0
+    assert engine.calls[0]["target"].name == ".flatout/demo/train.py"
+    assert (project / ".flatout/demo/train.py").is_file()
+    assert (project / ".flatout/demo/data/digits.zip").is_file()
+    assert "the script is .flatout/demo/train.py" in capsys.readouterr().err
+
+
+def test_the_demo_can_be_run_twice(engine):
+    assert (run(["demo"]), run(["demo"])) == (0, 0)
+
+
+def test_the_demo_names_the_packages_that_it_needs(engine, capsys, monkeypatch):
+    monkeypatch.setattr("flatout.cli.demo.find_spec", lambda name: None)
+    assert run(["demo"]) == 2
+    told = capsys.readouterr().err
+    assert "pillow and numpy" in told
+    assert "flatout[demo]" in told
+
+
+def test_a_folder_that_cannot_be_written_is_named(engine, capsys, project):
+    (project / ".flatout" / "demo").write_text("in the way")
+    assert run(["demo"]) == 2
+    assert ".flatout/demo cannot be written" in capsys.readouterr().err
