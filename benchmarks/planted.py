@@ -104,11 +104,10 @@ def diagnose(script: Script) -> dict:
         report = Path(tmp) / "report.json"
         options = ["--json", str(report), "--out", str(Path(tmp) / "out")]
         command = [sys.executable, "-m", "flatout", "diagnose", *options, *script.command(folder)]
+        setting = {"cwd": tmp, "env": environment_for(folder), "timeout": DIAGNOSE_LIMIT_S}
         begin_s = time.perf_counter()
         try:
-            done = subprocess.run(
-                command, cwd=tmp, env=environment_for(folder), capture_output=True, text=True, timeout=DIAGNOSE_LIMIT_S
-            )
+            done = subprocess.run(command, capture_output=True, text=True, **setting)
         except subprocess.TimeoutExpired:
             return {"error": f"diagnose took more than {DIAGNOSE_LIMIT_S} s"}
         wall_s = time.perf_counter() - begin_s
@@ -122,16 +121,10 @@ def diagnose(script: Script) -> dict:
 def train_wall_s(script: Script, folder: str, num_epochs: int) -> float:
     """Return the wall time of a plain run over `num_epochs`."""
     with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
+        command = [sys.executable, *script.command(folder), "--epochs", str(num_epochs)]
+        setting = {"cwd": tmp, "env": environment_for(folder), "timeout": TRAIN_LIMIT_S}
         begin_s = time.perf_counter()
-        subprocess.run(
-            [sys.executable, *script.command(folder), "--epochs", str(num_epochs)],
-            cwd=tmp,
-            env=environment_for(folder),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=TRAIN_LIMIT_S,
-            check=True,
-        )
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, **setting)
         return time.perf_counter() - begin_s
 
 
@@ -143,10 +136,8 @@ def measure_epochs(script: Script) -> dict:
             short_s = {folder: train_wall_s(script, folder, 1) for folder in epochs_s}
             for folder, times_s in epochs_s.items():
                 times_s.append((train_wall_s(script, folder, 3) - short_s[folder]) / 2)
-    except subprocess.CalledProcessError as failure:
-        return {"error": f"plain run failed: {failure.stderr.decode()[-500:]}"}
-    except subprocess.TimeoutExpired:
-        return {"error": f"a plain run took more than {TRAIN_LIMIT_S} s"}
+    except subprocess.SubprocessError as failure:
+        return {"error": f"plain run: {failure}", "tail": (failure.stderr or b"").decode()[-800:]}
     return epochs_s
 
 
@@ -158,10 +149,10 @@ def gain_of(epochs_s: dict | None) -> float | None:
     return flawed_s / repaired_s if flawed_s > 0 and repaired_s > 0 else None
 
 
-def names_marked_line(finding: dict, marked: set[tuple[Path, int]]) -> bool:
-    """Return whether the finding's place is one of the marked lines."""
-    place = finding.get("location")
-    return bool(place) and (Path(place["file"]).resolve(), place["line"]) in marked
+def place_of(finding: dict) -> tuple[Path, int] | None:
+    """Return the (file, line) that a finding names."""
+    place = finding["location"]
+    return (Path(place["file"]).resolve(), place["line"]) if place else None
 
 
 def score(script: Script, result: dict) -> dict:
@@ -174,7 +165,7 @@ def score(script: Script, result: dict) -> dict:
         return {"first": first, "alarms": None if failed else len(alarms), "findings": len(findings)}
     marked = script.marked_lines()
     top = findings[:2]
-    right_line = [f for f in top if names_marked_line(f, marked)]
+    right_line = [f for f in top if place_of(f) in marked]
     right_code = [f for f in top if f["code"] in script.codes]
     matched = next(iter(right_code or right_line), None)
     gain = gain_of(result.get("epochs_s"))
@@ -292,14 +283,12 @@ def main() -> int:
     results = json.loads(options.out.read_text())["results"] if options.out.exists() else {}
     judged = {}
     for script in scripts:
-        stored = results.get(script.name)
-        if stored is None or stored["digest"] != script.digest():
-            stored = {"digest": script.digest(), "load": os.getloadavg()[0], "diagnosis": diagnose(script)}
-            if script.kind == "flawed":
-                stored["epochs_s"] = measure_epochs(script)
-            results[script.name] = stored
+        digest = script.digest()
+        if results.get(script.name, {}).get("digest") != digest:
+            fresh = {"digest": digest, "load": os.getloadavg()[0], "diagnosis": diagnose(script)}
+            results[script.name] = fresh | ({"epochs_s": measure_epochs(script)} if script.kind == "flawed" else {})
             store(options.out, results)
-        judged[script] = score(script, stored)
+        judged[script] = score(script, results[script.name])
         say(row(script, judged[script]))
     say("", "  ".join(f"{key} {value}" for key, value in machine().items()), *summary(judged))
     return 0

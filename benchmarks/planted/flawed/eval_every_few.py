@@ -36,7 +36,9 @@ def main():
     train, valid = make_data(10240), make_data(2048)
     train_loader = loader_for(train, RandomSampler(train), 256)
     valid_loader = loader_for(valid, SequentialSampler(valid), 512)
-    model = nn.Sequential(nn.Linear(96, 512), nn.ReLU(), nn.Dropout(0.1), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2))
+    model = nn.Sequential(
+        nn.Linear(96, 512), nn.ReLU(), nn.Dropout(0.1), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2)
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     best = float("inf")
     for epoch in range(args.epochs):

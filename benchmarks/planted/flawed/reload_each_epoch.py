@@ -8,7 +8,7 @@ import torch.nn as nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 
-def write_shards(folder, shards=4, rows=2048, columns=100):
+def write_shards(folder, shards=4, rows=6144, columns=80):
     rng = np.random.default_rng(0)
     w = rng.normal(size=columns)
     for s in range(shards):
@@ -37,10 +37,10 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         folder = Path(tmp)
         write_shards(folder)
-        model = nn.Sequential(nn.Linear(100, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, 1))
+        model = nn.Sequential(nn.Linear(80, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 1))
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
         for epoch in range(args.epochs):
-            loader = make_loader(folder, 128)  # <<
+            loader = make_loader(folder, 512)  # <<
             for x, y in loader:
                 loss = nn.functional.binary_cross_entropy_with_logits(model(x).squeeze(1), y)
                 optimizer.zero_grad()

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)?|[0-9]+|[!?.]", re.IGNORECASE)
 GOOD = "great lovely fine superb warm enjoyed crisp".split()
-BAD = "dull awful broken cold slow noisy regret".split()
+BAD = "dull awful broken cold stale noisy regret".split()
 REST = [f"word{i}" for i in range(3000)]
 BUCKETS = 20000
 

@@ -11,13 +11,13 @@ args = parser.parse_args()
 
 torch.manual_seed(4)
 teacher = nn.Sequential(nn.Linear(40, 64), nn.Tanh(), nn.Linear(64, 1)).requires_grad_(False)
-student = nn.Sequential(nn.Linear(40, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 1))
+student = nn.Sequential(nn.Linear(40, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 1))
 optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
 
 for epoch in range(args.epochs):
     history = []
     for step in range(args.steps):
-        x = torch.randn(400, 40)
+        x = torch.randn(800, 40)
         losses = (student(x) - teacher(x)).square().squeeze(1)
         optimizer.zero_grad()
         losses.mean().backward()

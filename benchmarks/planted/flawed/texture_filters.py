@@ -25,7 +25,7 @@ class Textures(Dataset):
         return F.avg_pool2d(energy, 8)[0], self.scale[i]
 
 
-def use_all_cores(worker_id):
+def all_cores(worker_id):
     torch.set_num_threads(8)  # <<
 
 
@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=200)
     args = parser.parse_args()
     torch.manual_seed(0)
-    loader = DataLoader(Textures(640), 8, True, num_workers=6, worker_init_fn=use_all_cores, persistent_workers=True)  # <<
+    loader = DataLoader(Textures(640), 8, True, num_workers=6, worker_init_fn=all_cores, persistent_workers=True)  # <<
     model = nn.Sequential(nn.Flatten(), nn.Linear(8 * 144, 128), nn.ReLU(), nn.Linear(128, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for epoch in range(args.epochs):

@@ -9,7 +9,7 @@ parser.add_argument("--epochs", type=int, default=200)
 args = parser.parse_args()
 
 torch.manual_seed(0)
-sizes = [80, 512, 512, 4]
+sizes = [80, 768, 768, 4]
 weights = [(torch.randn(b, a) / a**0.5).requires_grad_() for a, b in zip(sizes, sizes[1:])]
 biases = [torch.zeros(b, requires_grad=True) for b in sizes[1:]]
 parameters = weights + biases
@@ -23,7 +23,7 @@ def net(x):
 
 x = torch.randn(8192, 80)
 data = TensorDataset(x, x[:, :4].argmax(1))
-loader = DataLoader(data, sampler=BatchSampler(RandomSampler(data), 256, False), batch_size=None)
+loader = DataLoader(data, sampler=BatchSampler(RandomSampler(data), 512, False), batch_size=None)
 for epoch in range(args.epochs):
     for a, b in loader:
         loss = F.cross_entropy(net(a), b)

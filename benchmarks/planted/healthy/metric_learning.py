@@ -27,7 +27,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     data = torch.randn(2560, 128)
-    net = nn.Sequential(nn.Linear(128, 640), nn.ReLU(), nn.Linear(640, 640), nn.ReLU(), nn.Linear(640, 64))
+    net = nn.Sequential(nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 64))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-5)
     for epoch in range(args.epochs):
         running = Running(torch.zeros((), dtype=torch.long))

@@ -23,8 +23,8 @@ def main():
     policy = nn.Sequential(nn.Linear(4, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 2))
     optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
     for epoch in range(args.epochs):
-        for update in range(20):
-            state, log_probs, rewards = reset(256), [], []
+        for update in range(10):
+            state, log_probs, rewards = reset(1024), [], []
             for _ in range(8):
                 law = torch.distributions.Normal(policy(state), 0.3, validate_args=False)
                 action = law.sample()

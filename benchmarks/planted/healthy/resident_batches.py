@@ -19,12 +19,12 @@ def main():
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     for epoch in range(args.epochs):
-        for step, (a, b) in enumerate(batches(x, y, 256)):
+        for step, (a, b) in enumerate(batches(x, y, 512)):
             loss = nn.functional.mse_loss(model(a), b)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if step % 16 == 0:
+            if step % 8 == 0:
                 print(f"epoch {epoch} step {step} loss {loss.item():.4f}")
 
 

@@ -10,7 +10,7 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.EmbeddingBag(2000, 96)
-        self.rest = nn.Sequential(nn.Linear(96, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+        self.rest = nn.Sequential(nn.Linear(96, 768), nn.ReLU(), nn.Linear(768, 768), nn.ReLU(), nn.Linear(768, 10))
 
     def forward(self, words):
         return self.rest(self.embed(words))
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=200)
     args = parser.parse_args()
     torch.manual_seed(0)
-    words = torch.randint(0, 2000, (25600, 12))
+    words = torch.randint(0, 2000, (20480, 12))
     topic = words[:, 0] % 10
     data = TensorDataset(words, topic)
     loader = DataLoader(data, sampler=BatchSampler(RandomSampler(data), 256, True), batch_size=None)

@@ -37,7 +37,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
-    loader = DataLoader(Stream(32, 256), batch_size=None)
+    loader = DataLoader(Stream(32, 512), batch_size=None)
     model = Autoencoder()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for epoch in range(args.epochs):

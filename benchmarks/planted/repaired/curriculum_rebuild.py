@@ -30,7 +30,9 @@ class Adder(nn.Module):
     def __init__(self, width=192):
         super().__init__()
         self.embed = nn.Embedding(len(CHARS), 32)
-        self.net = nn.Sequential(nn.Flatten(), nn.Linear(256, width * 2), nn.ReLU(), nn.Linear(width * 2, 4 * len(CHARS)))
+        self.net = nn.Sequential(
+            nn.Flatten(), nn.Linear(256, width * 2), nn.ReLU(), nn.Linear(width * 2, 4 * len(CHARS))
+        )
 
     def forward(self, question):
         return self.net(self.embed(question)).view(-1, len(CHARS), 4)

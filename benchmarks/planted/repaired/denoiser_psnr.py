@@ -17,7 +17,7 @@ def blobs(n):
     return torch.exp(-(dx**2 + dy**2) * 8).unsqueeze(1)
 
 
-clean, valid = blobs(512), blobs(1024)
+clean, valid = blobs(512), blobs(2048)
 noisy_valid = valid + 0.3 * torch.randn_like(valid)
 model = nn.Sequential(
     nn.Conv2d(1, 16, 3, padding=1), nn.Softplus(), nn.Conv2d(16, 16, 3, padding=1), nn.Softplus(),

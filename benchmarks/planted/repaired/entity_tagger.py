@@ -42,7 +42,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     corpus = Corpus(12800, args.length)
-    model = Tagger(width=32)
+    model = Tagger(width=16)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for epoch in range(args.epochs):
         for step, (words, tags) in enumerate(corpus.batches(256)):

@@ -9,7 +9,7 @@ import torch.nn as nn
 class Wide(nn.Module):
     """Big embedding, small network: cheap to train and large to store."""
 
-    def __init__(self, items=60000, width=48):
+    def __init__(self, items=80000, width=64):
         super().__init__()
         self.items = nn.EmbeddingBag(items, width, mode="mean", sparse=True)
         self.net = nn.Sequential(nn.Linear(width, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 1))
@@ -31,7 +31,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     path = os.path.join(tempfile.mkdtemp(), "last.pt")
-    baskets = torch.randint(0, 60000, (40 * 256, 12))
+    baskets = torch.randint(0, 80000, (40 * 256, 12))
     spend = (baskets % 7).float().mean(1)
     model = Wide()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -21,7 +21,7 @@ class Task:
         torch.manual_seed(args.seed)
         self.x = torch.randint(0, 500, (1280, 20))
         self.y = (self.x < 170).sum(1).clamp(5, 7) - 5
-        self.vx = torch.randint(0, 500, (3072, 20))
+        self.vx = torch.randint(0, 500, (5120, 20))
         self.vy = (self.vx < 170).sum(1).clamp(5, 7) - 5
         self.model = Encoder()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)

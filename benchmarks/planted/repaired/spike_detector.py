@@ -24,7 +24,9 @@ class Trainer:
         y = torch.rand(640, generator=g) > 0.5
         x[y, :, 80:90] += 1.5
         self.loader = DataLoader(TensorDataset(x.float(), y.float()), batch_size=32, shuffle=True)
-        self.net = nn.Sequential(Block(4, 32), nn.MaxPool1d(2), Block(32, 64), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 1))
+        self.net = nn.Sequential(
+            Block(4, 32), nn.MaxPool1d(2), Block(32, 64), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 1)
+        )
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=1e-3)
         self.loss = nn.BCEWithLogitsLoss()
 

@@ -25,7 +25,7 @@ class Textures(Dataset):
         return F.avg_pool2d(energy, 8)[0], self.scale[i]
 
 
-def use_all_cores(worker_id):
+def all_cores(worker_id):
     torch.set_num_threads(8)
 
 

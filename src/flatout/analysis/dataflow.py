@@ -89,7 +89,8 @@ def _statement(node: ast.stmt, function: int) -> _Statement:
     body = getattr(node, "body", None)
     last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
     parts = _header(node) if body else [node]
-    makes, reads = set(), set()
+    makes: set[str] = set()
+    reads: set[str] = set()
     for part in parts:
         for inner in ast.walk(part):
             _note(inner, makes, reads)

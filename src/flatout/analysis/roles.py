@@ -83,4 +83,4 @@ def _moved(step: Step, shares: Mapping[str, float]) -> Step:
         host[_PART_INDEX[part]] -= amount
         phases[STEP_PHASES.index(Phase.HOST)] -= amount
         phases[STEP_PHASES.index(_PART_PHASE[part])] += amount
-    return dataclasses.replace(step, phases_ns=tuple(phases), host_parts_ns=(host[0], host[1], host[2]))
+    return step._replace(phases_ns=tuple(phases), host_parts_ns=(host[0], host[1], host[2]))

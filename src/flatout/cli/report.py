@@ -37,6 +37,7 @@ def find_recording(folder: Path) -> Path:
 
     if folder.is_file():
         return folder
+    _recover_killed(folder)
     for depth in range(DEEPEST + 1):
         found = list(folder.glob("/".join(["*"] * depth + [RUN_FILE])))
         if found:
@@ -45,6 +46,17 @@ def find_recording(folder: Path) -> Path:
         f"{folder} holds no recording: there is no {RUN_FILE} in it or {DEEPEST} levels below it.",
         advice="`flatout diagnose SCRIPT` makes one.",
     )
+
+
+def _recover_killed(folder: Path) -> None:
+    """Put together the recordings at or below `folder` that a killed diagnosis left in parts."""
+    from flatout.engine.diagnose import recover
+    from flatout.schema.codec import RUN_FILE
+
+    for depth in range(DEEPEST + 1):
+        for parts in folder.glob("/".join(["*"] * depth + ["parts"])):
+            if not (parts.parent / RUN_FILE).exists() and (parts.parent / "order-timed.json").exists():
+                recover(parts.parent)
 
 
 def read_report(file: Path) -> Report:

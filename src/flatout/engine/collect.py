@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from flatout.analysis.roles import assign_roles
 from flatout.errors import BadRecording
 from flatout.schema.codec import build_run, read_records
 from flatout.schema.plain import from_plain
@@ -23,7 +24,23 @@ from flatout.schema.run import (
     WorkerFacts,
 )
 
-__all__ = ["collect_run", "join_causes"]
+__all__ = ["assemble", "collect_run", "join_causes"]
+
+
+def assemble(folder: Path, timed: Run | None = None) -> Run | None:
+    """Return the Run that the parts in `folder` make up, with host time put to its roles; None without a step.
+
+    `timed` is the timed part where it has been collected before; a diagnosis that was killed has only its parts.
+    """
+    parts = folder / "parts"
+    timed = timed or collect_run(parts, "timed")
+    if timed is None or not timed.steps:
+        return None
+    deep = collect_run(parts, "deep")
+    if deep is None or not deep.steps:
+        lost = "the deep run measured nothing: places by line and facts about loaders are missing"
+        return dataclasses.replace(timed, notes=(*timed.notes, lost))
+    return assign_roles(join_causes(timed, deep))
 
 
 def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = ()) -> Run | None:
@@ -74,12 +91,13 @@ def _read_part(path: Path) -> Run:
 
 
 def _with_device(step: Step, nanoseconds: list[int] | None) -> Step:
-    return step if nanoseconds is None else dataclasses.replace(step, device_ns=tuple(nanoseconds))
+    return step if nanoseconds is None else step._replace(device_ns=tuple(nanoseconds))
 
 
 def _cut_off(run: Run) -> End:
     """A recording without an end was killed: it ends with the last thing it wrote."""
-    ends = [item.start_ns + item.wall_ns for item in (*run.steps[-1:], *run.outside[-1:])]
+    ends = [step.start_ns + step.wall_ns for step in run.steps[-1:]]
+    ends += [stretch.start_ns + stretch.wall_ns for stretch in run.outside[-1:]]
     return End(reason="killed", at_ns=max(ends, default=run.header.launched_ns))
 
 
@@ -120,10 +138,8 @@ def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) ->
     return loader
 
 
-def join_causes(timed: Run, deep: Run | None) -> Run:
+def join_causes(timed: Run, deep: Run) -> Run:
     """Return the timed Run with the causes and facts of the deep one; times stay those of the timed run."""
-    if deep is None or not deep.steps:
-        return timed
     return dataclasses.replace(
         timed,
         causes=deep.causes,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.analysis.breakdown import account
-from flatout.analysis.roles import assign_roles
-from flatout.engine.collect import collect_run, join_causes
+from flatout.engine.collect import assemble, collect_run
 from flatout.engine.failure import explain_nothing, script_failure
 from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
 from flatout.engine.launch import Execution, Outcome
@@ -17,12 +16,12 @@ from flatout.engine.progress import Progress
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError, Interrupted
 from flatout.probe.order import Order, write_order
-from flatout.rules import find
+from flatout.rules import examine
 from flatout.schema.codec import RUN_FILE, write_run
 from flatout.schema.report import Report
 from flatout.schema.run import Run
 
-__all__ = ["Limits", "conclude", "diagnose"]
+__all__ = ["Limits", "conclude", "diagnose", "recover"]
 
 Watch = Callable[[Progress], None]
 
@@ -77,7 +76,17 @@ def _with_report(error: FlatoutError, session: "_Session") -> FlatoutError:
 def conclude(run: Run, folder: Path) -> Report:
     """Return the report on a Run: its account, its findings."""
     breakdown = account(run)
-    return Report(run=run, breakdown=breakdown, findings=find(run, breakdown, ()), folder=str(folder))
+    found = examine(run, breakdown, ())
+    run = dataclasses.replace(run, notes=(*run.notes, *found.notes))
+    return Report(run=run, breakdown=breakdown, findings=found.findings, folder=str(folder))
+
+
+def recover(folder: Path) -> bool:
+    """Write the recording of a diagnosis that was killed, from its parts; return whether there was a step in them."""
+    run = assemble(folder)
+    if run is not None:
+        write_run(run, folder / RUN_FILE)
+    return run is not None
 
 
 class _Session:
@@ -93,7 +102,6 @@ class _Session:
         self._echo = echo
         self._start = time.monotonic()
         self._timed: Run | None = None
-        self._deep: Run | None = None
 
     def diagnose(self) -> Report:
         timed = self._execute("timed", share=0.65)
@@ -102,8 +110,7 @@ class _Session:
             raise explain_nothing(self.target, self.folder, self._timed, timed)
         failure = script_failure(self.target, self.folder, self._timed, timed)
         if failure is None and self._left_s() > 3:
-            deep = self._execute("deep", share=1.0)
-            self._deep = self._collected("deep", deep)
+            self._execute("deep", share=1.0)
         self._watch(Progress("conclusions", len(self._timed.steps), 0.98, 0.0))
         report = self.report()
         assert report is not None
@@ -114,11 +121,9 @@ class _Session:
 
     def report(self) -> Report | None:
         """Write and return what is known so far; None when no step was measured."""
-        if self._timed is None:
-            self._timed = collect_run(self.folder / "parts", "timed")
-        if self._timed is None or not self._timed.steps:
+        run = assemble(self.folder, self._timed)
+        if run is None:
             return None
-        run = assign_roles(join_causes(self._timed, self._deep))
         with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same
             write_run(run, self.folder / RUN_FILE)
         return conclude(run, self.folder)

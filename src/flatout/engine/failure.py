@@ -1,5 +1,6 @@
 """Why nothing was measured, or how the script failed: a fact, what it means, what to do."""
 
+import shutil
 from pathlib import Path
 
 from flatout.engine.launch import Outcome
@@ -10,6 +11,7 @@ from flatout.schema.run import Run
 __all__ = ["explain_nothing", "script_failure", "shown_tail"]
 
 _TAIL_LINES = 25
+_ROOM_BYTES = 256 * 1024
 
 
 def shown_tail(log: Path, num_lines: int = _TAIL_LINES) -> str:
@@ -45,6 +47,12 @@ def explain_nothing(target: Target, folder: Path, run: Run | None, outcome: Outc
     parts = folder / "parts"
     if outcome.launch_error:
         return NothingMeasured(f"{target.command[0]} could not be started ({outcome.launch_error}).")
+    if _room(folder) < _ROOM_BYTES:
+        return NothingMeasured(
+            f"The disk of {folder} is full: {_room(folder)} bytes are left.",
+            "flatout keeps its recordings there.",
+            "Make room, or give another folder with --out.",
+        )
     failure = script_failure(target, folder, run, outcome)
     if failure is not None:
         return failure
@@ -56,10 +64,18 @@ def explain_nothing(target: Target, folder: Path, run: Run | None, outcome: Outc
     if not any(parts.glob("python-*")):
         return NothingMeasured(
             f"flatout could not attach to {target.name}: no Python process that it can observe was started.",
-            "It attaches through PYTHONPATH, which python -S, -I and -E and frozen programs ignore.",
-            "Start the script without those options.",
+            "It attaches through PYTHONPATH, which python -S, -I and -E and frozen programs ignore,"
+            " and which a launcher may set anew.",
+            "Start the script without those options, and keep what PYTHONPATH holds.",
         )
     return _attached_but_nothing(target, folder, run, outcome)
+
+
+def _room(folder: Path) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return _ROOM_BYTES
 
 
 def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError:

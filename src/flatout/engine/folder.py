@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from flatout.engine.guard import GUARD_LOCK, end_left_over
 from flatout.engine.restore import restore_files
 from flatout.errors import UsageError
 
@@ -72,8 +73,12 @@ def restore_left_over(out: Path | None) -> list[Path]:
     """Put back files that an execution killed together with its guards left changed; return the folders it was in."""
     top = out if out is not None else Path(".flatout")
     found = []
-    for journal in sorted(top.glob("*/*/files/journal")):
-        folder = journal.parent.parent.absolute()
-        if restore_files(folder):
-            found.append(folder)
+    left = {lock.parent for lock in top.glob(f"*/*/{GUARD_LOCK}")}
+    for folder in sorted(left | {journal.parent.parent for journal in top.glob("*/*/files/journal")}):
+        with contextlib.suppress(OSError), (folder / GUARD_LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # a guard that outlived its flatout restores by itself
+            end_left_over(folder.absolute())
+            if restore_files(folder.absolute()):
+                found.append(folder.absolute())
+            (folder / GUARD_LOCK).unlink(missing_ok=True)
     return found

@@ -6,6 +6,7 @@ behind. When its parent goes away, or asks, it ends every descendant; in the end
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -15,12 +16,17 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from flatout.engine.restore import restore_files
+from flatout.probe.order import ORDER_VARIABLE
 
-__all__ = ["adopt_orphans", "end_processes", "main"]
+__all__ = ["GUARD_LOCK", "adopt_orphans", "end_left_over", "end_processes", "main"]
+
+GUARD_LOCK = "guard.lock"
+"""Held by the guard of a run's folder while it lives, removed by it in the end."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -50,6 +56,27 @@ def end_processes(processes: Sequence[psutil.Process], polite_s: float = _POLITE
         with contextlib.suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(alive, timeout=2)
+
+
+def end_left_over(folder: Path) -> None:
+    """End what an execution recorded in `folder` left behind when its guard was killed: it carries our variable."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            order = process.environ().get(ORDER_VARIABLE, "")
+            if process.pid != os.getpid() and order.startswith(os.path.join(folder, "")):
+                found.append(process)
+    end_processes(found, polite_s=0.5)
+
+
+def _end_descendants(polite_s: float) -> None:
+    """End all descendants, those too that they start meanwhile."""
+    for _ in range(5):
+        left = psutil.Process().children(recursive=True)
+        if not left:
+            break
+        end_processes(left, polite_s)
+        polite_s = 0.0
 
 
 class _Output:
@@ -90,9 +117,18 @@ def _before_exec() -> None:
 def main() -> None:
     """Run the command that the specification in `argv[1]` names; report on stdout, listen on stdin."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    path = Path(sys.argv[1])
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()  # it holds the user's environment
     folder = Path(spec["folder"])
     adopt_orphans()
+    with (folder / GUARD_LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _run(spec, folder)
+        (folder / GUARD_LOCK).unlink(missing_ok=True)
+
+
+def _run(spec: dict[str, Any], folder: Path) -> None:
     read_end, write_end = os.pipe()
     try:
         process = subprocess.Popen(
@@ -112,9 +148,9 @@ def main() -> None:
     _say({"pid": process.pid})
     asked = _wait(process)
     if asked:
-        end_processes(psutil.Process().children(recursive=True))
+        _end_descendants(_POLITE_S)
     process.wait()
-    end_processes(psutil.Process().children(recursive=True), polite_s=0.5)
+    _end_descendants(0.5)
     output.join()
     restored = restore_files(folder)
     _say({"exit_code": process.returncode, "stopped": asked, "restored": restored})
@@ -136,5 +172,3 @@ def _wait(process: subprocess.Popen[bytes]) -> bool:
 def _say(message: dict[str, object]) -> None:
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
-
-

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import flatout
+from flatout.engine.guard import end_left_over
 from flatout.engine.restore import restore_files
 from flatout.engine.target import Target
 from flatout.engine.utilization import UtilizationSampler
+from flatout.errors import UsageError
 from flatout.schema.run import Utilization
 
 __all__ = ["Execution", "Outcome"]
@@ -23,6 +27,7 @@ _PACKAGE = Path(flatout.__file__).resolve().parent
 _GUARD = "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.guard import main; main()"
 _GRACE_S = 6.0  # for a script's own finally blocks once the recording is complete
 _POLL_S = 0.1
+_ATTACH_S = 5.0  # a Python that is observed says so at once
 
 TRACKERS_OFF = {
     "WANDB_MODE": "disabled",
@@ -72,7 +77,14 @@ class Execution:
         outcome = Outcome()
         sampler = UtilizationSampler()
         try:
-            self._start()
+            try:
+                self._start()
+            except OSError as error:
+                raise UsageError(
+                    f"{self._folder} cannot be written ({error.strerror}).",
+                    "flatout keeps its recordings there.",
+                    "Make room, or give another folder with --out.",
+                ) from None
             self._follow(start, budget_s, watch, outcome, sampler)
         finally:
             self.end()
@@ -93,22 +105,24 @@ class Execution:
         except subprocess.TimeoutExpired:
             self._guard.kill()
             self._guard.wait()
+        if self._guard.returncode:
+            end_left_over(self._folder)
         restore_files(self._folder)
 
     def _start(self) -> None:
+        files = self._folder / "files"
+        for name in ("kept", "known"):
+            (files / name).mkdir(parents=True, exist_ok=True)
+        (files / "working").write_bytes(os.fsencode(os.getcwd()))
+        body = {
+            "command": list(self._target.command),
+            "environment": self._environment(),
+            "folder": str(self._folder),
+            "log": self.log.name,
+        }
         spec = self._folder / "guard.json"
-        spec.write_text(
-            json.dumps(
-                {
-                    "command": list(self._target.command),
-                    "environment": self._environment(),
-                    "folder": str(self._folder),
-                    "log": self.log.name,
-                }
-            ),
-            encoding="utf-8",
-        )
-        spec.chmod(0o600)
+        with open(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(body, file)
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-c", _GUARD, str(spec), str(_PACKAGE.parent)],
             stdin=subprocess.PIPE,
@@ -151,10 +165,24 @@ class Execution:
             if complete_at and time.monotonic() - complete_at > grace_s:
                 outcome.stopped_by = "recorded"
                 return
+            if elapsed > _ATTACH_S and not complete_at and self._passes_us_by():
+                outcome.stopped_by = "attach"
+                return
             if elapsed > budget_s:
                 outcome.stopped_by = "budget"
                 return
             time.sleep(_POLL_S)
+
+    def _passes_us_by(self) -> bool:
+        """Say whether Python runs and none of it has told us: then nothing is observed, and no file protected."""
+        assert self._guard is not None
+        if any(self.parts.glob("python-*")):
+            return False
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(self._guard.pid).children(recursive=True):
+                if process.name().startswith("python") and time.time() - process.create_time() > _ATTACH_S:
+                    return True
+        return False
 
     def _progress(self) -> tuple[int, int, int]:
         """Return steps so far, recordings that are complete, and recordings in all."""

@@ -2,11 +2,12 @@
 
 import shutil
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flatout.errors import UsageError
+from flatout.errors import NothingMeasured, UsageError
 
 __all__ = ["Target", "parse_target"]
 
@@ -30,6 +31,7 @@ def parse_target(words: Sequence[str]) -> Target:
 
     Raises:
         UsageError: when there is no such script or command, or it is no Python file.
+        NothingMeasured: when it is a Python that nothing can attach to.
     """
     if not words:
         raise UsageError("No script was given.", advice="Try: flatout diagnose train.py")
@@ -44,8 +46,35 @@ def parse_target(words: Sequence[str]) -> Target:
     if shutil.which(first) is None:
         what = "a folder without __main__.py" if path.is_dir() else "neither a Python file nor a command on PATH"
         raise UsageError(f"{first} is {what}.", advice="Give a script, -m and a module, or a launcher line after --.")
+    _refuse_isolation(words)
     named = next((word for word in words[1:] if word.endswith(".py")), first)
     return Target(name=named, command=tuple(words))
+
+
+def _refuse_isolation(words: Sequence[str]) -> None:
+    """Refuse a Python that is told to ignore PYTHONPATH: its script would run unobserved, its files unprotected.
+
+    Raises:
+        NothingMeasured: when `words` hold such a Python.
+    """
+    python = next((number for number, word in enumerate(words) if Path(word).name.startswith("python")), len(words))
+    options = iter(words[python + 1 :])
+    for option in options:
+        if not option.startswith("-") or option.startswith("--") or option == "-":
+            return
+        for position, letter in enumerate(option[1:], start=2):
+            if letter in "ISE":
+                raise NothingMeasured(
+                    f"flatout cannot attach to {words[python]} {option}.",
+                    f"It attaches through PYTHONPATH, which -{letter} makes Python ignore.",
+                    "Nothing was run. Start the script without that option.",
+                )
+            if letter in "cm":
+                return
+            if letter in "XW":
+                if position == len(option):
+                    next(options, None)
+                break
 
 
 def _module(words: Sequence[str]) -> Target:
@@ -66,7 +95,9 @@ def _script(path: Path, words: Sequence[str]) -> Target:
     if path.suffix != ".py" and shutil.which(str(path.absolute())) is not None and source[:2] == b"#!":
         return Target(name=str(path), command=(str(path.absolute()), *words[1:]))
     try:
-        compile(source, str(path), "exec", dont_inherit=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to say about the source, the script's own start says
+            compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         raise UsageError(
             f"{path} is no Python {sys.version_info.major}.{sys.version_info.minor} file:"

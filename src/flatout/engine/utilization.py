@@ -5,6 +5,7 @@ From outside, because a sampler inside would take the interpreter lock of the tr
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -83,7 +84,7 @@ class UtilizationSampler:
 
         handle = self._gpus[0]
         found: dict[str, Any] = {}
-        readings = {
+        readings: dict[str, Callable[[], Any]] = {
             "gpu_busy": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
             "gpu_memory_bytes": lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
             "gpu_clock_mhz": lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),

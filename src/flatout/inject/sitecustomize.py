@@ -8,12 +8,13 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_HERE)
 
 
-def _run_the_next_sitecustomize():
+def _run_the_next_sitecustomize() -> None:
     """Import the `sitecustomize` that ours hides."""
     path = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
@@ -33,11 +34,11 @@ def _run_the_next_sitecustomize():
 class _Finder(importlib.abc.MetaPathFinder):
     """Lets `torch` import as ever and attaches afterwards; finds `flatout` where this interpreter has none."""
 
-    def __init__(self, order):
+    def __init__(self, order: str) -> None:
         self.order = order
         self.busy = False
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name == "flatout" and not self.busy:
             return self._find_flatout()
         if name != "torch" or self.busy:
@@ -51,14 +52,14 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         load = spec.loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: Any) -> None:
             load(module)
             _attach(self.order)
 
-        spec.loader.exec_module = exec_module
+        vars(spec.loader)["exec_module"] = exec_module
         return spec
 
-    def _find_flatout(self):
+    def _find_flatout(self) -> Any:
         self.busy = True
         try:
             spec = importlib.util.find_spec("flatout")
@@ -73,7 +74,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         )
 
 
-def _attach(order):
+def _attach(order: str) -> None:
     try:
         from flatout.child import attach
     except Exception:
@@ -85,7 +86,7 @@ def _attach(order):
     attach(order)
 
 
-def _begin():
+def _begin() -> None:
     order = os.environ.get("FLATOUT_ORDER")
     if not order or not os.path.exists(order):
         return

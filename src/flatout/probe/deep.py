@@ -192,7 +192,7 @@ class _AnomalyPrice:
         if torch.is_anomaly_enabled():
             self._enabled_by_script = True
             if self._off:
-                torch._C._set_anomaly_enabled(False, torch.is_anomaly_check_nan_enabled())
+                torch.set_anomaly_enabled(False, torch.is_anomaly_check_nan_enabled())
 
     def step(self, step: Step) -> None:
         if not (self._enabled_by_script or torch.is_anomaly_enabled()):
@@ -202,11 +202,11 @@ class _AnomalyPrice:
             self._arms[self._off].append(spent)
         self._steps += 1
         self._off = self._steps // _ANOMALY_BLOCK % 2 == 1
-        torch._C._set_anomaly_enabled(not self._off, torch.is_anomaly_check_nan_enabled())
+        torch.set_anomaly_enabled(not self._off, torch.is_anomaly_check_nan_enabled())
 
     def end(self) -> None:
         if self._enabled_by_script:
-            torch._C._set_anomaly_enabled(True, torch.is_anomaly_check_nan_enabled())
+            torch.set_anomaly_enabled(True, torch.is_anomaly_check_nan_enabled())
 
     def facts(self) -> tuple[float, int, Frame | None]:
         """Return the share of forward + backward it costs, steps in the smaller arm, and where it was switched on."""

@@ -32,15 +32,16 @@ def _on_device(tensor: Any) -> bool:
 class DeviceWatch:
     """Charges copies to `transfer` and waits to `sync`; on a machine without accelerator nothing is installed."""
 
-    def __init__(self, account: Account, sink: CopySink | None) -> None:
-        """Take the account, and the deep run's sink when there is one."""
+    def __init__(self, account: Account, sink: CopySink | None, *, everywhere: bool = False) -> None:
+        """Take the account, and the deep run's sink when there is one; `everywhere`: on machines without one too."""
         self._account = account
+        self._everywhere = everywhere
         self._sink = sink
 
-    def install(self, seams: Seams, *, everywhere: bool = False) -> None:
-        """Wrap the tensor methods that copy or wait; `everywhere` also where torch was built without accelerators."""
+    def install(self, seams: Seams) -> None:
+        """Wrap the tensor methods that copy or wait, where torch was built for an accelerator."""
         built = torch.backends.cuda.is_built() or torch.backends.mps.is_built()
-        if not (built or everywhere):
+        if not (built or self._everywhere):
             return
         seams.wrap("torch:Tensor.to", self._copy)
         seams.wrap("torch:Tensor.cuda", self._copy)

@@ -4,41 +4,50 @@ An audit hook sees each open for writing, rename, removal and new folder *before
 under the run's folder and noted in a journal; when the script has ended, `flatout.engine.restore` puts it back and
 moves away what the script wrote. So the script sees its own files as ever (a checkpoint it saved can be loaded,
 renamed, deleted), and the folder looks afterwards as it looked before. Standard library only: it starts before torch.
+
+Each act is noted before it is done, and a file is set aside in one step or not at all: a kill at any moment leaves
+either the file in its place or a note that brings it back. What cannot be noted or kept (a full disk) is not done:
+the script's own call fails instead.
 """
 
 import contextlib
+import errno
 import hashlib
+import itertools
 import json
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any
+from urllib.parse import unquote
 
 __all__ = ["FileKeeper", "keep_files"]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_ANEW = os.O_TRUNC | os.O_CREAT
 _SYSTEM = ("/dev/", "/proc/", "/sys/", "/run/", "/var/run/")
 
 
 class FileKeeper:
     """The journal of one execution, shared by all of its processes."""
 
-    def __init__(self, folder: str, working_folder: str) -> None:
-        """Keep what lies outside of `folder`; below `working_folder` everything, elsewhere no caches and temporaries."""
+    def __init__(self, folder: str, *working_folders: str) -> None:
+        """Keep what is not in `folder`; below `working_folders` everything, elsewhere no caches and temporaries."""
         self._own = os.path.join(os.path.realpath(folder), "")
         self._folder = os.path.join(folder, "files")
-        self._working = os.path.join(os.path.realpath(working_folder), "")
-        home = os.path.realpath(os.path.expanduser("~"))
-        self._passing = tuple(
-            os.path.join(os.path.realpath(path), "")
-            for path in (tempfile.gettempdir(), os.path.join(home, ".cache"), os.path.join(home, ".triton"), sys.prefix)
-        )
+        self._working = tuple(os.path.join(os.path.realpath(path), "") for path in working_folders)
+        passing = (tempfile.gettempdir(), "~/.cache", "~/.triton", sys.prefix)
+        self._passing = tuple(os.path.join(os.path.realpath(os.path.expanduser(path)), "") for path in passing)
         self._seen: set[str] = set()
         self._trees: tuple[str, ...] = ()
-        self._busy = False
+        self._busy: set[int] = set()  # threads at work here, whose own file operations pass
+        self._numbers = itertools.count()
         for name in ("kept", "known"):
             os.makedirs(os.path.join(self._folder, name), exist_ok=True)
 
@@ -51,162 +60,228 @@ class FileKeeper:
             "os.mkdir": self._made_folder,
             "os.rmdir": self._removed_folder,
             "os.truncate": lambda path, *_: self.before_write(path),
+            "os.chmod": self._changed_stat,
+            "os.utime": lambda path, times, ns, dir_fd: self._changed_stat(path, 0, dir_fd),
             "os.link": lambda source, target, *_: self.before_write(target),
             "os.symlink": lambda source, target, *_: self.before_write(target),
             "shutil.rmtree": self._removed_tree,
-            "sqlite3.connect": lambda database, *_: self.before_write(database),
+            "sqlite3.connect": self._opened_database,
         }
 
         def hook(event: str, args: tuple[Any, ...]) -> None:
             act = acts.get(event)
-            if act is not None and not self._busy:
+            if act is not None and get_ident() not in self._busy:
                 act(*args)
 
         sys.addaudithook(hook)
-
-    # -- events -------------------------------------------------------------------------------------------------
 
     def before_write(self, path: Any, *, truncates: bool = False) -> None:
         """Set aside the file at `path`, which is about to be written, or note that it is new."""
         place = self._place(path)
         if place is None:
             return
-        if not os.path.lexists(place):
-            if self._first(place):
-                self._note("created", place)
+        try:
+            found = os.lstat(place)
+        except OSError:
+            self._record("created", place)
             return
-        if not stat.S_ISREG(os.lstat(place).st_mode) or not self._first(place):
+        if not stat.S_ISREG(found.st_mode):
             return
-        kept = self._kept_name(place)
-        if truncates:
-            with self._quiet():
-                try:
-                    os.rename(place, kept)
-                except OSError:
-                    shutil.copy2(place, kept)
-        else:
-            with self._quiet():
-                shutil.copy2(place, kept)
-        self._note("kept", place, kept)
+        if truncates and os.access(place, os.W_OK) and self._keep(place, _move):
+            return
+        shared = found.st_nlink > 1
+        self._keep(place, _link if shared else _copy)
+        if shared:
+            self._give_own_copy(place)
 
     def _opened(self, path: Any, mode: Any, flags: Any) -> None:
-        if not isinstance(flags, int) or not flags & _WRITING or isinstance(path, int):
-            return
-        both = os.O_TRUNC | os.O_CREAT
-        self.before_write(path, truncates=flags & both == both)
+        if isinstance(flags, int) and flags & _WRITING and not isinstance(path, int):
+            self.before_write(path, truncates=flags & _ANEW == _ANEW)
+
+    def _opened_database(self, database: Any, *rest: Any) -> None:
+        """A database comes with a journal of its own, which must never meet an older database."""
+        with contextlib.suppress(TypeError):
+            text, _, query = os.fsdecode(database).partition("?")
+            if text.startswith("file:"):
+                text = unquote(re.sub("^file:(//+)?", lambda found: "/" if found[1] else "", text))
+            if text and text != ":memory:" and not re.search("mode=(ro|memory)", query):
+                for suffix in ("", "-journal", "-wal", "-shm"):
+                    self.before_write(text + suffix)
 
     def _removed(self, path: Any, dir_fd: int = -1) -> None:
         place = self._place(path, dir_fd, follow=False)
-        if place is not None and os.path.lexists(place) and self._first(place):
-            self._link(place)
+        if place is not None and os.path.lexists(place):
+            self._keep(place, _link)
 
     def _renamed(self, source: Any, target: Any, source_fd: int = -1, target_fd: int = -1) -> None:
-        old, new = self._place(source, source_fd, follow=False), self._place(target, target_fd, follow=False)
+        old = self._place(source, source_fd, follow=False)
+        new = self._place(target, target_fd, follow=False)
         if old is not None and os.path.isdir(old) and not os.path.islink(old):
-            if self._first(old) and new is not None:
-                self._first(new)
-                self._note("renamed", old, new)
+            self._renamed_folder(old, new or _absolute(target, target_fd, follow=False))
             return
-        if old is not None and os.path.lexists(old) and self._first(old):
-            self._link(old)
-        if new is None:
-            return
-        if not os.path.lexists(new):
-            if self._first(new):
-                self._note("created", new)
-        elif self._first(new):
-            self._link(new)
+        self._removed(source, source_fd)
+        if new is not None and not os.path.lexists(new):
+            self._record("created", new)
+        elif new is not None and (not os.path.isdir(new) or os.path.islink(new)):
+            self._keep(new, _link)
+
+    def _renamed_folder(self, old: str, new: str) -> None:
+        """Note every move of a folder, the script's own folders too: what lies in it is undone where it lay then."""
+        if os.path.isdir(new):
+            self._removed_folder(new)
+        self._note("renamed", old, new, os.lstat(old).st_ino)
+        self._forget(old, new)
+        self._trees = tuple(tree for tree in self._trees if not tree.startswith(os.path.join(new, "")))
 
     def _made_folder(self, path: Any, mode: int = 0, dir_fd: int = -1) -> None:
         place = self._place(path, dir_fd, follow=False)
-        if place is not None and not os.path.lexists(place) and self._first(place):
-            self._note("folder", place)
+        if place is not None and not os.path.lexists(place):
+            self._record("folder", place)
 
     def _removed_folder(self, path: Any, dir_fd: int = -1) -> None:
         place = self._place(path, dir_fd, follow=False)
-        if place is not None and os.path.isdir(place) and self._first(place):
-            self._note("removed_folder", place)
+        if place is not None and os.path.isdir(place):
+            self._record("removed_folder", place, number=stat.S_IMODE(os.stat(place).st_mode))
 
     def _removed_tree(self, path: Any, dir_fd: int | None = None) -> None:
         place = self._place(path, -1 if dir_fd is None else dir_fd, follow=False)
-        if place is None or not os.path.isdir(place) or not self._first(place):
-            return
-        kept = self._kept_name(place)
-        with self._quiet():
-            shutil.copytree(place, kept, symlinks=True, copy_function=_link_or_copy)
-        self._note("tree", place, kept)
-        self._trees += (os.path.join(place, ""),)
+        if place is not None and os.path.isdir(place) and not os.path.islink(place) and self._keep(place, _copy_tree):
+            self._trees += (os.path.join(place, ""),)
 
-    # -- keeping ------------------------------------------------------------------------------------------------
+    def _changed_stat(self, path: Any, mode: int = 0, dir_fd: int = -1) -> None:
+        place = self._place(path, dir_fd)
+        if place is not None and os.path.exists(place):
+            found = os.stat(place)
+            times = f"{found.st_atime_ns} {found.st_mtime_ns}"
+            self._record("stat", place, times, number=stat.S_IMODE(found.st_mode), known_as=f"{place}\0stat")
 
-    def _link(self, place: str) -> None:
-        kept = self._kept_name(place)
+    def _keep(self, place: str, take: Callable[[str, str], Any]) -> bool:
+        """Set `place` aside by `take`, once; return whether this was the time."""
+        kept = os.path.join(self._folder, "kept", f"{os.getpid()}-{next(self._numbers)}-{time.time_ns()}")
+        if not self._record("tree" if take is _copy_tree else "kept", place, kept):
+            return False
+        try:
+            with self._quiet():
+                take(place, kept)
+        except OSError:
+            self._forget(place)
+            raise
+        return True
+
+    def _give_own_copy(self, place: str) -> None:
+        """Part a file about to be written from its other names, of which one may be what was kept."""
+        partial = os.path.join(self._folder, "kept", f"own-{os.getpid()}-{next(self._numbers)}")
         with self._quiet():
-            _link_or_copy(place, kept)
-        self._note("kept", place, kept)
+            shutil.copy2(place, partial)
+            shutil.move(partial, place)
 
     def _place(self, path: Any, dir_fd: int = -1, *, follow: bool = True) -> str | None:
         """Return the absolute path when it is to be protected, None when it is not ours to care for."""
-        try:
-            text = os.fsdecode(os.fspath(path))
-        except TypeError:
+        place = _absolute(path, dir_fd, follow=follow)
+        if not place or place.startswith((self._own, *_SYSTEM)) or f"{os.sep}__pycache__{os.sep}" in place:
             return None
-        if text.startswith(("file:", ":memory:")) or not text:
-            return None
-        if isinstance(dir_fd, int) and dir_fd >= 0 and not os.path.isabs(text):
-            with contextlib.suppress(OSError):
-                text = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), text)
-        folder, name = os.path.split(os.path.abspath(text))
-        place = os.path.realpath(text) if follow else os.path.join(os.path.realpath(folder), name)
-        if place.startswith((self._own, *_SYSTEM)) or f"{os.sep}__pycache__{os.sep}" in place:
-            return None
-        if place.startswith(self._trees) if self._trees else False:
+        if self._trees and place.startswith(self._trees):
             return None
         if not place.startswith(self._working) and place.startswith(self._passing):
             return None
-        return None if name == "__pycache__" else place
+        return None if os.path.basename(place) == "__pycache__" else place
 
-    def _first(self, place: str) -> bool:
-        """Return whether no process of this execution has dealt with `place` before."""
-        if place in self._seen:
+    def _record(self, act: str, place: str, other: str = "", *, number: int = 0, known_as: str = "") -> bool:
+        """Note an act when no process of this execution has dealt with its place before; return whether it was so."""
+        known_as = known_as or place
+        if known_as in self._seen:
             return False
-        self._seen.add(place)
-        known = os.path.join(self._folder, "known", hashlib.sha1(place.encode("utf-8", "surrogateescape")).hexdigest())
-        with self._quiet():
-            try:
-                os.close(os.open(known, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            except FileExistsError:
-                return False
+        self._seen.add(known_as)
+        known = os.path.join(self._folder, "known", hashlib.sha1(os.fsencode(known_as)).hexdigest())
+        try:
+            with self._quiet(), open(known, "xb", buffering=0) as file:
+                file.write(os.fsencode(known_as))
+            self._note(act, place, other, number)
+        except FileExistsError:
+            return False
+        except OSError:
+            self._forget(place)
+            raise
         return True
 
-    def _kept_name(self, place: str) -> str:
-        number = hashlib.sha1(place.encode("utf-8", "surrogateescape")).hexdigest()[:12]
-        return os.path.join(self._folder, "kept", f"{number}-{os.path.basename(place)[:80]}")
+    def _forget(self, *places: str) -> None:
+        """Take `places` and all below them for unknown again."""
+        below = tuple(os.path.join(place, "") for place in places)
 
-    def _note(self, act: str, place: str, other: str = "") -> None:
-        line = json.dumps({"act": act, "place": place, "other": other}) + "\n"
+        def stays(known_as: str) -> bool:
+            return known_as.partition("\0")[0] not in places and not known_as.startswith(below)
+
+        with self._quiet(), contextlib.suppress(OSError):
+            for entry in os.scandir(os.path.join(self._folder, "known")):
+                with contextlib.suppress(OSError), open(entry.path, "rb") as file:
+                    if not stays(os.fsdecode(file.read())):
+                        os.unlink(entry.path)
+        self._seen = {known_as for known_as in self._seen if stays(known_as)}
+
+    def _note(self, act: str, place: str, other: str, number: int) -> None:
+        entry = json.dumps({"act": act, "place": place, "other": other, "number": number})
+        line = f"\n{entry}\n".encode("ascii")  # begins a line even after a note that a full disk cut off
         with self._quiet():
             journal = os.open(os.path.join(self._folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                os.write(journal, line.encode("utf-8", "surrogateescape"))
+                if os.write(journal, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._folder)
             finally:
                 os.close(journal)
 
     @contextlib.contextmanager
-    def _quiet(self) -> Any:
+    def _quiet(self) -> Iterator[None]:
         """Let our own file operations pass the hook."""
-        busy, self._busy = self._busy, True
+        thread = get_ident()
+        nested = thread in self._busy
+        self._busy.add(thread)
         try:
             yield
         finally:
-            self._busy = busy
+            if not nested:
+                self._busy.discard(thread)
 
 
-def _link_or_copy(source: str, target: str) -> None:
+def _absolute(path: Any, dir_fd: int, *, follow: bool) -> str:
+    """Return the real place of `path`; of a link itself unless `follow`; nothing when it names no file."""
+    try:
+        text = os.fsdecode(os.fspath(path))
+    except TypeError:
+        return ""
+    if isinstance(dir_fd, int) and dir_fd >= 0 and not os.path.isabs(text):
+        with contextlib.suppress(OSError):
+            text = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), text)
+    folder, name = os.path.split(os.path.abspath(text))
+    place = os.path.realpath(text) if follow else os.path.join(os.path.realpath(folder), name)
+    return place if text else ""
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy one file, whole or not at all."""
+    partial = f"{target}.partial"
+    shutil.copy2(source, partial, follow_symlinks=False)
+    os.rename(partial, target)
+
+
+def _move(source: str, target: str) -> None:
+    try:
+        os.rename(source, target)
+    except OSError:  # another device
+        _copy(source, target)
+
+
+def _link(source: str, target: str) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
+        _copy(source, target)
+
+
+def _copy_tree(source: str, target: str) -> None:
+    """Copy a folder, by links where that can be done, whole or not at all."""
+    partial = f"{target}.partial"
+    shutil.copytree(source, partial, symlinks=True, copy_function=_link)
+    os.rename(partial, target)
 
 
 _keepers: list[FileKeeper] = []
@@ -216,6 +291,9 @@ _keepers: list[FileKeeper] = []
 def keep_files(folder: str) -> FileKeeper:
     """Install the keeper of this process, once, and return it."""
     if not _keepers:
-        _keepers.append(FileKeeper(folder, os.getcwd()))
+        started_in = [os.getcwd()]
+        with contextlib.suppress(OSError), open(os.path.join(folder, "files", "working"), "rb") as file:
+            started_in.append(os.fsdecode(file.read()))
+        _keepers.append(FileKeeper(folder, *started_in))
         _keepers[0].install()
     return _keepers[0]

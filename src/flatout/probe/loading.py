@@ -135,6 +135,7 @@ class LoaderWatch:
         self.batch_sizes: list[int] = []
         self.trained_on: set[int] = set()
         self._passes = 0
+        self._fetching = False
 
     def install(self, seams: Seams) -> None:
         """Wrap construction, `iter()` and `next()` of torch's DataLoader."""
@@ -196,13 +197,14 @@ class LoaderWatch:
         account, tracker = self.account, self.tracker
 
         def following(iterator: Any) -> Any:
-            if get_ident() != account.thread:
+            if get_ident() != account.thread or self._fetching:  # a loader inside a loader's dataset
                 return original(iterator)
             hits.count += 1
             source, watched = getattr(iterator, "_flatout", (id(iterator), None))
             tracker.asked(source)
             account.enter(INPUT)
             start = account.totals[INPUT]
+            self._fetching = True
             try:
                 batch = original(iterator)
             except StopIteration:
@@ -212,6 +214,8 @@ class LoaderWatch:
             except BaseException:
                 account.leave()
                 raise
+            finally:
+                self._fetching = False
             account.leave(LEAD)
             if watched is not None:
                 watched.waits += 1

@@ -19,7 +19,7 @@ class Losses:
     def take(self, tensor: Any) -> None:
         """Keep the value of `tensor` when it is a scalar that a backward pass began from."""
         if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and len(self._kept) < _LIMIT:
-            self._kept.append(tensor.detach().clone())
+            self._kept.append(tensor.detach())
 
     def values(self) -> list[float]:
         """Return the values as Python floats, exactly; waits for the device, so call it after the last step."""

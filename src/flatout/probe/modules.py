@@ -1,8 +1,9 @@
 """The outermost modules of a training: found once it runs, hooked from outside, never inside.
 
-Hooks on inner modules break `torch.compile` (measured on torch 2.13: one graph becomes three); hooks on the object
-that the script itself calls do not. So modules are looked up after the first optimizer step, through the parameters
-that the optimizer holds; a hooked module that is never called is replaced by its children.
+Hooks on inner modules break `torch.compile` (measured on torch 2.13: one graph becomes three); a call around the object
+that the script itself calls does not. So modules are looked up after the first optimizer step, through the parameters
+that the optimizer holds; one that is never called is replaced by its children. The call goes where `Module.compile()`
+puts its own, `_compiled_call_impl`: Module keeps its fast path, and copies and pickles of the module leave it out.
 """
 
 import gc
@@ -22,34 +23,7 @@ from flatout.schema.run import Frame, ModelFacts
 __all__ = ["ModuleWatch"]
 
 _MAX_HOOKED = 64
-
-
-class _Hook:
-    """A hook that copies as itself and leaves no trace in a pickle of the module."""
-
-    def __init__(self, act: Callable[[Any, Any], None]) -> None:
-        self._act = act
-
-    def __call__(self, module: Any, args: Any, *_: Any) -> None:
-        self._act(module, args)
-
-    def __deepcopy__(self, memo: Any) -> "_Hook":
-        return self
-
-    def __copy__(self) -> "_Hook":
-        return self
-
-    def __reduce__(self) -> Any:
-        return _no_hook, ()
-
-
-def _no_hook() -> Callable[..., None]:
-    """Return a hook that does nothing: what a pickled module gets in place of ours."""
-    return _nothing
-
-
-def _nothing(*_: Any) -> None:
-    return None
+_LOOKED_AT = 3  # calls whose inputs are looked at
 
 
 class _Hooked:
@@ -58,15 +32,21 @@ class _Hooked:
     def __init__(self, module: Any) -> None:
         self.module = module
         self.calls = 0
-        self.handles: list[Any] = []
         self.input_dtypes: tuple[str, ...] = ()
-        self.dict_before: Callable[..., Any] | None = None
+        self.call: Callable[..., Any] | None = None
+        self.before: Callable[..., Any] | None = None  # what Module.compile() put there
+
+    def attach(self, call: Callable[..., Any]) -> None:
+        self.before = vars(self.module).get("_compiled_call_impl")
+        self.call = vars(self.module)["_compiled_call_impl"] = call
 
     def remove(self) -> None:
-        for handle in self.handles:
-            handle.remove()
-        if self.dict_before is not None:
-            self.module._compiled_call_impl = self.dict_before
+        if vars(self.module).get("_compiled_call_impl") is not self.call:
+            return  # compiled meanwhile: that call goes around ours
+        if self.before is None:
+            vars(self.module).pop("_compiled_call_impl", None)
+        else:
+            vars(self.module)["_compiled_call_impl"] = self.before
 
 
 class ModuleWatch:
@@ -78,8 +58,6 @@ class ModuleWatch:
         self._tracker = tracker
         self.device: DeviceClock | None = None
         self._hooked: list[_Hooked] = []
-        self._depth = 0
-        self._before, self._after = _Hook(self._enter), _Hook(self._leave)
         self._seen_parameters: set[int] = set()
         self.compiled_functions = 0
         self.batch_sizes: list[int] = []
@@ -125,58 +103,41 @@ class ModuleWatch:
         self._attach(hooked)
 
     def _attach(self, hooked: _Hooked) -> None:
-        module = hooked.module
-        compiled = getattr(module, "_compiled_call_impl", None)
-        if compiled is not None and not isinstance(module, _optimized()):  # Module.compile(): a hook would be traced
-            hooked.dict_before = compiled
+        module, account = hooked.module, self._account
+        inner = vars(module).get("_compiled_call_impl") or module._call_impl
 
-            def call(*args: Any, **kwargs: Any) -> Any:
-                self._enter(module, args)
-                try:
-                    return compiled(*args, **kwargs)
-                finally:
-                    self._leave(module, args)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if get_ident() != account.thread or torch.compiler.is_compiling():
+                return inner(*args, **kwargs)
+            if hooked.calls < _LOOKED_AT:
+                self._look_at(hooked, args or tuple(kwargs.values()))
+            hooked.calls += 1
+            return self._forward(inner, args, kwargs)
 
-            module._compiled_call_impl = call
-            return
-        try:
-            hooked.handles = [
-                module.register_forward_pre_hook(self._before, prepend=True),
-                module.register_forward_hook(self._after, always_call=True),
-            ]
-        except Exception:  # scripted and exotic modules take no hooks: their time stays with the host
-            hooked.handles = []
+        hooked.attach(call)
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _enter(self, module: Any, args: Any) -> None:
-        if torch.compiler.is_compiling() or get_ident() != self._account.thread:
-            return
-        for hooked in self._hooked:
-            if hooked.module is module:
-                hooked.calls += 1
-                if hooked.calls <= 3:
-                    hooked.input_dtypes = tuple(
-                        str(tensor.dtype).removeprefix("torch.") for tensor in tensors_in(args)
-                    )
-                    self.batch_sizes.append(batch_size(args))
-                break
+    def _forward(self, inner: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        account, device = self._account, self.device
         if self.on_forward is not None:
             self.on_forward()
-        self._account.enter(FORWARD)
-        self._depth += 1
-        if self.device is not None:
-            self.device.begin(0)
+        account.enter(FORWARD)
+        if device is not None:
+            device.begin(0)
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            if device is not None:
+                device.finish()
+            grad = torch.is_grad_enabled()
+            account.leave(LOSS if grad else -1)
+            self._tracker.forward_done(grad)
 
-    def _leave(self, module: Any, args: Any) -> None:
-        if torch.compiler.is_compiling() or get_ident() != self._account.thread or not self._depth:
-            return
-        self._depth -= 1
-        grad = torch.is_grad_enabled()
-        self._account.leave(LOSS if grad else -1)
-        if self.device is not None:
-            self.device.finish()
-        self._tracker.forward_done(grad)
+    def _look_at(self, hooked: _Hooked, args: Any) -> None:
+        tensors = list(tensors_in(args))
+        hooked.input_dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
+        self.batch_sizes.append(batch_size(args))
 
     def compiled_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function`, a compiled function, so that its calls from host code count as forward passes."""
@@ -187,12 +148,7 @@ class ModuleWatch:
             outermost = account.current in (LEAD, LOSS, TAIL)
             if torch.compiler.is_compiling() or get_ident() != account.thread or not outermost:
                 return function(*args, **kwargs)
-            account.enter(FORWARD)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                account.leave(LOSS if torch.is_grad_enabled() else -1)
-                self._tracker.forward_done(torch.is_grad_enabled())
+            return self._forward(function, args, kwargs)
 
         return call
 
@@ -236,7 +192,7 @@ def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at
     for inner in module.modules():
         if not any(True for _ in inner.children()):
             kinds[type(inner).__name__] = kinds.get(type(inner).__name__, 0) + 1
-    compiled = isinstance(module, _optimized()) or getattr(module, "_compiled_call_impl", None) is not None
+    compiled = isinstance(module, _optimized()) or hooked.before is not None
     return ModelFacts(
         name=type(module).__name__,
         num_parameters=len(parameters),

@@ -1,4 +1,4 @@
-"""The file one process writes while it is observed: appended to as things happen, so that a kill loses half a second."""
+"""The file one process writes while it is observed, appended to as things happen: a kill loses half a second."""
 
 import json
 import os
@@ -59,8 +59,8 @@ class PartFile:
 
     def put_line(self, line: str) -> None:
         """Append a line; a full disk is remembered and never raised into the training."""
-        if os.getpid() != self._pid:
-            return
+        if os.getpid() != self._pid or self.error:
+            return  # after a line that was cut off, no other: a recording may lack its end, never its middle
         data = line.encode("ascii") + b"\n"
         try:
             while data:

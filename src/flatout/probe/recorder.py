@@ -31,6 +31,9 @@ from flatout.schema.run import End, Header, Outside, Step
 __all__ = ["Recorder", "StopRecording", "enough"]
 
 
+_LOOK_EVERY_NS = 20_000_000  # whether enough was seen is asked at most every 20 ms
+
+
 class StopRecording(BaseException):
     """Ends the script once enough steps were seen; no error, and no `Exception`, so that scripts let it pass."""
 
@@ -69,6 +72,7 @@ class Recorder:
         self.training = TrainingWatch(self.account, self.tracker, self.modules, self.losses)
         self.deep = DeepWatch(self) if order.mode == "deep" else None
         self.first_ns = 0
+        self._look_again_ns = 0
         self.done = ""
         self.notes: list[str] = []
         self._launched_ns = time.perf_counter_ns() - round((time.time() - order.launched_unix_s) * 1e9)
@@ -96,13 +100,13 @@ class Recorder:
     def _install(self) -> None:
         """Install the probes; one that fails is noted and left out, training goes on."""
         for install in (
-            lambda: self.training.install(self.seams),
-            lambda: self.loading.install(self.seams),
-            lambda: DeviceWatch(self.account, self.deep).install(self.seams, everywhere=self.order.all_devices),
-            lambda: self.deep.install(self.seams) if self.deep else None,
+            self.training.install,
+            self.loading.install,
+            DeviceWatch(self.account, self.deep, everywhere=self.order.all_devices).install,
+            *([self.deep.install] if self.deep else []),
         ):
             try:
-                install()
+                install(self.seams)
             except Exception as error:
                 self.notes.append(f"a probe was left out: {type(error).__name__}: {error}")
 
@@ -123,8 +127,8 @@ class Recorder:
         for describe in (self._facts, self._losses, self._causes):
             try:
                 describe()
-            except Exception as error:
-                self.notes.append(f"a fact is missing: {type(error).__name__}: {error}")
+            except Exception as trouble:
+                self.notes.append(f"a fact is missing: {type(trouble).__name__}: {trouble}")
         self.part.put_many("notes", self.notes)
         self.part.flush()
         self.part.put("end", End(reason=reason, error=error, at_ns=at_ns))
@@ -167,9 +171,13 @@ class Recorder:
         if not self.first_ns:
             self.first_ns = step.start_ns
             self.part.put("environment", describe_environment())
-        elapsed_s = (step.start_ns + step.wall_ns - self.first_ns) / 1e9
         if self.deep is not None:
             self.deep.step(step, number)
+        end_ns = step.start_ns + step.wall_ns
+        if self.order.steps is None and end_ns < self._look_again_ns:
+            return
+        self._look_again_ns = end_ns + _LOOK_EVERY_NS
+        elapsed_s = (end_ns - self.first_ns) / 1e9
         if enough(self.order, number, elapsed_s, self.tracker.epochs):
             self.finish("steps")
             self.done = "stopped"
@@ -205,7 +213,10 @@ class Recorder:
         sizes = self.loading.batch_sizes or self.modules.batch_sizes
         sizes = sorted(size for size in sizes if size)
         samples = float(sizes[len(sizes) // 2]) if sizes else None
-        self.part.put_line(dump_record("facts", {"batch_samples": samples, "seams": self.seams.hits()}))
+        hits = self.seams.hits()
+        spans = (sum(hits.values()) + 2 * self.tracker.num_steps) / max(1, self.tracker.num_steps)
+        facts = {"batch_samples": samples, "probe_us": cost_of_probes(spans), "seams": hits}
+        self.part.put_line(dump_record("facts", facts))
 
     def _losses(self) -> None:
         self.part.put_many("losses", self.losses.values())
@@ -213,6 +224,26 @@ class Recorder:
     def _causes(self) -> None:
         if self.deep is not None:
             self.deep.finish()
+
+
+def cost_of_probes(spans_per_step: float, rounds: int = 2000) -> float:
+    """Return the microseconds that the light probes add to a step of so many spans, timed here and now in a loop."""
+    account = Account()
+    tracker = StepTracker(account, lambda step: None, lambda stretch: None)
+    tracker.num_steps = 1
+    start = time.perf_counter_ns()
+    for _ in range(rounds):
+        tracker.asked(1)
+        tracker.backward_done()
+        tracker.optimizer_begins(1)
+        tracker.optimizer_done(1)
+    step_ns = (time.perf_counter_ns() - start) / rounds
+    start = time.perf_counter_ns()
+    for _ in range(rounds):
+        account.enter(0)
+        account.leave()
+    span_ns = (time.perf_counter_ns() - start) / rounds
+    return (step_ns + spans_per_step * span_ns) / 1e3
 
 
 _current: list[Recorder] = []

@@ -3,7 +3,8 @@
 With a loader, a step runs from asking for a batch to asking for the batch after an optimizer step; so accumulation,
 several optimizers, several loaders and skipped steps are right by themselves. Stretches whose batches saw a forward
 pass and no backward pass are validation. Without a loader, a step ends with an optimizer step, and with several
-optimizers when the first of them comes round again. Without an optimizer of torch, with `backward()`.
+optimizers when the first of them comes round again; so too when a batch stays for many optimizer steps. Without an
+optimizer of torch, a step ends with `backward()`.
 """
 
 from collections.abc import Callable
@@ -25,13 +26,13 @@ class Segment:
     """A stretch of the training thread between two events, with what happened in it."""
 
     source: int | None = None  # serial of the pass over a loader whose batch it works on
+    batch: bool = False  # it begins with asking for that batch
     start: int = 0
     end: int = 0
     slots: list[int] = field(default_factory=list)
     grad_forwards: int = 0
     plain_forwards: int = 0
     backwards: int = 0
-    stepped: bool = False
 
     @property
     def forwards(self) -> int:
@@ -55,9 +56,12 @@ class StepTracker:
         self._on_outside = on_outside
         self._pending: list[Segment] = []  # segments of the step under way
         self._undecided: list[Segment] = []  # may be validation, may be the beginning of a step
+        self._stepped = False  # the step under way has had its optimizer step and ends with the next batch
         self._training: set[int] = set()  # passes that produced steps
         self._validating: set[int] = set()
         self._cycle: set[int] = set()  # optimizers that have stepped in the step under way, without a loader
+        self._cycle_size = 0
+        self._resident = False  # batches stay for many optimizer steps: these make the steps
         self._between_epochs = False
         self._steps_on_batch = 0
         self._backwards = 0
@@ -84,16 +88,20 @@ class StepTracker:
         """A pass over a loader is asked for its next batch."""
         self.account.clear()
         segment = self._close(source, LEAD)
-        if segment.source is None and self._cycle:
-            self._finish_cycle()
+        self.open.batch = True
         self._steps_on_batch = 0
+        if self._cycle:
+            between = self._between_epochs
+            self._finish_cycle()
+            self._between_epochs = between
         self._settle(segment, asked=source)
 
     def exhausted(self, source: int) -> None:
         """The pass `source` had no further batch."""
+        self.open.batch = False
         segment = self._close(None, LEAD)
-        self._decide(validation=True)
-        if source in self._training:
+        self._decide(source, validation=True)
+        if source in self._training or any(part.source == source for part in self._pending):
             self._between_epochs = True
             self._outside(Phase.EPOCH_GAP, segment)
         elif self.num_steps:
@@ -117,7 +125,7 @@ class StepTracker:
 
     def optimizer_begins(self, optimizer: int) -> None:
         """The optimizer with identity `optimizer` begins a step."""
-        if self.open.source is None and optimizer in self._cycle:
+        if optimizer in self._cycle and self._by_hand():
             self._finish_cycle()
 
     def optimizer_done(self, optimizer: int) -> None:
@@ -126,58 +134,74 @@ class StepTracker:
         self._optimizer_ended(optimizer)
 
     def finish(self) -> None:
-        """The recording ends here: close what is closed by its nature, leave out what is half done."""
-        segment = self._close(None, LEAD)
-        if segment.stepped and segment.source is not None:
-            self._settle(segment, asked=-1)
-        elif self._between_epochs and segment.source is None:
-            self._outside(Phase.EPOCH_GAP, segment)
+        """The recording ends here: close what is closed by its nature, leave out what is half done or has no end."""
+        self._close(None, LEAD)
+        if self._stepped:
+            self._emit()
+        elif self._cycle and len(self._cycle) >= self._cycle_size:
+            self._finish_cycle()
 
     # -- decisions ----------------------------------------------------------------------------------------------
 
+    def _by_hand(self) -> bool:
+        """Return whether optimizer steps make the training steps: no loader's batch is being trained on."""
+        source = self.open.source
+        return source is None or self._resident or (source in self._validating and not self._training)
+
     def _optimizer_ended(self, optimizer: int) -> None:
-        self.open.stepped = True
-        if self.open.source is not None:
-            self._steps_on_batch += 1
-            if self._steps_on_batch >= _RESIDENT_STEPS and len(self._training) == 0:
-                self._close(None, LEAD)
-                self._pending.clear()
+        if self._by_hand():
+            if self.open.source in self._validating:  # a validation that broke off
+                self.open.source, self.open.batch = None, False
+            self._join(self._close(None, LEAD))
+            self._cycle.add(optimizer)
             return
-        self._pending.append(self._close(None, LEAD))
-        self._cycle.add(optimizer)
+        self._join(self._close(self.open.source, TAIL))
+        self._stepped = True
+        self._steps_on_batch += 1
+        if self._steps_on_batch >= _RESIDENT_STEPS and not self._training:
+            self._pending.clear()
+            self.open.source = None
+            self.epochs = max(1, self.epochs)
+            self._resident, self._stepped = True, False
 
     def _finish_cycle(self) -> None:
+        self._cycle_size = max(self._cycle_size, len(self._cycle))
         self._cycle.clear()
-        if self.num_steps or self._between_epochs or self.epochs:
+        if self.epochs or self._between_epochs or any(segment.batch for segment in self._pending):
             self._emit()
         else:  # the first round began with the process itself: it is start-up, not a step
-            self.epochs = 1
             self._pending.clear()
+        self.epochs = max(1, self.epochs)
+
+    def _join(self, segment: Segment) -> None:
+        """Make `segment`, and what was undecided before it, part of the step under way."""
+        self._pending = [*self._undecided, *self._pending, segment]
+        self._undecided = []
 
     def _settle(self, segment: Segment, asked: int) -> None:
-        if segment.stepped and segment.source is not None:
-            self._pending = [*self._undecided, *self._pending, segment]
-            self._undecided = []
+        if self._stepped:
+            self._join(segment)
             self._emit()
-        elif segment.backwards or (segment.source is not None and segment.source in self._training):
-            self._pending = [*self._undecided, *self._pending, segment]
-            self._undecided = []
-        elif segment.source is None:
+        elif segment.backwards or segment.source in self._training:
+            self._join(segment)
+        elif segment.source is None and not self._resident:
             self._between(segment)
         else:
             self._undecided.append(segment)
-            if segment.source in self._validating or segment.source == asked:
-                self._decide(validation=segment.forwards > 0)
+            again = segment.source == asked and (segment.forwards > 0 or not self.num_steps)
+            if again or segment.source in self._validating:
+                self._decide(segment.source, validation=segment.forwards > 0)
 
-    def _decide(self, *, validation: bool) -> None:
-        """What was undecided is no part of a step: it is validation, or a pass over the data without the model."""
-        for segment in self._undecided:
+    def _decide(self, source: int | None, *, validation: bool) -> None:
+        """The undecided batches of `source` are no part of a step: validation, or a pass over the data alone."""
+        decided = [segment for segment in self._undecided if segment.source in (source, None)]
+        self._undecided = [segment for segment in self._undecided if segment.source not in (source, None)]
+        for segment in decided:
             if segment.forwards and validation and segment.source is not None:
                 self._validating.add(segment.source)
             phase = Phase.VALIDATION if segment.source in self._validating else Phase.OTHER
             if self.num_steps or phase is Phase.VALIDATION:
                 self._outside(phase, segment)
-        self._undecided = []
 
     def _between(self, segment: Segment) -> None:
         """A stretch that no batch belongs to: before training, between epochs, after a validation."""
@@ -197,16 +221,16 @@ class StepTracker:
         return closed
 
     def _emit(self) -> None:
-        segments, self._pending = self._pending, []
+        segments, self._pending, self._stepped = self._pending, [], False
         slots = [sum(column) for column in zip(*(segment.slots for segment in segments), strict=True)]
         if slots[EPOCH_GAP]:
             gap = slots[EPOCH_GAP]
             self._on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=gap))
-        sources = {segment.source for segment in segments if segment.source is not None and segment.backwards}
+        sources = {segment.source for segment in segments if self._trains(segment)} - {None}
         first = bool(sources) and not sources & self._training
         self.epochs += first
-        self._training |= sources
-        self._validating -= sources
+        self._training |= {source for source in sources if source is not None}
+        self._validating -= self._training
         self._between_epochs = False
         self.num_steps += 1
         host = (slots[LEAD], slots[LOSS], slots[TAIL])
@@ -216,7 +240,7 @@ class StepTracker:
                 start_ns=segments[0].start,
                 wall_ns=sum(phases),
                 phases_ns=phases,
-                num_batches=sum(segment.source is not None for segment in segments) or 1,
+                num_batches=sum(segment.batch for segment in segments) or 1,
                 epoch=max(0, self.epochs - 1),
                 first_of_epoch=first,
                 forward_without_grad=any(segment.plain_forwards for segment in segments),
@@ -224,15 +248,22 @@ class StepTracker:
             )
         )
 
+    def _trains(self, segment: Segment) -> bool:
+        """Return whether a step's segment tells that its loader is a training one; a single look into one does not."""
+        return segment.backwards > 0 or (segment.batch and not segment.forwards and self.num_steps > 0)
+
     def _outside(self, phase: Phase, segment: Segment) -> None:
         """Report a stretch, with the checkpoints in it apart."""
         wall, saved = segment.end - segment.start, segment.slots[CHECKPOINT]
-        batches = int(segment.source is not None)
         if saved and phase is not Phase.CHECKPOINT:
             self._on_outside(Outside(phase=Phase.CHECKPOINT, start_ns=segment.start, wall_ns=saved))
         grad = segment.grad_forwards > 0 and phase is Phase.VALIDATION
         self._on_outside(
             Outside(
-                phase=phase, start_ns=segment.start, wall_ns=wall - saved, with_grad=grad, num_batches=batches
+                phase=phase,
+                start_ns=segment.start,
+                wall_ns=wall - saved,
+                with_grad=grad,
+                num_batches=int(segment.batch),
             )
         )

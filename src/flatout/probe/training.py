@@ -1,6 +1,7 @@
 """The seams of the training loop: backward, optimizer, gradient scaler, checkpoints, compiled functions."""
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterator
 from threading import get_ident
@@ -20,6 +21,7 @@ from flatout.schema.run import Frame, OptimizerFacts
 
 __all__ = ["TrainingWatch"]
 
+_LOOK_WITHOUT_OPTIMIZER = (2, 4, 8)  # backward passes after which they are looked for while no optimizer has stepped
 _LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost modules are looked for again
 
 
@@ -38,7 +40,7 @@ class TrainingWatch:
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
         self._created: dict[int, Frame | None] = {}
         self._num_steps = 0
-        self._in_backward = 0
+        self._in_backward = False
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
         self.before_save: Callable[[Any], None] | None = None
@@ -46,8 +48,7 @@ class TrainingWatch:
 
     def install(self, seams: Seams) -> None:
         """Wrap what the loop calls; the optimizer's own global hooks mark its steps."""
-        seams.wrap("torch:Tensor.backward", self._backward)
-        seams.wrap("torch.autograd:backward", self._backward)
+        seams.wrap("torch.autograd:backward", self._backward)  # Tensor.backward calls it too
         seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
         seams.wrap("torch.optim.optimizer:Optimizer.zero_grad", self._as_optimizer)
         seams.wrap("torch.nn.utils:clip_grad_norm_", self._as_optimizer)
@@ -71,25 +72,28 @@ class TrainingWatch:
     def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         account = self._account
 
-        def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or get_ident() != account.thread or self._in_backward:
-                return original(tensor, *args, **kwargs)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if get_ident() != account.thread or self._in_backward or torch.compiler.is_compiling():
+                return original(tensors, *args, **kwargs)
             hits.count += 1
-            self._in_backward += 1
+            self._in_backward = True
+            device = self.device
             account.enter(BACKWARD)
             try:
                 if self.on_backward is not None:
-                    self.on_backward(tensor)
-                device = self.device
+                    self.on_backward(tensors)
                 if device is not None:
                     device.begin(1)
-                result = original(tensor, *args, **kwargs)
-                self._losses.take(tensor)
+                result = original(tensors, *args, **kwargs)
+                self._losses.take(tensors)
             finally:
-                self._in_backward -= 1
-                if self.device is not None:
-                    self.device.finish()
+                self._in_backward = False
+                if device is not None:
+                    device.finish()
                 account.leave(TAIL)
+            self._num_backwards += 1
+            if not self._num_steps and self._num_backwards in _LOOK_WITHOUT_OPTIMIZER:
+                self._modules.look(set(_parameters_with_gradients()))
             self._tracker.backward_done()
             return result
 
@@ -112,7 +116,12 @@ class TrainingWatch:
             return
         if id(optimizer) not in self._optimizers:
             self._optimizers[id(optimizer)] = (optimizer, self._created.get(id(optimizer)))
-        self._tracker.optimizer_begins(id(optimizer))
+        if self._step_began != self._num_backwards:  # else a step inside a step: of a base class, of a wrapped one
+            self._in_step = 0
+        self._step_began = self._num_backwards
+        self._in_step += 1
+        if self._in_step == 1:
+            self._tracker.optimizer_begins(id(optimizer))
         self._account.enter(OPTIMIZER)
         if self.device is not None:
             self.device.begin(2)
@@ -123,6 +132,9 @@ class TrainingWatch:
         if self.device is not None:
             self.device.finish()
         self._account.leave(TAIL)
+        self._in_step = max(0, self._in_step - 1)
+        if self._in_step:
+            return
         self._num_steps += 1
         if self._num_steps in _LOOK_AFTER:
             self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
@@ -224,6 +236,13 @@ def _dressed(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Calla
 def _parameters(optimizer: Any) -> Iterator[Any]:
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def _parameters_with_gradients() -> Iterator[int]:
+    """Yield the identities of the parameters that a backward pass has reached."""
+    for thing in gc.get_objects():
+        if type(thing) is torch.nn.Parameter and thing.grad is not None:
+            yield id(thing)
 
 
 def _facts(optimizer: Any, place: Frame | None) -> OptimizerFacts:

@@ -12,6 +12,7 @@ from flatout.report.verdict import best_finding, is_doubt, verdict
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report
 from flatout.schema.run import Environment, Run
+from flatout.units import format_share
 
 __all__ = ["MAX_CARDS", "show", "text"]
 
@@ -51,7 +52,7 @@ def text(report: Report, look: Look, *, preview: Collection[str] = (), verbose: 
         ],
         _findings(report, findings, look, preview, verbose),
         _notes(report, look),
-        _folder(report.folder, look),
+        [*_probes(report, look), *_folder(report.folder, look)],
     ]
     lines: list[Text] = []
     for section in filter(None, sections):
@@ -113,3 +114,12 @@ def _notes(report: Report, look: Look) -> list[Text]:
 def _folder(folder: str, look: Look) -> list[Text]:
     """Return where the recording lies, uncut: people copy it."""
     return [Text.assemble("Recording: ", look.safe(folder))] if folder else []
+
+
+def _probes(report: Report, look: Look) -> list[Text]:
+    """Return what the light probes cost the steps that were timed."""
+    cost_us, mean_ms = report.run.probe_us, report.breakdown.mean_ms
+    if not cost_us or not mean_ms:
+        return []
+    share = format_share(cost_us / 1000 / mean_ms)
+    return look.paragraph(f"The light probes took about {cost_us:.0f} us of each step ({share}).", style="dim")

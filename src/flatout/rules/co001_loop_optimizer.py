@@ -97,5 +97,6 @@ RULE = Rule(
         example(step_ms=10, optimizer=1.4, forward=4, backward=4, optimizers=(_ADAM,), lines=_TORCH),
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, implementation="fused"),), lines=_TORCH),
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=4),), lines=_TORCH),
+        example(step_ms=10, optimizer=3, lines=[line(0.07, ("optim.py", 17, "Lion.step"), phase=Phase.OPTIMIZER)]),
     ),
 )

@@ -2,9 +2,9 @@
 
 ## What it measures
 
-Which lines of the model's own code the forward pass spends its time below. It fires when a quarter of the forward
-time is inside one Python loop over time steps, rows or pixels (read from the source), or in numpy or other Python
-libraries, and the forward pass is at least 15% of the step.
+Which lines of the model's and the loss's own code the forward pass spends its time below. It fires when a quarter of
+the forward time is inside one Python loop over time steps, rows or pixels (read from the source), or in numpy or
+other Python libraries, and the forward pass is at least 15% of the step.
 
 ## Why it matters
 
@@ -28,7 +28,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line
 from flatout.rules.hosting import TORCH
 from flatout.rules.lines import Hotspot, costs, hottest, seconds
-from flatout.rules.loops import data_loop
+from flatout.rules.loops import data_loop, in_loop
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -87,13 +87,18 @@ def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineC
         outermost = next(loops, None)
         if outermost is not None:
             groups[outermost].append(cost)
-        elif inside and cost.leaf and cost.leaf not in TORCH:
+        elif (inside or cost.part == "loss") and cost.leaf and cost.leaf not in TORCH:
             groups[cost.leaf, 0].append(cost)
     return groups
 
 
 def _inside_the_model(cost: LineCost) -> tuple[Frame, ...]:
-    """Return the frames from the innermost to the outermost `forward`: what called the model is not part of it."""
+    """Return the frames from the innermost to the outermost `forward`: what called the model is not part of it.
+
+    Computing the loss counts as forward time, too: there all frames count that stand in a loop inside the step.
+    """
+    if cost.part == "loss":
+        return tuple(frame for frame in cost.stack if in_loop(frame))
     forwards = [i for i, frame in enumerate(cost.stack) if frame.function.rpartition(".")[2] == "forward"]
     return cost.stack[: forwards[-1] + 1] if forwards else ()
 

@@ -88,7 +88,7 @@ def line(
 def account(run: Run) -> Breakdown:
     """Return the account of an example's Run, all of whose steps count as steady."""
     walls_ms = tuple(step.wall_ns / MILLISECOND for step in run.steps)
-    if not walls_ms:
+    if not any(walls_ms):
         return Breakdown(phases=tuple(PhaseShare(phase, 0.0, 0.0) for phase in STEP_PHASES))
     mean_ms, median_ms = fmean(walls_ms), median(walls_ms)
     parts = [fmean(step.phases_ns[i] for step in run.steps) / MILLISECOND for i in range(len(STEP_PHASES))]
@@ -101,7 +101,7 @@ def account(run: Run) -> Breakdown:
         median_ms=median_ms,
         mean_ms=mean_ms,
         p95_ms=sorted(walls_ms)[int(0.95 * (len(walls_ms) - 1))],
-        spread=1.4826 * median(abs(wall - median_ms) for wall in walls_ms) / median_ms,
+        spread=1.4826 * median(abs(wall - median_ms) for wall in walls_ms) / (median_ms or 1.0),
         wall_s=wall_s,
         loop_s=wall_s - between[Phase.STARTUP],
         step_ms=walls_ms,

@@ -53,6 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     most = speedup_with_workers(run, breakdown, loader, cpu_share(loader))
     if most < MIN_SPEEDUP:
         return None
+    split = " An iterable dataset must split itself by worker." if loader.iterable_style else ""
     return Finding(
         code="IN002",
         name="single-process-loading",
@@ -62,7 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=loader.created_at,
         message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} builds the next batch in the training process "
         f"(num_workers=0, {format_ms(built_s * 1000)} a batch). Worker processes would build it while the step runs "
-        f"(cores here: {run.environment.num_cpus}).",
+        f"(cores here: {run.environment.num_cpus}).{split}",
         evidence=(
             Evidence("batch", built_s * 1000, "ms"),
             Evidence("hand-over", handover_s(loader) * 1000, "ms"),

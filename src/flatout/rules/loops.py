@@ -20,8 +20,9 @@ PARTS_OF_THE_MODEL = re.compile(
     r"layer|block|depth|stage|level|head|module|scale|branch|expert|cell|norm|conv|tower|pyramid|feature|group|unit"
 )
 ELEMENTS_OF_THE_DATA = re.compile(
-    r"(^|_)(t|b|n|batch|char|elements?|frames?|len|length|pixels?|points?|rows?|samples?|sentences?|seq|sequence|steps?"
-    r"|time|timesteps?|tokens?|words?|width|height)(_|$)",
+    r"(^|_)(t|b|n|batch|boxes|char|classes|documents?|elements?|examples?|frames?|images?|items?|labels?|len|length"
+    r"|nodes?|pairs?|pixels?|points?|rows?|samples?|sentences?|seq|sequence|steps?|targets?|time|timesteps?|tokens?"
+    r"|words?|width|height)(_|$)",
     re.IGNORECASE,
 )
 REFINEMENT = re.compile(r"steps?|iter")  # `range(self.num_steps)` is how solvers and refinement heads are written

@@ -53,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{format_share(alive)} of the graphs of past steps are still alive (n={worst.of_steps}){size}{slower}: "
+        message=f"{format_share(alive)} of the graphs of past steps stay alive (n={worst.of_steps}){size}{slower}: "
         f"`{worst.name}` keeps them{where}. Keep `.detach()` of the value.",
         evidence=(
             Evidence("graphs alive", worst.graphs, ""),

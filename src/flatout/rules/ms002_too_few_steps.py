@@ -38,8 +38,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.OTHER,
         share=0.0,
         max_speedup=1.0,
-        message=f"Too few steady steps were measured (n={breakdown.measured}, after {breakdown.warmup} of warm-up): shares "
-        f"may be off by several percent. Record at least {MIN_STEPS}.",
+        message=f"Too few steady steps were measured (n={breakdown.measured}, after {breakdown.warmup} of warm-up): "
+        f"shares may be off by several percent. Record at least {MIN_STEPS}.",
         evidence=(
             Evidence("steps measured", breakdown.measured, ""),
             Evidence("steps of warm-up", breakdown.warmup, ""),

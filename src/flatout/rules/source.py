@@ -6,6 +6,7 @@ The file may be gone, changed or unreadable by the time a recording is looked at
 import ast
 import functools
 import os
+import stat
 from collections.abc import Iterator
 
 from flatout.schema.run import Frame
@@ -70,6 +71,8 @@ def _parsed(path: str) -> ast.Module | None:
     try:
         facts = os.stat(path)
     except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(facts.st_mode):
         return None
     return _parse(path, facts.st_mtime_ns, facts.st_size)
 

@@ -25,7 +25,7 @@ wait that costs from one that does not, and says so.
 from statistics import fmean
 
 from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
+from flatout.rules.example import example, line
 from flatout.rules.lines import MIN_SAMPLES, costs, hottest
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
@@ -93,6 +93,7 @@ RULE = Rule(
     fires_on=(
         example(step_ms=100, sync=25, forward=50, environment=_GPU, causes=_SEEN, device_ns=_IDLE),
         example(step_ms=100, sync=8, forward=50, environment=_GPU, causes=_SEEN),
+        example(step_ms=100, sync=8, environment=_GPU, lines=[line(0.5, ("train.py", 52, "train"), phase=Phase.SYNC)]),
     ),
     quiet_on=(
         example(step_ms=100, sync=4.9, forward=50, environment=_GPU, causes=_SEEN, device_ns=_IDLE),

@@ -5,7 +5,6 @@ stored in columns. A last line that was cut off (a killed process, a full disk) 
 not parse is refused. Nothing read is ever executed.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from flatout.errors import BadRecording
 from flatout.schema import run as schema
+from flatout.schema.phase import STEP_PHASES
 from flatout.schema.plain import from_plain, to_plain
 
 __all__ = ["RUN_FILE", "SCHEMA", "build_run", "dump_record", "read_records", "read_run", "step_columns", "write_run"]
@@ -35,7 +35,7 @@ _MANY = {
     "ranks": schema.RankSummary,
     "outside": schema.Outside,
 }
-_STEP_FIELDS = tuple(field.name for field in dataclasses.fields(schema.Step))
+_STEP_FIELDS = schema.Step._fields
 
 
 def dump_record(kind: str, body: Mapping[str, object]) -> str:
@@ -45,8 +45,8 @@ def dump_record(kind: str, body: Mapping[str, object]) -> str:
 
 def step_columns(steps: Iterable[schema.Step]) -> dict[str, object]:
     """Return steps as columns, the form in which a recording stores them."""
-    steps = tuple(steps)
-    return {name: [getattr(step, name) for step in steps] for name in _STEP_FIELDS}
+    columns = zip(*steps, strict=True)
+    return {name: list(column) for name, column in zip(_STEP_FIELDS, columns, strict=True)}
 
 
 def write_run(run: schema.Run, path: Path) -> None:
@@ -70,7 +70,8 @@ def _lines(run: schema.Run) -> Iterator[str]:
         if getattr(run, kind):
             yield dump_record(kind, {"values": to_plain(getattr(run, kind))})
     yield dump_record("losses", {"values": list(run.losses)})
-    yield dump_record("facts", {"samples_per_step": run.samples_per_step, "seams": dict(run.seams)})
+    facts = {"samples_per_step": run.samples_per_step, "probe_us": run.probe_us, "seams": dict(run.seams)}
+    yield dump_record("facts", facts)
     yield dump_record("notes", {"values": list(run.notes)})
 
 
@@ -139,19 +140,20 @@ def build_run(records: Iterable[Mapping[str, Any]]) -> schema.Run:
         elif kind == "notes":
             many["notes"].extend(str(value) for value in record.get("values", ()))
         elif kind == "facts":
-            singles["samples_per_step"] = record.get("samples_per_step")
+            singles["samples_per_step"] = from_plain(float | None, record.get("samples_per_step"))
+            singles["probe_us"] = from_plain(float, record.get("probe_us", 0.0))
             singles["seams"] = {str(name): int(hits) for name, hits in record.get("seams", {}).items()}
-    return schema.Run(**singles, **{kind: tuple(values) for kind, values in many.items()})
+    fields: dict[str, Any] = {**singles, **{kind: tuple(values) for kind, values in many.items()}}
+    return schema.Run(**fields)
 
 
 def _steps(record: Mapping[str, Any]) -> Iterator[schema.Step]:
-    names = [name for name in _STEP_FIELDS if name in record]
-    columns = [record[name] for name in names]
-    for values in zip(*columns, strict=True):
-        fields = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in zip(names, values, strict=True)
-        }
-        yield schema.Step(**fields)
+    for number, values in enumerate(zip(*(record[name] for name in _STEP_FIELDS), strict=True)):
+        step = schema.Step._make(tuple(value) if isinstance(value, list) else value for value in values)
+        whole = (step.start_ns, step.wall_ns, step.num_batches, step.epoch, *step.phases_ns, *step.host_parts_ns)
+        if not all(type(value) is int for value in whole) or len(step.phases_ns) != len(STEP_PHASES):
+            raise ValueError(f"step {number} does not have the form of a step")
+        yield step
 
 
 def read_run(path: Path) -> schema.Run:

@@ -26,7 +26,7 @@ def step(start_ms=0, *, first=False, without_grad=False, epoch=0, **phases_ms):
 def one_after_the_other(*steps, launched_ms=0, **rest):
     placed, now = [], launched_ms * MS + rest.pop("startup_ms", 0) * MS
     for each in steps:
-        placed.append(Step(**{name: getattr(each, name) for name in Step.__slots__} | {"start_ns": now}))
+        placed.append(Step(**{name: getattr(each, name) for name in Step._fields} | {"start_ns": now}))
         now += each.wall_ns
     rest.setdefault("end", End(at_ns=now))
     return Run(header=Header(script="train.py", launched_ns=launched_ms * MS), steps=tuple(placed), **rest)

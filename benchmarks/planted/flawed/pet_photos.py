@@ -1,4 +1,4 @@
-import io
+import argparse
 import random
 
 import numpy as np
@@ -7,8 +7,6 @@ import torch.nn as nn
 import torch.nn.functional as F
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
-
-import argparse
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=200)
@@ -44,14 +42,14 @@ class Pets(Dataset):
         pixels, label = self.items[i]
         image = Image.fromarray(pixels)
         angle = random.uniform(-20, 20)
-        image = image.resize((192, 192), Image.BICUBIC).rotate(angle, Image.BICUBIC)
+        image = image.resize((192, 192), Image.BICUBIC).rotate(angle, Image.BICUBIC)  # <<
         x, y = random.randint(0, 128), random.randint(0, 128)
-        image = image.crop((x, y, x + 64, y + 64)).resize((48, 48), Image.LANCZOS)
+        image = image.crop((x, y, x + 64, y + 64)).resize((48, 48), Image.LANCZOS)  # <<
         return torch.from_numpy(np.array(image)).permute(2, 0, 1), label
 
 
 train_set = Pets(make_images(600))
-loader = DataLoader(train_set, batch_size=24, shuffle=True, drop_last=True, num_workers=2, persistent_workers=True)
+loader = DataLoader(train_set, batch_size=24, shuffle=True, drop_last=True)  # <<
 
 net = nn.Sequential(
     nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -62,7 +60,7 @@ net = nn.Sequential(
 opt = torch.optim.SGD(net.parameters(), lr=args.lr, momentum=0.9)
 
 for epoch in range(args.epochs):
-    for step, (x, y) in enumerate(loader):
+    for step, (x, y) in enumerate(loader):  # <<
         loss = F.cross_entropy(net(x.float() / 255), y)
         opt.zero_grad()
         loss.backward()

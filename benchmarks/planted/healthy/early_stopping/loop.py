@@ -4,7 +4,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def make_model():
-    return nn.ModuleDict({"rnn": nn.LSTM(24, 128, batch_first=True), "head": nn.Linear(128, 1)})
+    return nn.ModuleDict({"rnn": nn.LSTM(24, 192, batch_first=True), "head": nn.Linear(192, 1)})
 
 
 def predict(model, x):
@@ -17,7 +17,7 @@ def fit(epochs, patience=50):
     train = DataLoader(TensorDataset(x[:1024], y[:1024]), batch_size=32, shuffle=True)
     valid = DataLoader(TensorDataset(x[1024:], y[1024:]), batch_size=64)
     model = make_model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=5)
     best, waited = float("inf"), 0
     for epoch in range(epochs):

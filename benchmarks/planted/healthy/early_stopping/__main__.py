@@ -2,7 +2,7 @@ import argparse
 
 import torch
 
-from spawned_package.loop import fit
+from early_stopping.loop import fit
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()

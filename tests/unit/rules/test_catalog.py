@@ -1,0 +1,75 @@
+"""Every rule fires where it should, stays quiet where it should, and says what a reader needs."""
+
+import re
+
+import pytest
+
+from flatout.rules import catalog
+from flatout.schema.phase import Phase
+
+HEADINGS = ["## What it measures", "## Why it matters", "## What to do", "## When it is wrong"]
+FIRES = [(rule, example) for rule in catalog() for example in rule.fires_on]
+QUIET = [(rule, example) for rule in catalog() for example in rule.quiet_on]
+
+FAMILIES = {"IN": 12, "TR": 2, "SY": 1, "HO": 3, "CO": 4, "ME": 1, "EP": 4, "MS": 2}
+
+
+def name_of(value):
+    return getattr(value, "code", "")
+
+
+def test_the_rules_of_the_design_are_there_in_the_order_of_their_codes():
+    assert [rule.code for rule in catalog()] == sorted(
+        f"{name}{i:03d}" for name, count in FAMILIES.items() for i in range(1, count + 1)
+    )
+
+
+@pytest.mark.parametrize(("rule", "example"), FIRES, ids=name_of)
+def test_a_rule_fires_on_its_examples(rule, example):
+    finding = rule.check(example.run, example.breakdown, example.headroom)
+    assert finding is not None
+    assert (finding.code, finding.name) == (rule.code, rule.name)
+    assert 0 <= finding.share <= 1
+    assert finding.max_speedup >= 1
+    assert isinstance(finding.phase, Phase)
+
+
+@pytest.mark.parametrize(("rule", "example"), QUIET, ids=name_of)
+def test_a_rule_stays_quiet_on_its_counterexamples(rule, example):
+    assert rule.check(example.run, example.breakdown, example.headroom) is None
+
+
+@pytest.mark.parametrize(("rule", "example"), FIRES, ids=name_of)
+def test_a_message_carries_numbers_with_their_n_and_no_command_of_ours(rule, example):
+    message = rule.check(example.run, example.breakdown, example.headroom).message
+    assert re.search(r"\d", message)
+    assert re.search(r"n=\d", message)
+    assert "flatout" not in message
+    assert "!" not in message
+    assert message.isascii()
+
+
+@pytest.mark.parametrize(("rule", "example"), FIRES, ids=name_of)
+def test_evidence_is_named_and_finite(rule, example):
+    evidence = rule.check(example.run, example.breakdown, example.headroom).evidence
+    assert evidence
+    assert all(part.name and abs(float(part.value)) < float("inf") for part in evidence)
+
+
+@pytest.mark.parametrize("rule", catalog(), ids=name_of)
+def test_a_page_begins_with_the_fault_and_has_the_four_headings(rule):
+    assert re.findall(r"^## .*$", rule.page, re.MULTILINE) == HEADINGS
+    assert rule.summary.endswith(".")
+    assert "\n" not in rule.summary
+    assert len(rule.page) < 2500
+
+
+@pytest.mark.parametrize("rule", catalog(), ids=name_of)
+def test_a_rule_has_two_examples_of_each_kind_and_its_file_is_named_after_it(rule):
+    assert len(rule.fires_on) >= 2
+    assert len(rule.quiet_on) >= 2
+    assert rule.check.__module__ == f"flatout.rules.{rule.code.lower()}_{rule.name.replace('-', '_')}"
+
+
+def test_only_rules_that_need_an_accelerator_are_in_preview():
+    assert [rule.code for rule in catalog() if rule.preview] == ["SY001", "TR001", "TR002"]

@@ -1,0 +1,145 @@
+"""Findings come in the order in which a person wants them: the cause with a line before the general statement."""
+
+from dataclasses import replace
+
+import pytest
+
+from flatout.rules import Rule, catalog, examine, example, find, line
+from flatout.schema.finding import Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Environment, Frame, LoaderFacts, SamplePrefix, Utilization
+
+PLACE = Frame("train.py", 3, "train")
+
+
+def rule_giving(finding):
+    return Rule(code=finding.code, name=finding.name, check=lambda *_: finding, fires_on=(), quiet_on=())
+
+
+def finding(code, *, share=0.5, most=2.0, location=None):
+    return Finding(
+        code=code, name="x", phase=Phase.INPUT, share=share, max_speedup=most, message="n=1", location=location
+    )
+
+
+def order(*findings):
+    truth = example()
+    found = examine(truth.run, truth.breakdown, (), [rule_giving(f) for f in findings]).findings
+    assert [f.max_speedup for f in found if f.code[:2] != "MS"] == sorted(
+        (f.max_speedup for f in found if f.code[:2] != "MS"), reverse=True
+    )
+    return [f.code for f in found]
+
+
+def test_the_largest_gain_comes_first():
+    assert order(finding("HO001", most=1.2), finding("CO001", most=3.0), finding("EP001", most=1.5)) == [
+        "CO001",
+        "EP001",
+        "HO001",
+    ]
+
+
+def test_of_equal_gains_the_one_with_a_place_comes_first():
+    assert order(finding("CO001"), finding("CO004", location=PLACE)) == ["CO004", "CO001"]
+
+
+def test_doubts_about_the_measurement_come_last():
+    assert order(finding("MS001", most=9.0), finding("HO001", most=1.1)) == ["HO001", "MS001"]
+
+
+def test_the_general_statement_follows_a_cause_that_explains_most_of_it():
+    assert order(finding("IN001", share=0.6, most=2.5, location=PLACE), finding("IN003", share=0.5, most=2.0)) == [
+        "IN003",
+        "IN001",
+    ]
+
+
+def test_the_general_statement_keeps_its_ceiling_as_evidence():
+    truth = example()
+    rules = [rule_giving(finding("IN001", share=0.6, most=2.5)), rule_giving(finding("IN003", share=0.5, most=2.0))]
+    general = examine(truth.run, truth.breakdown, (), rules).findings[1]
+    assert general.max_speedup == 2.0
+    assert general.evidence[-1].value == 2.5
+
+
+def test_the_general_statement_leads_when_causes_explain_only_a_little():
+    assert order(finding("IN001", share=0.6, most=2.5), finding("IN005", share=0.1, most=1.1)) == ["IN001", "IN005"]
+
+
+def test_the_general_statement_leads_when_it_is_alone_among_input_findings():
+    assert order(finding("IN001", share=0.3, most=1.4), finding("CO004", share=0.3, most=1.3)) == ["IN001", "CO004"]
+
+
+def test_a_rule_that_raises_costs_only_its_own_finding():
+    def broken(run, breakdown, headroom):
+        raise ZeroDivisionError("no steps")
+
+    bad = Rule(code="IN999", name="broken", check=broken, fires_on=(), quiet_on=())
+    truth = example()
+    result = examine(truth.run, truth.breakdown, (), [bad, rule_giving(finding("HO001"))])
+    assert [f.code for f in result.findings] == ["HO001"]
+    assert result.notes == ("rule IN999 broken could not be applied: ZeroDivisionError: no steps",)
+
+
+def test_no_rule_raises_on_the_examples_of_the_others():
+    for rule in catalog():
+        for truth in (*rule.fires_on, *rule.quiet_on):
+            assert examine(truth.run, truth.breakdown, truth.headroom).notes == ()
+
+
+DECODE = ("data.py", 34, "Pictures.__getitem__")
+LOADER = LoaderFacts(
+    is_training=True,
+    batch_size=64,
+    num_samples=5000,
+    sample_s=0.055,
+    sample_cpu_s=0.054,
+    collate_s=0.003,
+    batch_bytes=800_000,
+    fetches=40,
+    epochs_started=1,
+    iterated_at=Frame("train.py", 40, "train"),
+    created_at=Frame("train.py", 20, "main"),
+    prefix=SamplePrefix(checked=8, prefix_share=0.2, seconds=0.0008, sample_bytes=12_000),
+)
+LINES = (
+    line(2.6, DECODE, stage="sample", leaf="PIL", leaf_function="decode"),
+    line(0.2, ("train.py", 40, "train"), stage="collate", leaf="torch"),
+)
+
+
+def test_a_slow_line_of_a_loader_without_workers_is_named_first_on_a_busy_machine_of_two_cores():
+    busy = tuple(Utilization(at_s=0.5 * i, main_cpu=1.6) for i in range(12))
+    truth = example(
+        step_ms=100, input=60, forward=15, backward=20, loaders=(LOADER,), lines=LINES,
+        environment=Environment(num_cpus=2, memory_bytes=8 << 30), utilization=busy,
+    )  # fmt: skip
+    found = find(truth.run, truth.breakdown)
+    assert [f.code for f in found] == ["IN003", "IN001", "IN002"]
+    assert found[0].location == Frame(*DECODE)
+
+
+def test_what_repeats_every_epoch_comes_before_the_line_that_computes_it():
+    loader = replace(LOADER, prefix=replace(LOADER.prefix, deterministic=True))
+    lines = (LINES[0], line(1.0, ("data.py", 50, "Flip.__call__"), stage="sample"))
+    truth = example(
+        step_ms=100, input=60, forward=35, loaders=(loader,), lines=lines, environment=Environment(memory_bytes=8 << 30)
+    )
+    assert [f.code for f in find(truth.run, truth.breakdown)][:2] == ["IN007", "IN001"]
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        {"forward": 40, "backward": 50},
+        {"input": 9, "forward": 40, "backward": 45, "optimizer": 5},
+        {"input": 5, "transfer": 4, "forward": 30, "backward": 50, "optimizer": 9, "sync": 1},
+    ],
+)
+def test_a_healthy_script_gets_no_finding(phases):
+    truth = example(
+        step_ms=100, **phases, loaders=(replace(LOADER, num_workers=2),),
+        outside_s={Phase.EPOCH_GAP: 0.2, Phase.VALIDATION: 0.9, Phase.CHECKPOINT: 0.1},
+        lines=[line(3.0, ("train.py", 44, "train"), phase=Phase.FORWARD, leaf="torch")],
+    )  # fmt: skip
+    assert find(truth.run, truth.breakdown) == ()

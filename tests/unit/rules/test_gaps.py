@@ -1,0 +1,61 @@
+"""What lies between epochs is told apart: workers that restart, and the script's own code."""
+
+from dataclasses import replace
+
+import pytest
+
+from flatout.rules import example, line
+from flatout.rules.gaps import own_gap_s, restart_s
+from flatout.rules.validation import passes, place, spent
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LoaderFacts, Outside
+
+LOADER = LoaderFacts(
+    is_training=True, num_workers=2, epochs_started=3, start_s=0.6, iterated_at=Frame("train.py", 40, "train")
+)
+STARTING = line(0.5, ("train.py", 40, "train"), phase=Phase.EPOCH_GAP, leaf="multiprocessing")
+PLOTTING = line(0.3, ("plot.py", 5, "draw"), ("train.py", 60, "main"), phase=Phase.EPOCH_GAP, leaf="matplotlib")
+
+
+def gap(seconds, loader=LOADER, lines=()):
+    truth = example(step_ms=50, outside_s={Phase.EPOCH_GAP: seconds}, loaders=(loader,), lines=lines)
+    return restart_s(truth.run, truth.breakdown, loader), own_gap_s(truth.run, loader)
+
+
+def test_lines_divide_the_gap_between_the_restart_and_the_script():
+    assert gap(0.8, lines=[STARTING, PLOTTING]) == (pytest.approx(0.5), pytest.approx(0.3))
+
+
+def test_without_lines_the_time_in_iter_tells():
+    assert gap(0.8) == (pytest.approx(0.4), pytest.approx(0.4))
+
+
+def test_with_nothing_to_tell_the_gap_is_the_restarts():
+    assert gap(0.8, replace(LOADER, start_s=0.0)) == (pytest.approx(0.8), 0.0)
+
+
+def test_workers_that_stay_leave_the_gap_to_the_script():
+    assert gap(0.8, replace(LOADER, persistent_workers=True)) == (0.0, pytest.approx(0.8))
+    assert gap(0.8, replace(LOADER, num_workers=0)) == (0.0, pytest.approx(0.8))
+
+
+def test_the_first_epoch_restarts_nothing():
+    assert gap(0.8, replace(LOADER, epochs_started=1))[0] == 0.0
+
+
+def test_a_validation_before_the_first_step_happens_once_and_does_not_count():
+    before = Outside(phase=Phase.VALIDATION, start_ns=0, wall_ns=10**9)
+    after = Outside(phase=Phase.VALIDATION, start_ns=10**11, wall_ns=2 * 10**9)
+    truth = example(
+        steps=[s._replace(start_ns=s.start_ns + 10**10) for s in example().run.steps], outside=(before, after)
+    )
+    assert passes(truth.run) == (after,)
+    assert spent(truth.run, truth.breakdown) == (pytest.approx(2.0), 1)
+
+
+def test_validation_is_placed_at_its_loader_else_at_its_hottest_line():
+    lines = [line(1.0, ("train.py", 90, "evaluate"), phase=Phase.VALIDATION)]
+    loader = LoaderFacts(iterated_at=Frame("train.py", 80, "evaluate"))
+    assert place(example(loaders=(loader,), lines=lines).run) == loader.iterated_at
+    assert place(example(lines=lines).run) == Frame("train.py", 90, "evaluate")
+    assert place(example().run) is None

@@ -1,0 +1,55 @@
+"""Growth is told from noise, stalls and warm-up."""
+
+import random
+
+import pytest
+
+from flatout.rules.example import steps_of
+from flatout.rules.growth import growth
+from flatout.schema.phase import Phase
+
+
+def series(values, **detail):
+    return steps_of([{Phase.HOST: value} for value in values], **detail)
+
+
+def test_a_steady_rise_is_growth_over_the_run():
+    found = growth(series([10 + i for i in range(60)]), Phase.HOST)
+    assert not found.every_epoch
+    assert found.factor > 1.5
+    assert found.extra_ms == pytest.approx(20, abs=1)
+
+
+def test_a_cost_that_starts_again_with_each_epoch_is_growth_within_it():
+    values = [5 + i % 30 for i in range(120)]
+    found = growth(series(values, epoch=[i // 30 for i in range(120)]), Phase.HOST)
+    assert found.every_epoch
+    assert found.n == 120
+
+
+def test_a_rise_of_less_than_half_is_none():
+    assert growth(series([100 + 0.5 * i for i in range(60)]), Phase.HOST) is None
+
+
+def test_noise_of_forty_percent_is_no_growth():
+    chance = random.Random(0)
+    for _ in range(50):
+        assert growth(series([10 * chance.uniform(0.6, 1.4) for _ in range(90)]), Phase.HOST) is None
+
+
+def test_a_few_stalls_at_the_end_are_no_growth():
+    assert growth(series([10] * 50 + [500] * 8), Phase.HOST) is None
+
+
+def test_falling_costs_and_short_runs_are_no_growth():
+    assert growth(series([100 - i for i in range(60)]), Phase.HOST) is None
+    assert growth(series([1, 2, 4, 8, 16] * 4), Phase.HOST) is None
+    assert growth((), Phase.HOST) is None
+
+
+def test_another_phase_does_not_count():
+    assert growth(series([10 + i for i in range(60)]), Phase.FORWARD) is None
+
+
+def test_growth_from_nothing_has_a_finite_factor():
+    assert growth(series([0.0] * 20 + [1.0] * 20 + [2.0] * 20), Phase.HOST).factor == 1000

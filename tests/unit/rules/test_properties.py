@@ -1,0 +1,168 @@
+"""Whatever a recording holds, no rule raises and every figure stays within its bounds."""
+
+import math
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flatout.analysis.breakdown import account
+from flatout.rules import Example, examine, example
+from flatout.rules.example import steps_of
+from flatout.schema.phase import OUTSIDE_PHASES, STEP_PHASES, Phase
+from flatout.schema.run import (
+    Causes,
+    Environment,
+    Frame,
+    LineCost,
+    LoaderFacts,
+    ModelFacts,
+    OptimizerFacts,
+    Outside,
+    Retained,
+    SamplePrefix,
+    SyncPoint,
+    Transfer,
+    Utilization,
+    WorkerFacts,
+)
+
+small = st.integers(0, 40)
+seconds = st.one_of(st.just(0.0), st.floats(0, 100))
+share = st.floats(0, 1)
+frames = st.builds(
+    Frame, st.sampled_from(["a.py", "/nowhere/b.py"]), st.integers(1, 50), st.sampled_from(["f", "N.forward", "log"])
+)
+place = st.none() | frames
+
+lines = st.builds(
+    LineCost,
+    process=st.sampled_from(["main", "worker"]),
+    phase=st.sampled_from(list(Phase)),
+    part=st.sampled_from(["", "lead", "loss", "tail"]),
+    stage=st.sampled_from(["", "sample", "collate", "sampler", "wait", "generator"]),
+    stack=st.lists(frames, max_size=3).map(tuple),
+    leaf=st.sampled_from(["", "torch", "numpy", "json"]),
+    leaf_function=st.sampled_from(["", "run"]),
+    seconds=seconds,
+    samples=st.integers(0, 300),
+)
+prefixes = st.builds(
+    SamplePrefix,
+    checked=small,
+    deterministic=st.booleans(),
+    prefix_share=share,
+    seconds=seconds,
+    shares_memory=st.booleans(),
+    sample_bytes=st.integers(0, 1 << 20),
+)
+loaders = st.builds(
+    LoaderFacts,
+    is_training=st.booleans(),
+    num_workers=st.integers(0, 20),
+    batch_size=st.sampled_from([0, 1, 32]),
+    persistent_workers=st.booleans(),
+    num_samples=st.integers(0, 10_000),
+    num_batches=small,
+    has_getitems=st.booleans(),
+    in_memory_bytes=st.sampled_from([0, 1 << 20]),
+    default_collate=st.booleans(),
+    default_sampler=st.booleans(),
+    epochs_started=st.integers(0, 4),
+    start_s=seconds,
+    created_at=place,
+    iterated_at=place,
+    batch_bytes=st.integers(0, 1 << 24),
+    sample_s=seconds,
+    sample_cpu_s=seconds,
+    collate_s=seconds,
+    sampler_s=seconds,
+    wait_s=seconds,
+    fetches=small,
+    prefix=st.none() | prefixes,
+)
+models = st.builds(
+    ModelFacts,
+    dtypes=st.sampled_from([(), ("float32",), ("float64",)]),
+    anomaly_share=st.floats(-0.5, 1.5),
+    anomaly_steps=small,
+)
+optimizers = st.builds(
+    OptimizerFacts,
+    implementation=st.sampled_from(["", "loop", "fused"]),
+    num_tensors=small,
+    fused_available=st.booleans(),
+)
+workers = st.builds(WorkerFacts, torch_threads=st.integers(1, 8), fetches=small, busy_s=seconds, cpu_s=seconds)
+outside = st.builds(
+    Outside,
+    phase=st.sampled_from(OUTSIDE_PHASES),
+    start_ns=st.integers(0, 10**10),
+    wall_ns=st.integers(0, 10**10),
+    with_grad=st.booleans(),
+    num_batches=small,
+)
+causes = st.builds(
+    Causes,
+    lines=st.lists(lines, max_size=8).map(tuple),
+    syncs=st.lists(
+        st.builds(SyncPoint, operation=st.just("item"), place=place, count=small, seconds=seconds), max_size=2
+    ).map(tuple),
+    transfers=st.lists(
+        st.builds(
+            Transfer,
+            direction=st.sampled_from(["to_device", "to_host"]),
+            place=place,
+            count=small,
+            num_bytes=st.integers(0, 1 << 30),
+            seconds=seconds,
+            pinned=st.booleans(),
+            blocking=st.booleans(),
+        ),
+        max_size=2,
+    ).map(tuple),
+    retained=st.lists(
+        st.builds(Retained, name=st.just("losses"), place=place, graphs=small, of_steps=small, num_bytes=small),
+        max_size=2,
+    ).map(tuple),
+)
+phases = st.fixed_dictionaries({phase: st.one_of(st.just(0.0), st.floats(0, 200)) for phase in STEP_PHASES})
+
+
+@st.composite
+def recordings(draw):
+    parts = draw(st.lists(phases, min_size=0, max_size=3))
+    factor = draw(st.sampled_from([1, 9, 20]))
+    steps = steps_of(
+        parts * factor,
+        epoch=[i // 25 for i in range(len(parts) * factor)],
+        first_of_epoch=[i % 25 == 0 for i in range(len(parts) * factor)],
+        device_ns=draw(st.sampled_from([(), (10**6, 10**6, 10**6)])),
+    )
+    detail = {
+        "loaders": tuple(draw(st.lists(loaders, max_size=2))),
+        "models": tuple(draw(st.lists(models, max_size=1))),
+        "optimizers": tuple(draw(st.lists(optimizers, max_size=1))),
+        "workers": tuple(draw(st.lists(workers, max_size=3))),
+        "outside": tuple(draw(st.lists(outside, max_size=3))),
+        "causes": draw(st.none() | causes),
+        "environment": Environment(
+            device_kind=draw(st.sampled_from(["cpu", "cuda"])), num_cpus=draw(st.integers(1, 8)), memory_bytes=1 << 30
+        ),
+        "utilization": tuple(Utilization(at_s=0.1 * i, main_cpu=1.0, foreign_cpu=draw(share)) for i in range(3)),
+    }
+    return Example(run := example(steps=steps, n=0, **detail).run, account(run))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(recordings())
+def test_no_rule_raises_and_every_figure_is_within_its_bounds(truth):
+    found = examine(truth.run, truth.breakdown, truth.headroom)
+    assert found.notes == ()
+    for finding in found.findings:
+        assert 0 <= finding.share <= 1
+        assert 1 <= finding.max_speedup <= 1000
+        assert all(math.isfinite(part.value) for part in finding.evidence)
+        assert "nan" not in finding.message
+    speedups = [finding.max_speedup for finding in found.findings if not finding.code.startswith("MS")]
+    assert speedups == sorted(speedups, reverse=True)
+    assert len({finding.code for finding in found.findings}) == len(found.findings)

@@ -1,0 +1,193 @@
+"""Rules that look at the user's source tell fault from habit."""
+
+import textwrap
+
+import pytest
+
+from flatout.rules import example, find, line
+from flatout.rules.co004_python_in_forward import RULE as PYTHON_IN_FORWARD
+from flatout.rules.example import steps_of
+from flatout.rules.ho001_python_work_in_step import RULE as PYTHON_WORK
+from flatout.rules.in008_hand_written_loader import RULE as HAND_WRITTEN
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a script, and return a function that gives (file, line, function) of a line by its comment."""
+
+    def write(text):
+        path = tmp_path / "train.py"
+        path.write_text(textwrap.dedent(text))
+        rows = path.read_text().splitlines()
+        return lambda mark, function: (str(path), next(i for i, r in enumerate(rows, 1) if f"# {mark}" in r), function)
+
+    return write
+
+
+def forward(*frames, seconds=1.0, leaf="torch"):
+    return line(seconds, *frames, phase=Phase.FORWARD, leaf=leaf)
+
+
+def applied(rule, truth):
+    return rule.check(truth.run, truth.breakdown, truth.headroom)
+
+
+RECURRENT = """
+class Cell:
+    def forward(self, x, h):
+        return tanh(self.a(x) + self.b(h))  # cell
+class Net:
+    def forward(self, x):
+        for t in range(x.size(1)):
+            h = self.cell(x[:, t], h)  # step
+        return self.head(h)  # head
+def train(loader):
+    for x, y in loader:
+        out = model(x)  # model
+"""
+STACKED = RECURRENT.replace("range(x.size(1))", "range(self.num_layers)")
+
+
+def in_forward(at):
+    train = at("model", "train")
+    return [
+        forward(at("cell", "Cell.forward"), at("step", "Net.forward"), train, seconds=2.0),
+        forward(at("head", "Net.forward"), train, seconds=0.5),
+    ]
+
+
+def test_a_loop_over_time_steps_is_found_through_the_cell_it_calls(script):
+    at = script(RECURRENT)
+    found = applied(PYTHON_IN_FORWARD, example(step_ms=100, forward=40, backward=50, lines=in_forward(at)))
+    assert found.location.line == at("cell", "")[1]
+    assert found.share == pytest.approx(0.4 * 0.8)
+    assert "line 7" in found.message
+
+
+def test_a_loop_over_layers_is_healthy(script):
+    at = script(STACKED)
+    assert applied(PYTHON_IN_FORWARD, example(step_ms=100, forward=40, backward=50, lines=in_forward(at))) is None
+
+
+def test_an_ordinary_forward_inside_a_training_loop_over_rows_is_healthy(script):
+    at = script("""
+    class Net:
+        def forward(self, x):
+            return self.conv(x)  # conv
+    def train(rows):
+        for row in rows:
+            out = model(row)  # model
+    """)
+    lines = [forward(at("conv", "Net.forward"), at("model", "train"))]
+    assert applied(PYTHON_IN_FORWARD, example(step_ms=100, forward=40, backward=50, lines=lines)) is None
+
+
+LOSSES = """
+def pair_loss(a, b):
+    return (a - b).abs().sum()  # pair
+def loss_of(out):
+    total = 0
+    for i in range(len(out)):
+        total += pair_loss(out[i], out[0])  # loop
+    return total
+def train(loader):
+    for x, y in loader:
+        loss = loss_of(model(x))  # call
+        loss = ((out - y) ** 2).mean()  # whole
+        loss.backward()
+"""
+
+
+def test_a_loss_written_as_a_loop_is_python_work(script):
+    at = script(LOSSES)
+    stack = (at("pair", "pair_loss"), at("loop", "loss_of"), at("call", "train"))
+    lines = [line(1.0, *stack, phase=Phase.HOST, part="loss")]
+    assert applied(PYTHON_WORK, example(step_ms=100, forward=40, backward=40, lines=lines)) is not None
+
+
+def test_a_loss_on_whole_tensors_is_not(script):
+    at = script(LOSSES)
+    lines = [line(1.0, at("whole", "train"), phase=Phase.HOST, part="loss")]
+    assert applied(PYTHON_WORK, example(step_ms=100, forward=40, backward=40, lines=lines)) is None
+
+
+def test_a_loop_in_the_loss_counts_as_forward_time_once_the_account_says_so(script):
+    at = script(LOSSES)
+    train = at("call", "train")
+    lines = [
+        line(1.0, at("pair", "pair_loss"), at("loop", "loss_of"), train, phase=Phase.FORWARD, part="loss"),
+        line(1.0, at("whole", "train"), phase=Phase.FORWARD, part="loss"),
+    ]
+    found = applied(PYTHON_IN_FORWARD, example(step_ms=100, forward=40, backward=40, lines=lines))
+    assert found.location.line == at("pair", "")[1]
+    assert found.share == pytest.approx(0.2)
+
+
+def test_a_loss_in_numpy_leaves_torch(script):
+    at = script(LOSSES)
+    lines = [line(1.0, at("whole", "train"), phase=Phase.FORWARD, part="loss", leaf="numpy")]
+    assert applied(PYTHON_IN_FORWARD, example(step_ms=100, forward=40, lines=lines)).location.line == at("whole", "")[1]
+
+
+def test_a_loss_on_whole_tensors_is_healthy_forward_time(script):
+    at = script(LOSSES.replace("in loader", "in rows"))
+    lines = [line(1.0, at("whole", "train"), phase=Phase.FORWARD, part="loss")]
+    assert applied(PYTHON_IN_FORWARD, example(step_ms=100, forward=40, lines=lines)) is None
+
+
+GENERATOR = """
+def stream(data):
+    for i in range(0, len(data), 64):
+        yield convert(data[i : i + 64])  # convert
+def metric(x):
+    return [one(v) for v in x]  # metric
+def train(data):
+    for x in stream(data):  # for
+        metric(model(x))  # use
+"""
+
+
+def host(*frames, part="lead", seconds=1.0):
+    return line(seconds, *frames, phase=Phase.HOST, part=part)
+
+
+def test_a_generator_counted_as_host_time_is_a_hand_written_loader_and_not_python_work(script):
+    at = script(GENERATOR)
+    truth = example(step_ms=100, forward=30, lines=[host(at("convert", "stream"), at("for", "train"))])
+    assert [f.code for f in find(truth.run, truth.breakdown)] == ["IN008"]
+
+
+def test_the_same_generator_around_a_data_loader_is_not(script):
+    at = script(GENERATOR)
+    fed = LoaderFacts(is_training=True, epochs_started=1, fetches=60)
+    truth = example(step_ms=100, forward=30, loaders=(fed,), lines=[host(at("convert", "stream"), at("for", "train"))])
+    assert applied(HAND_WRITTEN, truth) is None
+    assert applied(PYTHON_WORK, truth) is not None
+
+
+def test_work_after_the_step_is_python_work_and_not_a_loader(script):
+    at = script(GENERATOR)
+    truth = example(step_ms=100, forward=30, lines=[host(at("metric", "metric"), at("use", "train"), part="tail")])
+    assert [f.code for f in find(truth.run, truth.breakdown)] == ["HO001"]
+
+
+def test_a_second_cost_is_named_beside_the_one_that_grows():
+    steps = steps_of([{Phase.HOST: 10 + 0.5 * i, Phase.FORWARD: 20} for i in range(60)])
+    lines = [host(("m.py", 4, "auc"), part="tail", seconds=2.0), host(("m.py", 9, "check"), part="tail")]
+    truth = example(steps=steps, lines=lines)
+    found = {f.code: f.location.function for f in find(truth.run, truth.breakdown) if f.location}
+    assert found == {"HO003": "auc", "HO001": "check"}
+
+
+def test_growth_that_no_line_explains_leaves_no_python_work():
+    steps = steps_of([{Phase.HOST: 10 + 0.5 * i, Phase.FORWARD: 20} for i in range(60)])
+    truth = example(steps=steps, lines=[host(("m.py", 4, "auc"), part="tail", seconds=0.05)])
+    assert [f.code for f in find(truth.run, truth.breakdown)] == ["HO003", "MS001"]
+
+
+def test_printing_in_the_loop_is_logging_and_not_python_work(script):
+    at = script("def train(loader):\n    for x in loader:\n        print(x)  # print\n")
+    truth = example(step_ms=100, forward=30, lines=[host(at("print", "train"), part="tail")])
+    assert [f.code for f in find(truth.run, truth.breakdown)] == ["HO002"]
