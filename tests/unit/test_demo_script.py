@@ -103,9 +103,7 @@ def test_the_script_learns_the_bundled_digits_and_cleans_up(tmp_path: Path) -> N
 
 def train(cwd: Path, *arguments: str, **variables: str) -> list[str]:
     command = [sys.executable, str(demo.script()), *arguments]
-    done = subprocess.run(
-        command, cwd=cwd, env=environment(**variables), capture_output=True, text=True
-    )
+    done = subprocess.run(command, cwd=cwd, env=environment(**variables), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

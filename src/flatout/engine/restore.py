@@ -69,9 +69,11 @@ def _undo(entry: dict[str, Any], written: Path) -> None:
     elif act == "removed_folder":
         place.mkdir(parents=True, exist_ok=True)
         place.chmod(entry["number"])
-    elif act == "renamed" and other.is_dir() and other.stat().st_ino == entry["number"]:
-        _set_aside(place, written)
-        _put_back(other, place)
+    elif act == "renamed" and other.is_dir():
+        if other.stat().st_ino == entry["number"]:
+            _set_aside(place, written)
+        if not os.path.lexists(place):  # else the script tried, and it was refused
+            _put_back(other, place)
     elif act == "stat" and place.exists():
         accessed, modified = map(int, entry["other"].split())
         place.chmod(entry["number"])

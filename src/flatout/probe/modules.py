@@ -2,7 +2,8 @@
 
 Hooks on inner modules break `torch.compile` (measured on torch 2.13: one graph becomes three); a call around the object
 that the script itself calls does not. So modules are looked up after the first optimizer step, through the parameters
-that the optimizer holds; one that is never called is replaced by its children. The call goes where `Module.compile()`
+that the optimizer holds; one that is never called is replaced by its children. Modules with other parameters (a
+teacher, a frozen encoder, an average of the weights) are hooked too, but never descended into. The call goes where `Module.compile()`
 puts its own, `_compiled_call_impl`: Module keeps its fast path, and copies and pickles of the module leave it out.
 """
 
@@ -16,7 +17,7 @@ import torch
 
 from flatout.probe.clock import DeviceClock
 from flatout.probe.loading import batch_size, tensors_in
-from flatout.probe.spans import FORWARD, LEAD, LOSS, TAIL, Account
+from flatout.probe.spans import FORWARD, INPUT, LEAD, LOSS, TAIL, Account
 from flatout.probe.steps import StepTracker
 from flatout.schema.run import Frame, ModelFacts
 
@@ -29,8 +30,9 @@ _LOOKED_AT = 3  # calls whose inputs are looked at
 class _Hooked:
     """One hooked module."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, trained: bool) -> None:
         self.module = module
+        self.trained = trained
         self.calls = 0
         self.input_dtypes: tuple[str, ...] = ()
         self.call: Callable[..., Any] | None = None
@@ -68,16 +70,16 @@ class ModuleWatch:
 
     def look(self, parameters: set[int]) -> None:
         """Hook the roots over `parameters` (ids of the optimizer's tensors); descend where a hook was never passed."""
-        for hooked in [item for item in self._hooked if item.calls == 0]:
+        for hooked in [item for item in self._hooked if item.trained and item.calls == 0]:
             hooked.remove()
             self._hooked.remove(hooked)
             for child in hooked.module.children():
-                self._hook(child)
+                self._hook(child, trained=True)
         fresh = parameters - self._seen_parameters
         if fresh and not self.compiled_functions:
             self._seen_parameters |= fresh
-            for module in _roots(fresh):
-                self._hook(module)
+            for module, trained in _roots(fresh):
+                self._hook(module, trained=trained)
 
     def settled(self) -> bool:
         """Return whether every hooked module has been called."""
@@ -95,10 +97,14 @@ class ModuleWatch:
         for hooked in self._hooked:
             self._attach(hooked)
 
-    def _hook(self, module: Any) -> None:
-        if len(self._hooked) >= _MAX_HOOKED or any(hooked.module is module for hooked in self._hooked):
+    def _hook(self, module: Any, *, trained: bool) -> None:
+        for hooked in self._hooked:
+            if hooked.module is module:
+                hooked.trained |= trained
+                return
+        if len(self._hooked) >= _MAX_HOOKED:
             return
-        hooked = _Hooked(module)
+        hooked = _Hooked(module, trained)
         self._hooked.append(hooked)
         self._attach(hooked)
 
@@ -107,8 +113,8 @@ class ModuleWatch:
         inner = vars(module).get("_compiled_call_impl") or module._call_impl
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != account.thread or torch.compiler.is_compiling():
-                return inner(*args, **kwargs)
+            if account.current == INPUT or get_ident() != account.thread or torch.compiler.is_compiling():
+                return inner(*args, **kwargs)  # in a data set it is part of the input
             if hooked.calls < _LOOKED_AT:
                 self._look_at(hooked, args or tuple(kwargs.values()))
             hooked.calls += 1
@@ -171,16 +177,25 @@ class _Never:
     """No object is an instance of this."""
 
 
-def _roots(parameters: set[int]) -> Iterator[Any]:
-    """Yield the modules over `parameters` that no other such module contains."""
+def _roots(parameters: set[int]) -> list[tuple[Any, bool]]:
+    """Return the modules with parameters that no other such module contains, those over `parameters` first.
+
+    The boolean says whether a module holds any of `parameters`.
+    """
     holders = []
     for thing in gc.get_objects():
         kind = type(thing)
         if torch.nn.Module in getattr(kind, "__mro__", ()) and "_parameters" in getattr(thing, "__dict__", ()):
             holders.append(thing)
-    owning = [module for module in holders if any(id(p) in parameters for p in module.parameters())]
-    inner = {id(child) for module in owning for child in module.modules() if child is not module}
-    for module in owning:
+    trained = [module for module in holders if any(id(p) in parameters for p in module.parameters())]
+    known = {id(module) for module in trained}
+    others = [module for module in holders if id(module) not in known and any(True for _ in module.parameters())]
+    return [(module, True) for module in _outermost(trained)] + [(module, False) for module in _outermost(others)]
+
+
+def _outermost(modules: list[Any]) -> Iterator[Any]:
+    inner = {id(child) for module in modules for child in module.modules() if child is not module}
+    for module in modules:
         if id(module) not in inner:
             yield module
 

@@ -9,6 +9,7 @@ optimizer of torch, a step ends with `backward()`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import add
 
 from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, LEAD, LOSS, TAIL, Account
 from flatout.schema.phase import Phase
@@ -222,7 +223,9 @@ class StepTracker:
 
     def _emit(self) -> None:
         segments, self._pending, self._stepped = self._pending, [], False
-        slots = [sum(column) for column in zip(*(segment.slots for segment in segments), strict=True)]
+        slots = segments[0].slots
+        for segment in segments[1:]:
+            slots = list(map(add, slots, segment.slots))
         if slots[EPOCH_GAP]:
             gap = slots[EPOCH_GAP]
             self._on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=gap))

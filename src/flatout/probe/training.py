@@ -40,7 +40,10 @@ class TrainingWatch:
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
         self._created: dict[int, Frame | None] = {}
         self._num_steps = 0
+        self._num_backwards = 0
         self._in_backward = False
+        self._in_step = 0
+        self._step_began = 0  # backward passes when the optimizer step under way began
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
         self.before_save: Callable[[Any], None] | None = None

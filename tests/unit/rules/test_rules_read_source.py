@@ -187,6 +187,11 @@ def test_growth_that_no_line_explains_leaves_no_python_work():
     assert [f.code for f in find(truth.run, truth.breakdown)] == ["HO003", "MS001"]
 
 
+def test_host_time_without_a_user_line_is_nobodys_fault():
+    truth = example(step_ms=100, forward=30, lines=[line(1.0, phase=Phase.HOST, leaf="threading")])
+    assert find(truth.run, truth.breakdown) == ()
+
+
 def test_printing_in_the_loop_is_logging_and_not_python_work(script):
     at = script("def train(loader):\n    for x in loader:\n        print(x)  # print\n")
     truth = example(step_ms=100, forward=30, lines=[host(at("print", "train"), part="tail")])

@@ -222,3 +222,17 @@ def test_the_training_loop_is_not_a_loop_inside_the_step(frame):
     assert not in_loop(frame("while True:\n    loss = f(i)  # here\n"))
     nested = "for x, y in loader:\n    for i in range(64):\n        loss += pair(x[i])  # here\n    loss.backward()\n"
     assert in_loop(frame(nested))
+
+
+def test_a_comprehension_inside_the_step_is_a_loop(frame):
+    assert in_loop(frame("for x, y in loader:\n    scores = [one(v) for v in x]  # here\n    loss.backward()\n"))
+
+
+def test_a_range_without_an_end_is_no_loop_over_the_data(frame):
+    text = "class Net:\n    def forward(self, x):\n        for i in range():\n            x = f(x)  # here\n"
+    assert data_loop(frame(text)) is None
+
+
+def test_the_head_of_a_with_statement_is_what_it_opens(frame):
+    assert is_logging_call(frame("with console.status('x') as bar:  # here\n    print(bar)\n")) is False
+    assert is_logging_call(frame("with logger.info('x') as bar:  # here\n    f(bar)\n")) is True
