@@ -53,8 +53,8 @@ def measure(name: str, num_blocks: int) -> None:
     """Run one workload in this process and print its block medians as JSON."""
     import torch
 
-    from flatout.probe.order import Order
     from flatout.probe.recorder import Recorder
+    from flatout.schema.order import Order
 
     hidden, batch, steps, loader = WORKLOADS[name]
     with tempfile.TemporaryDirectory() as folder:

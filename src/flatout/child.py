@@ -15,7 +15,7 @@ __all__ = ["attach", "protect"]
 def protect(order_file: str) -> None:
     """Keep the user's files as they are, from the first moment of this process on, if the order asks for it."""
     from flatout.probe.files import keep_files
-    from flatout.probe.order import read_order
+    from flatout.schema.codec import read_order
 
     order = read_order(Path(order_file))
     if order.protect_files:
@@ -25,8 +25,8 @@ def protect(order_file: str) -> None:
 def attach(order_file: str) -> None:
     """Attach to this process as the order in `order_file` says."""
     try:
-        from flatout.probe.order import read_order
         from flatout.probe.recorder import start
+        from flatout.schema.codec import read_order
 
         start(read_order(Path(order_file)))
     except Exception:

@@ -1,11 +1,11 @@
 """The errors a user may see: each carries a fact, what it means, and what to do next.
 
-    FlatoutError            anything flatout reports to a person; `cli` turns it into an exit code
-    |- UsageError           2: the command line or a name on it is wrong
-    |- NothingMeasured      3: the script ran, but nothing could be measured
-    |- ScriptFailed         1: the script itself ended with an error
-    |- BadRecording         2: a recording is corrupt, truncated beyond use, foreign, or of another schema
-    |- Interrupted          130: Ctrl-C
+FlatoutError            anything flatout reports to a person; `cli` turns it into an exit code
+|- UsageError           2: the command line or a name on it is wrong
+|- NothingMeasured      3: the script ran, but nothing could be measured
+|- ScriptFailed         1: the script itself ended with an error
+|- BadRecording         2: a recording is corrupt, truncated beyond use, foreign, or of another schema
+|- Interrupted          130: Ctrl-C
 """
 
 from typing import Any

@@ -18,12 +18,10 @@ FROZEN = Path(__file__).with_name("options.json")
 def commands() -> dict[str, click.Command]:
     if "flatout.cli.main" not in modules():
         pytest.skip("flatout.cli.main does not exist yet")
-    from flatout.cli.main import main
+    from flatout.cli.main import cli
 
-    if not isinstance(main, click.Group):
-        pytest.fail("flatout.cli.main.main is not a click.Group: the options cannot be read")
-    context = click.Context(main)
-    return {name: main.get_command(context, name) for name in main.list_commands(context)}
+    context = click.Context(cli)
+    return {name: cli.get_command(context, name) for name in cli.list_commands(context)}
 
 
 def options(command: click.Command) -> list[str]:

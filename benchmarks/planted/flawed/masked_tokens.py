@@ -9,9 +9,9 @@ from torch.utils.data import DataLoader, Dataset
 
 @dataclass
 class Config:
-    vocab: int = 2000
+    vocab: int = 500
     length: int = 48
-    width: int = 96
+    width: int = 64
     heads: int = 4
     layers: int = 1
     batch: int = 16
@@ -35,11 +35,12 @@ class MaskedTokens(Dataset):
             if draw < self.cfg.mask_prob:  # <<
                 labels.append(token)  # <<
                 kind = random.choices(("mask", "random", "keep"), weights=(0.8, 0.1, 0.1))[0]  # <<
-                inputs.append({"mask": self.cfg.mask_id, "random": random.randint(2, 1999), "keep": token}[kind])  # <<
+                other = random.randint(2, self.cfg.vocab - 1)  # <<
+                inputs.append({"mask": self.cfg.mask_id, "random": other, "keep": token}[kind])  # <<
             else:
                 labels.append(-100)  # <<
                 inputs.append(token)  # <<
-        weights = [1.0 / (1 + abs(p - self.cfg.length // 2)) for p in random.sample(range(480), 480)]  # <<
+        weights = [1.0 / (1 + abs(p - self.cfg.length // 2)) for p in random.sample(range(960), 960)]  # <<
         return {
             "input_ids": torch.tensor(inputs),
             "labels": torch.tensor(labels),

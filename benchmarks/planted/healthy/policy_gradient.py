@@ -24,7 +24,7 @@ def main():
     optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
     for epoch in range(args.epochs):
         for update in range(10):
-            state, log_probs, rewards = reset(1024), [], []
+            state, log_probs, rewards = reset(512), [], []
             for _ in range(8):
                 law = torch.distributions.Normal(policy(state), 0.3, validate_args=False)
                 action = law.sample()

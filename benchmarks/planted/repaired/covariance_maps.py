@@ -43,7 +43,7 @@ def main(args):
     data = Epochs(400, args.threads)
     loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=args.workers, persistent_workers=True)
     net = nn.Sequential(nn.Flatten(), nn.Linear(4096, 128), nn.ReLU(), nn.Linear(128, 2))
-    opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+    opt = torch.optim.SGD(net.parameters(), lr=1e-2)
     for epoch in range(args.epochs):
         right = 0
         for x, y in loader:

@@ -72,7 +72,7 @@ def main():
     service = Service()
     loader = DataLoader(Users(service.port, 320), 16, shuffle=True, num_workers=1, persistent_workers=True)
     model = nn.Sequential(nn.Linear(WIDTH, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for epoch in range(args.epochs):
         for x, y in loader:
             loss = nn.functional.mse_loss(model(x).squeeze(1), y)

@@ -32,10 +32,10 @@ class Net(nn.Module):
     def __init__(self, classes=6):
         super().__init__()
         self.conv = nn.Sequential(
-            nn.Conv1d(80, 96, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2),
-            nn.Conv1d(96, 96, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2),
+            nn.Conv1d(80, 64, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2),
+            nn.Conv1d(64, 64, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2),
         )
-        self.head = nn.Linear(96, classes)
+        self.head = nn.Linear(64, classes)
 
     def forward(self, spec):
         return self.head(self.conv(spec.transpose(1, 2)).mean(-1))

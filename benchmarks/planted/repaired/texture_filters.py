@@ -36,7 +36,7 @@ def main():
     torch.manual_seed(0)
     loader = DataLoader(Textures(640), 8, True, num_workers=2, persistent_workers=True)
     model = nn.Sequential(nn.Flatten(), nn.Linear(8 * 144, 128), nn.ReLU(), nn.Linear(128, 1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     for epoch in range(args.epochs):
         for features, scale in loader:
             loss = F.mse_loss(model(features).squeeze(1), scale)

@@ -57,13 +57,15 @@ def _assigned(cost: LineCost, spine: Spine, parts: tuple[str, ...]) -> LineCost:
 
 
 def _leads_to_backward(stack: tuple[Frame, ...], spine: Spine) -> bool:
-    for depth, frame in enumerate(stack):
+    aside = False  # frames further in have left the way
+    for frame in stack:
         goals = spine.get((frame.file, frame.function))
         if goals is None:
-            continue
-        if frame.line in goals:  # an argument of the call that leads on: made by the frames further in
-            return depth > 0
-        return feeds(frame.file, frame.line, goals)
+            aside = True
+        elif frame.line not in goals:
+            return feeds(frame.file, frame.line, goals)
+        elif aside:  # an argument of the call that leads on, made further in
+            return True
     return False
 
 

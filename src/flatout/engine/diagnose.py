@@ -15,9 +15,9 @@ from flatout.engine.launch import Execution, Outcome
 from flatout.engine.progress import Progress
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError, Interrupted
-from flatout.probe.order import Order, write_order
 from flatout.rules import examine
-from flatout.schema.codec import RUN_FILE, write_run
+from flatout.schema.codec import RUN_FILE, write_order, write_run
+from flatout.schema.order import Order
 from flatout.schema.report import Report
 from flatout.schema.run import Run
 

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from flatout.engine.restore import restore_files
-from flatout.probe.order import ORDER_VARIABLE
+from flatout.schema.order import ORDER_VARIABLE
 
 __all__ = ["GUARD_LOCK", "adopt_orphans", "end_left_over", "end_processes", "main"]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 
-import flatout
 from flatout.engine.guard import end_left_over
 from flatout.engine.restore import restore_files
 from flatout.engine.target import Target
@@ -23,7 +22,7 @@ from flatout.schema.run import Utilization
 
 __all__ = ["Execution", "Outcome"]
 
-_PACKAGE = Path(flatout.__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 _GUARD = "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.guard import main; main()"
 _GRACE_S = 6.0  # for a script's own finally blocks once the recording is complete
 _POLL_S = 0.1

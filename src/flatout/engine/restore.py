@@ -11,6 +11,7 @@ from typing import Any
 __all__ = ["restore_files"]
 
 _KEPT_BYTES = 16 * 1024 * 1024
+_NOTE = {"act": str, "place": str, "other": str, "number": int}
 
 
 def restore_files(folder: Path) -> int:
@@ -28,9 +29,10 @@ def restore_files(folder: Path) -> int:
         data = b""
     failures = []
     num_undone = 0
+    written = _Written(files)
     for offset, entry in reversed(list(_entries(data))):
         try:
-            _undo(entry, files / "written")
+            _undo(entry, written)
             num_undone += 1
         except OSError as error:
             failures.append(f"{entry['place']}: {error.strerror or error} (kept: {entry['other'] or 'nothing'})")
@@ -50,40 +52,85 @@ def _entries(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each note and where it begins; one that was cut off was followed by no act."""
     offset = 0
     for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             entry = json.loads(line)
-            yield offset, {name: entry[name] for name in ("act", "place", "other", "number")}
+            if all(isinstance(entry[name], kind) for name, kind in _NOTE.items()) and os.path.isabs(entry["place"]):
+                yield offset, entry
         offset += len(line) + 1
 
 
-def _undo(entry: dict[str, Any], written: Path) -> None:
+class _Written:
+    """Where new files go: `files/written`, as they lay below the working folder."""
+
+    def __init__(self, files: Path) -> None:
+        self._top = files / "written"
+        try:
+            self._working = Path(os.fsdecode((files / "working").read_bytes()))
+        except OSError:
+            self._working = Path.cwd()
+
+    def set_aside(self, place: Path) -> None:
+        """Move what lies at `place` away, or remove it when it is large or cannot be moved."""
+        if place.is_dir() and not place.is_symlink():
+            for child in list(place.iterdir()):
+                self.set_aside(child)
+            place.rmdir()
+            return
+        try:
+            found = place.lstat()
+        except OSError:
+            return
+        shared = found.st_nlink > 1  # another name of something kept, or of the user's
+        if shared or found.st_size > _KEPT_BYTES:
+            place.unlink()
+            return
+        try:
+            target = self._target(place)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(place, target)
+        except OSError:  # a full disk, mostly: the user's folder comes first
+            place.unlink()
+
+    def _target(self, place: Path) -> Path:
+        below = place.relative_to(self._working if place.is_relative_to(self._working) else place.anchor)
+        target = self._top / below
+        number = 1
+        while os.path.lexists(target):
+            target = self._top / f"{below}.{number}"
+            number += 1
+        return target
+
+
+def _undo(entry: dict[str, Any], written: _Written) -> None:
     act, place, other = entry["act"], Path(entry["place"]), Path(entry["other"])
     if act in ("created", "folder"):
-        _set_aside(place, written)
-    elif act == "kept" and os.path.lexists(other):
-        _put_back(other, place)
-    elif act == "tree" and other.is_dir():
-        if os.path.lexists(place):
-            _remove(place)
+        written.set_aside(place)
+    elif act in ("kept", "tree") and os.path.lexists(other):
         _put_back(other, place)
     elif act == "removed_folder":
-        place.mkdir(parents=True, exist_ok=True)
+        _make_folder(place)
         place.chmod(entry["number"])
     elif act == "renamed" and other.is_dir():
         if other.stat().st_ino == entry["number"]:
-            _set_aside(place, written)
+            written.set_aside(place)
         if not os.path.lexists(place):  # else the script tried, and it was refused
             _put_back(other, place)
     elif act == "stat" and place.exists():
-        accessed, modified = map(int, entry["other"].split())
+        _put_stat_back(place, entry)
+
+
+def _put_stat_back(place: Path, entry: dict[str, Any]) -> None:
+    accessed, modified, inode = map(int, entry["other"].split())
+    found = place.stat()
+    if found.st_ino == inode or found.st_nlink == 1:  # else another name of something that was never touched
         place.chmod(entry["number"])
         os.utime(place, ns=(accessed, modified))
 
 
 def _put_back(kept: Path, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
+    _make_folder(place.parent)
+    if os.path.lexists(place) and (place.is_dir() or kept.is_dir()):
+        _remove(place)
     try:
         kept.replace(place)
     except OSError:  # another device
@@ -92,33 +139,17 @@ def _put_back(kept: Path, place: Path) -> None:
         shutil.move(kept, place)
 
 
-def _set_aside(place: Path, written: Path) -> None:
-    if not os.path.lexists(place):
-        return
-    shared = place.is_file() and place.lstat().st_nlink > 1  # another name of something kept, or of the user's
-    if shared or _num_bytes(place) > _KEPT_BYTES:
-        _remove(place)
-        return
-    try:
-        written.mkdir(parents=True, exist_ok=True)
-        target = written / place.name
-        number = 1
-        while os.path.lexists(target):
-            target = written / f"{place.name}.{number}"
-            number += 1
-        shutil.move(place, target)
-    except OSError:  # a full disk, mostly: the user's folder comes first
-        _remove(place)
+def _make_folder(folder: Path) -> None:
+    """Make a folder that was there before; a file or a link in its place is the script's."""
+    if folder.is_symlink() or not folder.is_dir():
+        _make_folder(folder.parent)
+        _remove(folder)
+        folder.mkdir()
 
 
 def _remove(place: Path) -> None:
+    """Remove what lies there, if anything does."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
-
-
-def _num_bytes(place: Path) -> int:
-    if place.is_dir() and not place.is_symlink():
-        return sum(file.lstat().st_size for file in place.rglob("*") if not file.is_dir())
-    return place.lstat().st_size

@@ -99,10 +99,9 @@ def _script(path: Path, words: Sequence[str]) -> Target:
             warnings.simplefilter("ignore")  # what there is to say about the source, the script's own start says
             compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise UsageError(
-            f"{path} is no Python {sys.version_info.major}.{sys.version_info.minor} file:"
-            f" line {error.lineno}: {error.msg}."
-        ) from None
+        where = f" line {error.lineno}:" if error.lineno else ""
+        python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        raise UsageError(f"{path} is no {python} file:{where} {error.msg}.") from None
     except ValueError as error:
         raise UsageError(f"{path} is no Python file ({error}).") from None
     return Target(name=str(path), command=(sys.executable, *words))

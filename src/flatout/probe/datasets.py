@@ -124,7 +124,7 @@ def _restore(states: tuple[Any, Any, Any]) -> None:
 
 def _seed(seed: int) -> None:
     random.seed(seed)
-    torch.random.default_generator.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     if _numpy_random():
         _numpy_random().seed(seed)
 
@@ -157,7 +157,9 @@ def _is_view(sample: Any) -> bool:
         if tensor.nbytes and tensor.untyped_storage().nbytes() >= 4 * tensor.nbytes:
             return True
     parts = sample if isinstance(sample, list | tuple) else (sample,)
-    return any(getattr(getattr(part, "base", None), "nbytes", 0) >= 4 * getattr(part, "nbytes", 1) > 0 for part in parts)
+    return any(
+        getattr(getattr(part, "base", None), "nbytes", 0) >= 4 * getattr(part, "nbytes", 1) > 0 for part in parts
+    )
 
 
 def _num_bytes(sample: Any) -> int:

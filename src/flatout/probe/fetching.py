@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 from flatout.probe.seams import Hits, Seams
@@ -30,6 +30,8 @@ class FetchWatch:
         self.stats: dict[str, FetchStats] = {}
         self.stage = ""
         self.busy_ns = 0
+        self.busy_cpu_ns = 0
+        self.collated_ns = 0
 
     def install(self, seams: Seams) -> None:
         """Wrap the fetchers of map-style and iterable-style datasets, and the drawing of indices."""
@@ -48,7 +50,7 @@ class FetchWatch:
                 fetcher.collate_fn = _TimedCollate(fetcher.collate_fn, self)
             hits.count += 1
             collated = self.collated_ns
-            start, cpu = perf_counter_ns(), thread_time_ns()
+            start, cpu, process_cpu = perf_counter_ns(), thread_time_ns(), process_time_ns()
             self.stage = "sample"
             try:
                 return original(fetcher, index)
@@ -61,10 +63,9 @@ class FetchWatch:
                 stats.collate_ns += collate
                 stats.sample_cpu_ns += max(0, thread_time_ns() - cpu - collate)
                 self.busy_ns += elapsed
+                self.busy_cpu_ns += process_time_ns() - process_cpu
 
         return fetch
-
-    collated_ns = 0
 
     def _next_index(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:

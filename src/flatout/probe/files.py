@@ -12,6 +12,7 @@ the script's own call fails instead.
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import itertools
 import json
@@ -39,8 +40,7 @@ class FileKeeper:
 
     def __init__(self, folder: str, *working_folders: str) -> None:
         """Keep what is not in `folder`; below `working_folders` everything, elsewhere no caches and temporaries."""
-        self._own = os.path.join(os.path.realpath(folder), "")
-        self._folder = os.path.join(folder, "files")
+        self._own, self._folder = os.path.join(os.path.realpath(folder), ""), os.path.join(folder, "files")
         self._working = tuple(os.path.join(os.path.realpath(path), "") for path in working_folders)
         passing = (tempfile.gettempdir(), "~/.cache", "~/.triton", sys.prefix)
         self._passing = tuple(os.path.join(os.path.realpath(os.path.expanduser(path)), "") for path in passing)
@@ -114,8 +114,9 @@ class FileKeeper:
             self._keep(place, _link)
 
     def _renamed(self, source: Any, target: Any, source_fd: int = -1, target_fd: int = -1) -> None:
-        old = self._place(source, source_fd, follow=False)
-        new = self._place(target, target_fd, follow=False)
+        old, new = self._place(source, source_fd, follow=False), self._place(target, target_fd, follow=False)
+        if old is not None and old == new:
+            return
         if old is not None and os.path.isdir(old) and not os.path.islink(old):
             self._renamed_folder(old, new or _absolute(target, target_fd, follow=False))
             return
@@ -150,23 +151,19 @@ class FileKeeper:
 
     def _changed_stat(self, path: Any, mode: int = 0, dir_fd: int = -1) -> None:
         place = self._place(path, dir_fd)
-        if place is not None and os.path.exists(place):
-            found = os.stat(place)
-            times = f"{found.st_atime_ns} {found.st_mtime_ns}"
+        if place is None or not os.path.exists(place):
+            return
+        found = os.stat(place)
+        if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+            self.before_write(place)
+        else:
+            times = f"{found.st_atime_ns} {found.st_mtime_ns} {found.st_ino}"
             self._record("stat", place, times, number=stat.S_IMODE(found.st_mode), known_as=f"{place}\0stat")
 
     def _keep(self, place: str, take: Callable[[str, str], Any]) -> bool:
         """Set `place` aside by `take`, once; return whether this was the time."""
         kept = os.path.join(self._folder, "kept", f"{os.getpid()}-{next(self._numbers)}-{time.time_ns()}")
-        if not self._record("tree" if take is _copy_tree else "kept", place, kept):
-            return False
-        try:
-            with self._quiet():
-                take(place, kept)
-        except OSError:
-            self._forget(place)
-            raise
-        return True
+        return self._record("tree" if take is _copy_tree else "kept", place, kept, take=take)
 
     def _give_own_copy(self, place: str) -> None:
         """Part a file about to be written from its other names, of which one may be what was kept."""
@@ -186,23 +183,30 @@ class FileKeeper:
             return None
         return None if os.path.basename(place) == "__pycache__" else place
 
-    def _record(self, act: str, place: str, other: str = "", *, number: int = 0, known_as: str = "") -> bool:
-        """Note an act when no process of this execution has dealt with its place before; return whether it was so."""
+    def _record(
+        self, act: str, place: str, other: str = "", *, number: int = 0, known_as: str = "", take: Any = None
+    ) -> bool:
+        """Note an act and `take` its place, once; who comes meanwhile waits. Return whether this was the time."""
         known_as = known_as or place
         if known_as in self._seen:
             return False
+        name = os.path.join(self._folder, "known", hashlib.sha1(os.fsencode(known_as)).hexdigest())
+        with self._quiet(), open(name, "a+b", buffering=0) as known:
+            with contextlib.suppress(OSError):
+                fcntl.flock(known, fcntl.LOCK_EX)
+            try:
+                known.seek(0)
+                fresh = not known.read(1)
+                if fresh:
+                    self._note(act, place, other, number)
+                    if take is not None:
+                        take(place, other)
+                    known.write(os.fsencode(known_as))
+            finally:
+                with contextlib.suppress(OSError):  # by closing it alone, a process forked meanwhile would keep it
+                    fcntl.flock(known, fcntl.LOCK_UN)
         self._seen.add(known_as)
-        known = os.path.join(self._folder, "known", hashlib.sha1(os.fsencode(known_as)).hexdigest())
-        try:
-            with self._quiet(), open(known, "xb", buffering=0) as file:
-                file.write(os.fsencode(known_as))
-            self._note(act, place, other, number)
-        except FileExistsError:
-            return False
-        except OSError:
-            self._forget(place)
-            raise
-        return True
+        return fresh
 
     def _forget(self, *places: str) -> None:
         """Take `places` and all below them for unknown again."""
@@ -244,10 +248,7 @@ class FileKeeper:
 
 def _absolute(path: Any, dir_fd: int, *, follow: bool) -> str:
     """Return the real place of `path`; of a link itself unless `follow`; nothing when it names no file."""
-    try:
-        text = os.fsdecode(os.fspath(path))
-    except TypeError:
-        return ""
+    text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
     if isinstance(dir_fd, int) and dir_fd >= 0 and not os.path.isabs(text):
         with contextlib.suppress(OSError):
             text = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), text)

@@ -19,6 +19,8 @@ __all__ = ["LineSampler", "Where", "input_stage"]
 Where = tuple[str, str]
 """Phase and part of host time at the moment of a sample."""
 
+_Key = tuple[str, str, str, tuple[tuple[str, int, str], ...], str, str]
+
 _PERIOD_S = 0.003
 _SWITCH_S = 0.0002
 _LONGEST_S = 2.0  # a gap above this is a suspended process, not a long call
@@ -40,7 +42,7 @@ def input_stage(frame: object) -> str:
         code = frame.f_code  # type: ignore[attr-defined]
         file = code.co_filename
         if file.endswith("fetch.py") and "torch" in file and code.co_name == "fetch":
-            return "fetch"
+            return "sample"
         if file.endswith("dataloader.py") and "torch" in file:
             if code.co_name == "_next_index":
                 return "sampler"
@@ -60,7 +62,7 @@ class LineSampler:
         self._process = process
         self._thread = thread
         self._locate = locate
-        self._costs: dict[tuple[object, ...], list[float]] = {}
+        self._costs: dict[_Key, list[float]] = {}
         self._stop = threading.Event()
         self._before = sys.getswitchinterval()
         self.stage_of: Callable[[], str] = lambda: ""
@@ -102,11 +104,15 @@ class LineSampler:
             frame = sys._current_frames().get(self._thread())
             if frame is None:
                 continue
+            leaf, function = leaf_module(frame)
+            if leaf == "flatout":  # our own work is no cost of the script
+                last = moment
+                continue
             phase, part = self._locate()
             stage = ""
             if phase == Phase.INPUT:
                 stage = self.stage_of() or input_stage(frame)
-            key = (phase, part, stage, user_stack(frame), *leaf_module(frame))
+            key = (phase, part, stage, user_stack(frame), leaf, function)
             del frame
             elapsed = min(moment - last, _LONGEST_S)
             last = moment

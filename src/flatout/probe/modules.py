@@ -9,7 +9,7 @@ puts its own, `_compiled_call_impl`: Module keeps its fast path, and copies and 
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
@@ -73,7 +73,7 @@ class ModuleWatch:
         for hooked in [item for item in self._hooked if item.trained and item.calls == 0]:
             hooked.remove()
             self._hooked.remove(hooked)
-            for child in hooked.module.children():
+            for child in filter(_has_parameters, hooked.module.children()):
                 self._hook(child, trained=True)
         fresh = parameters - self._seen_parameters
         if fresh and not self.compiled_functions:
@@ -178,26 +178,20 @@ class _Never:
 
 
 def _roots(parameters: set[int]) -> list[tuple[Any, bool]]:
-    """Return the modules with parameters that no other such module contains, those over `parameters` first.
-
-    The boolean says whether a module holds any of `parameters`.
-    """
+    """Return the modules with parameters that no other one contains, those over `parameters` first and marked True."""
     holders = []
     for thing in gc.get_objects():
         kind = type(thing)
         if torch.nn.Module in getattr(kind, "__mro__", ()) and "_parameters" in getattr(thing, "__dict__", ()):
             holders.append(thing)
-    trained = [module for module in holders if any(id(p) in parameters for p in module.parameters())]
-    known = {id(module) for module in trained}
-    others = [module for module in holders if id(module) not in known and any(True for _ in module.parameters())]
-    return [(module, True) for module in _outermost(trained)] + [(module, False) for module in _outermost(others)]
+    inner = {id(child) for module in holders for child in module.modules() if child is not module}
+    roots = [module for module in holders if id(module) not in inner and _has_parameters(module)]
+    trained = {id(module) for module in roots if any(id(p) in parameters for p in module.parameters())}
+    return sorted(((module, id(module) in trained) for module in roots), key=lambda root: not root[1])
 
 
-def _outermost(modules: list[Any]) -> Iterator[Any]:
-    inner = {id(child) for module in modules for child in module.modules() if child is not module}
-    for module in modules:
-        if id(module) not in inner:
-            yield module
+def _has_parameters(module: Any) -> bool:
+    return any(True for _ in module.parameters())
 
 
 def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at: Frame | None) -> ModelFacts:

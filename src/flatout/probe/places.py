@@ -50,7 +50,7 @@ def _judge(file: str) -> bool:
 
 def user_stack(frame: FrameType | None) -> tuple[tuple[str, int, str], ...]:
     """Return the user's frames above and including `frame`, innermost first, as (file, line, function)."""
-    found = []
+    found: list[tuple[str, int, str]] = []
     while frame is not None and len(found) < _MAX_DEPTH:
         code = frame.f_code
         if is_user_file(code.co_filename):

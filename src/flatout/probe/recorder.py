@@ -19,13 +19,13 @@ from flatout.probe.files import keep_files
 from flatout.probe.loading import LoaderWatch
 from flatout.probe.losses import Losses
 from flatout.probe.modules import ModuleWatch
-from flatout.probe.order import Order
 from flatout.probe.part import PartFile
 from flatout.probe.seams import Seams
 from flatout.probe.spans import Account
 from flatout.probe.steps import StepTracker
 from flatout.probe.training import TrainingWatch
 from flatout.schema.codec import dump_record
+from flatout.schema.order import Order
 from flatout.schema.run import End, Header, Outside, Step
 
 __all__ = ["Recorder", "StopRecording", "enough"]

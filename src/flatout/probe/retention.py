@@ -94,7 +94,7 @@ def _graphs_behind(value: Any) -> tuple[int, int]:
         return 0, 0
     tensors = [tensor for tensor in tensors if tensor.grad_fn is not None]
     seen: set[Any] = set()
-    pending = deque(tensor.grad_fn for tensor in tensors)
+    pending: deque[Any] = deque(tensor.grad_fn for tensor in tensors)
     marked = 0
     while pending and len(seen) < _NODES:
         node = pending.popleft()
@@ -114,10 +114,9 @@ def _keeping_line(frame: FrameType, name: str) -> Frame | None:
     except (SyntaxError, ValueError):
         return None
     wanted = name.rpartition(".")[2]
-    places = []
-    for node in ast.walk(tree):
-        if _adds_to(node, wanted):
-            places.append(node.lineno)  # type: ignore[attr-defined]
+    places = [
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr) and _adds_to(node, wanted)
+    ]
     if not places:
         return None
     line = next((place for place in places if place >= code.co_firstlineno), places[0])

@@ -7,6 +7,7 @@ object that was there before, in reverse order, unless the script has replaced i
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -48,18 +49,23 @@ class Seams:
             original = getattr(owner, name)
         except (ImportError, AttributeError):
             return False
+        original = getattr(original, "__func__", original)  # of a class method
         hits = self._hits.setdefault(dotted, Hits())
         wrapper = make(original, hits)
         if callable(original):
             functools.update_wrapper(wrapper, original)
         self.replace(owner, name, wrapper)
+        home = sys.modules.get(getattr(original, "__module__", None) or "")
+        if home is not None and vars(home).get(name) is original:  # where pickle looks for it
+            self.replace(home, name, wrapper)
         return True
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
-        """Set `owner.name` to `value` until `undo`; static methods stay static methods."""
+        """Set `owner.name` to `value` until `undo`; static and class methods stay what they are."""
         before = vars(owner).get(name, _ABSENT) if hasattr(owner, "__dict__") else getattr(owner, name, _ABSENT)
-        if isinstance(before, staticmethod) and inspect.isclass(owner):
-            value = staticmethod(value)
+        kind = type(inspect.getattr_static(owner, name, None)) if inspect.isclass(owner) else None
+        if kind in (staticmethod, classmethod):
+            value = kind(value)
         setattr(owner, name, value)
         self._undo.append((owner, name, before, value))
 

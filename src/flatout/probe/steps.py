@@ -135,12 +135,14 @@ class StepTracker:
         self._optimizer_ended(optimizer)
 
     def finish(self) -> None:
-        """The recording ends here: close what is closed by its nature, leave out what is half done or has no end."""
-        self._close(None, LEAD)
+        """The recording ends here: close what is closed by its nature, leave out the step that is half done."""
+        segment = self._close(None, LEAD)
         if self._stepped:
             self._emit()
         elif self._cycle and len(self._cycle) >= self._cycle_size:
             self._finish_cycle()
+        if self.num_steps and segment.end > segment.start:
+            self._outside(Phase.OTHER, segment)
 
     # -- decisions ----------------------------------------------------------------------------------------------
 

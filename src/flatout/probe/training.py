@@ -28,9 +28,7 @@ _LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost mo
 class TrainingWatch:
     """Tells the step tracker what the training loop does."""
 
-    def __init__(
-        self, account: Account, tracker: StepTracker, modules: ModuleWatch, losses: Losses
-    ) -> None:
+    def __init__(self, account: Account, tracker: StepTracker, modules: ModuleWatch, losses: Losses) -> None:
         """Watch nothing yet."""
         self._account = account
         self._tracker = tracker

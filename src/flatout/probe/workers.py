@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
-from time import perf_counter_ns, process_time_ns
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -59,7 +59,6 @@ class _WorkerWatch:
         self._sampler = LineSampler("worker", lambda: thread, self._where)
         self._sampler.stage_of = lambda: self._fetching.stage
         self._start = perf_counter_ns()
-        self._cpu = process_time_ns()
 
     def begin(self) -> None:
         self._fetching.install(Seams())
@@ -82,7 +81,7 @@ class _WorkerWatch:
             os_threads=_os_threads(),
             fetches=sum(stats.fetches for stats in self._fetching.stats.values()),
             busy_s=self._fetching.busy_ns / 1e9,
-            cpu_s=(process_time_ns() - self._cpu) / 1e9,
+            cpu_s=self._fetching.busy_cpu_ns / 1e9,
             alive_s=(perf_counter_ns() - self._start) / 1e9,
         )
         body = {

@@ -12,10 +12,22 @@ from typing import Any
 
 from flatout.errors import BadRecording
 from flatout.schema import run as schema
+from flatout.schema.order import Order
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.plain import from_plain, to_plain
 
-__all__ = ["RUN_FILE", "SCHEMA", "build_run", "dump_record", "read_records", "read_run", "step_columns", "write_run"]
+__all__ = [
+    "RUN_FILE",
+    "SCHEMA",
+    "build_run",
+    "dump_record",
+    "read_order",
+    "read_records",
+    "read_run",
+    "step_columns",
+    "write_order",
+    "write_run",
+]
 
 SCHEMA = 1
 RUN_FILE = "run.jsonl"
@@ -169,3 +181,19 @@ def read_run(path: Path) -> schema.Run:
         return build_run(read_records(file))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadRecording(f"{file} is damaged: {error}.", advice="Record it again.") from None
+
+
+def write_order(order: Order, path: Path) -> None:
+    """Write an order where `ORDER_VARIABLE` will point."""
+    path.write_text(json.dumps(to_plain(order)), encoding="utf-8")
+
+
+def read_order(path: Path) -> Order:
+    """Return the order in `path`.
+
+    Raises:
+        ValueError: when it is not an order.
+    """
+    order = from_plain(Order, json.loads(path.read_text(encoding="utf-8")))
+    assert isinstance(order, Order)
+    return order

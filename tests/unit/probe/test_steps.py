@@ -4,8 +4,6 @@ import itertools
 
 import pytest
 import torch
-
-from flatout.schema.phase import Phase
 from tests.unit.probe.watched import (
     BACKWARD,
     FORWARD,
@@ -13,10 +11,11 @@ from tests.unit.probe.watched import (
     LOSS,
     MS,
     OPTIMIZER,
-    SAMPLE,
     STEP,
     Watch,
 )
+
+from flatout.schema.phase import Phase
 
 X = torch.ones(2, 2)
 
@@ -46,7 +45,7 @@ def test_a_plain_loop(w):
     assert [number for number, step in enumerate(w.steps) if step.first_of_epoch] == [0, 5]
     assert w.phases(5) == {"input": INPUT, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER, "host": 3}
     assert w.steps[5].host_parts_ns == (0, LOSS * MS, 2 * MS)
-    assert (w.out(Phase.EPOCH_GAP), w.rest()) == (8, 100)
+    assert (w.out(Phase.EPOCH_GAP), w.out(Phase.OTHER), w.rest()) == (4, 4, 100)
     assert w.training_loaders() == [True, True]
 
 
@@ -84,7 +83,7 @@ def test_a_loop_that_breaks_leaves_its_last_step_without_what_follows(w):
     w.clock.spend(5000)
     w.end()
     assert w.walls() == [STEP] * 4
-    assert w.rest() == 5000
+    assert (w.out(Phase.OTHER), w.rest()) == (5000, 0)
 
 
 def test_epochs_cut_short(w):
@@ -135,7 +134,7 @@ def test_a_pass_over_the_data_before_training_is_start_up(w):
     w.end()
     assert w.batches() == [1] * 6
     assert w.rest() == 6 * INPUT
-    assert w.outside == []
+    assert sum(stretch.wall_ns for stretch in w.outside) == 0
 
 
 def test_a_pass_over_the_data_between_epochs_lies_outside(w):
@@ -190,7 +189,7 @@ def test_accumulation_with_the_rest_carried_into_the_next_epoch(w):
     micro = STEP - OPTIMIZER
     assert w.batches() == [4, 4, 6, 4, 6, 4]
     assert w.walls() == [count * micro + OPTIMIZER for count in w.batches()]
-    assert w.out(Phase.EPOCH_GAP) == 27
+    assert (w.out(Phase.EPOCH_GAP), w.out(Phase.OTHER)) == (18, 9)
     assert w.rest() == 2 * micro
 
 
@@ -207,7 +206,7 @@ def test_accumulation_with_the_rest_stepped_after_the_loop(w):
     w.end()
     assert w.batches() == [4, 4, 2] * 3
     assert w.walls() == [count * (STEP - OPTIMIZER) + OPTIMIZER for count in w.batches()]
-    assert w.out(Phase.EPOCH_GAP) == 27
+    assert (w.out(Phase.EPOCH_GAP), w.out(Phase.OTHER)) == (18, 9)
     assert w.rest() == 0
 
 
@@ -222,7 +221,7 @@ def test_one_step_an_epoch_made_after_the_loop(w):
     w.end()
     assert w.batches() == [5] * 4
     assert w.walls() == [5 * (STEP - OPTIMIZER) + OPTIMIZER] * 4
-    assert w.out(Phase.EPOCH_GAP) + w.out(Phase.OTHER) == 36
+    assert (w.out(Phase.EPOCH_GAP), w.out(Phase.OTHER)) == (27, 9)
     assert w.rest() == 0
 
 
@@ -248,8 +247,9 @@ def test_gan_without_a_loader(w):
         w.train_on(critic, optimizers[1], X)
         w.train_on(generator, optimizers[0], X)
     w.end()
-    assert w.walls() == [2 * STEP] * 5
-    assert w.rest() == 2 * STEP  # the first round cannot be told from start-up
+    bare = 2 * (STEP - INPUT) + 2
+    assert w.walls() == [bare] * 5
+    assert w.rest() == bare  # the first round cannot be told from start-up
 
 
 def test_five_critic_steps_to_one_of_the_generator(w):
@@ -437,7 +437,7 @@ def test_a_trial_validation_before_training_is_start_up(w):
     w.end()
     assert w.batches()[1:] == [1] * 9
     assert w.walls()[1:] == [STEP] * 9
-    assert w.out(Phase.VALIDATION) == 4 * (INPUT + FORWARD + LOSS)
+    assert w.out(Phase.VALIDATION) == 3 * (INPUT + FORWARD + LOSS)  # the last batch has no end
     assert w.training_loaders() == [True, False]
 
 
@@ -641,7 +641,3 @@ def test_a_checkpoint_in_a_step_and_between_epochs(w, tmp_path):
     assert [w.phases(number).get("checkpoint", 0) for number in range(8)] == [0, 0, 30, 0] * 2
     assert w.out(Phase.CHECKPOINT) == 60
     assert w.rest() == 0
-
-
-def test_samples_of_one_item_take_no_batch(w):
-    assert INPUT == 2 * SAMPLE

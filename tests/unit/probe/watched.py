@@ -31,6 +31,9 @@ class Clock:
     def __call__(self):
         return self.ns
 
+    def __deepcopy__(self, memo):
+        return self
+
     def spend(self, ms):
         self.ns += round(ms * MS)
 
