@@ -42,8 +42,8 @@ class Pets(Dataset):
         pixels, label = self.items[i]
         image = Image.fromarray(pixels)
         angle = random.uniform(-20, 20)
-        image = image.resize((192, 192), Image.BICUBIC).rotate(angle, Image.BICUBIC)  # <<
-        x, y = random.randint(0, 128), random.randint(0, 128)
+        image = image.resize((112, 112), Image.BICUBIC).rotate(angle, Image.BICUBIC)  # <<
+        x, y = random.randint(0, 48), random.randint(0, 48)
         image = image.crop((x, y, x + 64, y + 64)).resize((48, 48), Image.LANCZOS)  # <<
         return torch.from_numpy(np.array(image)).permute(2, 0, 1), label
 

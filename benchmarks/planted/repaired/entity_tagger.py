@@ -10,8 +10,8 @@ class Tagger(nn.Module):
     def __init__(self, vocab=3000, width=96):
         super().__init__()
         self.embed = nn.Embedding(vocab, width)
-        self.context = nn.Conv1d(width, 2 * width, 3, padding=1)
-        self.out = nn.Linear(2 * width, len(TAGS))
+        self.context = nn.Conv1d(width, width, 3, padding=1)
+        self.out = nn.Linear(width, len(TAGS))
 
     def forward(self, words):
         hidden = torch.relu(self.context(self.embed(words).transpose(1, 2)))

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from flatout.engine.launch import Outcome
 from flatout.engine.target import Target
-from flatout.errors import FlatoutError, NothingMeasured, ScriptFailed
+from flatout.errors import FlatoutError, NothingMeasured, ScriptFailed, UsageError
 from flatout.schema.run import Run
 
 __all__ = ["explain_nothing", "script_failure", "shown_tail"]
 
 _TAIL_LINES = 25
-_ROOM_BYTES = 256 * 1024
+_ROOM_BYTES = 64 * 1024
 
 
 def shown_tail(log: Path, num_lines: int = _TAIL_LINES) -> str:
@@ -30,6 +30,9 @@ def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outco
     stopped = run is not None and run.end.reason == "steps"
     if stopped or outcome.stopped_by or not outcome.exit_code:
         return None
+    full = _full_disk(folder, run)
+    if full is not None:
+        return full
     code = outcome.exit_code
     how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
     steps = len(run.steps) if run is not None else 0
@@ -45,14 +48,11 @@ def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outco
 def explain_nothing(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError:
     """Return the error for an execution in which no step was seen."""
     parts = folder / "parts"
+    full = _full_disk(folder, run)
+    if full is not None:
+        return full
     if outcome.launch_error:
         return NothingMeasured(f"{target.command[0]} could not be started ({outcome.launch_error}).")
-    if _room(folder) < _ROOM_BYTES:
-        return NothingMeasured(
-            f"The disk of {folder} is full: {_room(folder)} bytes are left.",
-            "flatout keeps its recordings there.",
-            "Make room, or give another folder with --out.",
-        )
     failure = script_failure(target, folder, run, outcome)
     if failure is not None:
         return failure
@@ -71,11 +71,19 @@ def explain_nothing(target: Target, folder: Path, run: Run | None, outcome: Outc
     return _attached_but_nothing(target, folder, run, outcome)
 
 
-def _room(folder: Path) -> int:
+def _full_disk(folder: Path, run: Run | None) -> FlatoutError | None:
+    """Return what to say of a recording that ends where its disk was full."""
     try:
-        return shutil.disk_usage(folder).free
+        room = shutil.disk_usage(folder).free
     except OSError:
-        return _ROOM_BYTES
+        return None
+    if room >= _ROOM_BYTES or (run is not None and run.end.reason != "killed"):
+        return None
+    return UsageError(
+        f"The disk of {folder} is full: {room} bytes are left.",
+        f"The recording ends there, after {len(run.steps) if run is not None else 0} steps.",
+        "Make room, or give another folder with --out.",
+    )
 
 
 def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError:

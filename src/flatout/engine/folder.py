@@ -16,6 +16,9 @@ from flatout.errors import UsageError
 __all__ = ["one_at_a_time", "restore_left_over", "run_folder"]
 
 
+_ROOM_BYTES = 64 * 1024  # without so much, nothing can be recorded
+
+
 def run_folder(out: Path | None, slug: str) -> Path:
     """Make and return a fresh folder `<out>/<script>/<time>/` (by default below `.flatout`).
 
@@ -29,6 +32,8 @@ def run_folder(out: Path | None, slug: str) -> Path:
         try:
             folder.mkdir(parents=True)
             (folder / "parts").mkdir()
+            (folder / "room").write_bytes(bytes(_ROOM_BYTES))
+            (folder / "room").unlink()
         except FileExistsError:
             if not folder.is_dir():
                 raise UsageError(f"{top} is no folder.", advice="Give another one with --out.") from None

@@ -17,7 +17,6 @@ from flatout.engine.guard import end_left_over
 from flatout.engine.restore import restore_files
 from flatout.engine.target import Target
 from flatout.engine.utilization import UtilizationSampler
-from flatout.errors import UsageError
 from flatout.schema.run import Utilization
 
 __all__ = ["Execution", "Outcome"]
@@ -76,15 +75,10 @@ class Execution:
         outcome = Outcome()
         sampler = UtilizationSampler()
         try:
-            try:
-                self._start()
-            except OSError as error:
-                raise UsageError(
-                    f"{self._folder} cannot be written ({error.strerror}).",
-                    "flatout keeps its recordings there.",
-                    "Make room, or give another folder with --out.",
-                ) from None
+            self._start()
             self._follow(start, budget_s, watch, outcome, sampler)
+        except OSError as error:  # a full disk, mostly
+            outcome.launch_error = f"{error.filename or self._folder}: {error.strerror}"
         finally:
             self.end()
             outcome.wall_s = time.monotonic() - start

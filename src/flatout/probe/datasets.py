@@ -1,4 +1,4 @@
-"""What calling `dataset[i]` again shows: is a sample the same every epoch, and how much of it before any random draw."""
+"""What calling `dataset[i]` again shows: is a sample the same every epoch, and how much of it comes before chance."""
 
 import random
 import statistics
@@ -68,38 +68,54 @@ def _look(dataset: Any) -> SamplePrefix:
 
 
 def _first_random(dataset: Any, index: int) -> tuple[float, Frame | None]:
-    """Return the share of the sample's time before its first random draw, and the user line that drew."""
-    marks: dict[str, Any] = {}
-
-    def draws() -> bool:
-        return _fingerprint() != before
-
-    def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
-        if "at" not in marks:
-            if draws():
-                marks["at"] = time.perf_counter()
-                marks["place"] = marks.get("line")
-            else:
-                marks["line"] = user_stack(frame)[:1]
-        return trace_lines
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        return trace_lines if is_user_file(frame.f_code.co_filename) else None
-
-    _seed(0)
-    before = _fingerprint()
+    """Return the share of the sample's time before the user line of its first random draw, and that line."""
+    tracer = _DrawTracer()
     previous = sys.gettrace()
     start = time.perf_counter()
-    sys.settrace(trace)
+    sys.settrace(tracer.enter)
     try:
         dataset[index]
     finally:
         sys.settrace(previous)
-    end = time.perf_counter()
-    if "at" not in marks:
-        return (0.0, None) if not draws() else (1.0, None)
-    place = marks.get("place")
-    return (marks["at"] - start) / max(end - start, 1e-9), Frame(*place[0]) if place else None
+    tracer.look(None)
+    seconds = time.perf_counter() - start - tracer.spent
+    if not tracer.drew:  # it draws from a generator of its own
+        return 0.0, None
+    return max(0.0, tracer.at - start) / max(seconds, 1e-9), tracer.place
+
+
+class _DrawTracer:
+    """Follows user lines until the random states change; what the following costs is taken off again."""
+
+    def __init__(self) -> None:
+        _seed(0)
+        self._before = _fingerprint()
+        self.drew = False
+        self.place: Frame | None = None  # the line under way
+        self.at = time.perf_counter()  # when it began, less what tracing had cost by then
+        self.spent = 0.0
+
+    def enter(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Trace the lines of user functions only."""
+        return self.line if not self.drew and is_user_file(frame.f_code.co_filename) else None
+
+    def line(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Look at the random states as a line begins."""
+        if not self.drew:
+            self.look(frame)
+        return self.line
+
+    def look(self, frame: FrameType | None) -> None:
+        """Note whether the line under way has drawn; if not, `frame` stands at the line that follows it."""
+        if self.drew:
+            return
+        moment = time.perf_counter()
+        self.drew = _fingerprint() != self._before
+        if not self.drew and frame is not None:
+            stack = user_stack(frame)
+            self.place = Frame(*stack[0]) if stack else None
+            self.at = moment - self.spent
+        self.spent += time.perf_counter() - moment
 
 
 # -- random states ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ _Key = tuple[str, str, str, tuple[tuple[str, int, str], ...], str, str]
 _PERIOD_S = 0.003
 _SWITCH_S = 0.0002
 _LONGEST_S = 2.0  # a gap above this is a suspended process, not a long call
+_OWN_WORK = {f"flatout.probe.{name}" for name in ("steps", "recorder", "part", "deep")}  # no cost of the script
 _PARTS = {7: "lead", 8: "loss", 9: "tail"}
 
 
@@ -104,15 +105,14 @@ class LineSampler:
             frame = sys._current_frames().get(self._thread())
             if frame is None:
                 continue
-            leaf, function = leaf_module(frame)
-            if leaf == "flatout":  # our own work is no cost of the script
+            if frame.f_globals.get("__name__") in _OWN_WORK:
                 last = moment
                 continue
             phase, part = self._locate()
             stage = ""
             if phase == Phase.INPUT:
                 stage = self.stage_of() or input_stage(frame)
-            key = (phase, part, stage, user_stack(frame), leaf, function)
+            key = (phase, part, stage, user_stack(frame), *leaf_module(frame))
             del frame
             elapsed = min(moment - last, _LONGEST_S)
             last = moment

@@ -3,8 +3,9 @@
 Hooks on inner modules break `torch.compile` (measured on torch 2.13: one graph becomes three); a call around the object
 that the script itself calls does not. So modules are looked up after the first optimizer step, through the parameters
 that the optimizer holds; one that is never called is replaced by its children. Modules with other parameters (a
-teacher, a frozen encoder, an average of the weights) are hooked too, but never descended into. The call goes where `Module.compile()`
-puts its own, `_compiled_call_impl`: Module keeps its fast path, and copies and pickles of the module leave it out.
+teacher, a frozen encoder, an average of the weights) are hooked too, but never descended into. The call goes where
+`Module.compile()` puts its own, `_compiled_call_impl`: Module keeps its fast path, and copies and pickles of the
+module leave it out.
 """
 
 import gc
@@ -118,16 +119,18 @@ class ModuleWatch:
             if hooked.calls < _LOOKED_AT:
                 self._look_at(hooked, args or tuple(kwargs.values()))
             hooked.calls += 1
-            return self._forward(inner, args, kwargs)
+            return self._forward(inner, args, kwargs, module.training)
 
         hooked.attach(call)
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _forward(self, inner: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _forward(self, inner: Callable[..., Any], args: Any, kwargs: Any, training: bool) -> Any:
         account, device = self._account, self.device
         if self.on_forward is not None:
             self.on_forward()
+        if account.current in (LEAD, LOSS, TAIL):
+            self._tracker.forward_begins()
         account.enter(FORWARD)
         if device is not None:
             device.begin(0)
@@ -138,7 +141,7 @@ class ModuleWatch:
                 device.finish()
             grad = torch.is_grad_enabled()
             account.leave(LOSS if grad else -1)
-            self._tracker.forward_done(grad)
+            self._tracker.forward_done(grad, acting=training and not grad)
 
     def _look_at(self, hooked: _Hooked, args: Any) -> None:
         tensors = list(tensors_in(args))
@@ -154,7 +157,7 @@ class ModuleWatch:
             outermost = account.current in (LEAD, LOSS, TAIL)
             if torch.compiler.is_compiling() or get_ident() != account.thread or not outermost:
                 return function(*args, **kwargs)
-            return self._forward(function, args, kwargs)
+            return self._forward(function, args, kwargs, training=False)
 
         return call
 

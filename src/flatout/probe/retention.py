@@ -1,6 +1,7 @@
 """Autograd graphs of past steps that are still alive, and the name that keeps them.
 
-Every loss gets a small mark in its graph node's metadata, which lives exactly as long as the node. At the end the
+The graph of every loss gets a small mark, in the metadata of its topmost nodes, which lives as long as one of them;
+several nodes, because what is kept may be the loss before it was scaled, or what it was made from. At the end the
 variables of the user's frames are searched for tensors whose graphs carry many such marks.
 """
 
@@ -21,12 +22,14 @@ from flatout.schema.run import Frame, Retained
 __all__ = ["RetentionWatch"]
 
 _LIMIT = 400  # losses marked
+_MARKED_NODES = 12  # topmost nodes of a graph that carry its mark
 _NODES = 20_000  # graph nodes walked for one name
+_ITEMS = 2000  # last items of a container looked at
 _MARK = "flatout"
 
 
 class _Mark:
-    """Lives as long as the graph node it hangs on."""
+    """Lives as long as the graph nodes it hangs on."""
 
     __slots__ = ("__weakref__",)
 
@@ -41,10 +44,17 @@ class RetentionWatch:
     def mark(self, tensor: Any) -> None:
         """Mark the graph below `tensor`, which `backward()` is about to be called on."""
         node = getattr(tensor, "grad_fn", None)
-        if node is not None and len(self._marks) < _LIMIT:
-            mark = _Mark()
-            node.metadata[_MARK] = mark
-            self._marks.append(weakref.ref(mark))
+        if node is None or len(self._marks) >= _LIMIT:
+            return
+        mark = _Mark()
+        pending, seen = deque([node]), 0
+        while pending and seen < _MARKED_NODES:
+            node = pending.popleft()
+            if node.next_functions and _MARK not in node.metadata:  # a parameter's own node outlives its graphs
+                node.metadata[_MARK] = mark
+                seen += 1
+                pending.extend(_inputs(node))
+        self._marks.append(weakref.ref(mark))
 
     def find(self, frame: FrameType | None) -> tuple[Retained, ...]:
         """Return the names, seen from `frame` outwards, behind which graphs of past steps are alive."""
@@ -52,75 +62,97 @@ class RetentionWatch:
         alive = sum(mark() is not None for mark in older)
         if len(older) < 5 or alive < len(older) / 2:
             return ()
-        found = []
+        found = {}
         while frame is not None:
             if is_user_file(frame.f_code.co_filename):
-                for name, value in _names(frame):
+                for name, value, files in _names(frame):
                     graphs, num_bytes = _graphs_behind(value)
                     if graphs >= len(older) / 4:
-                        place = _keeping_line(frame, name)
-                        found.append(
-                            Retained(name=name, place=place, graphs=alive, of_steps=len(older), num_bytes=num_bytes)
+                        place = _keeping_line(files, frame.f_code.co_firstlineno, name)
+                        found[name] = Retained(
+                            name=name, place=place, graphs=alive, of_steps=len(older), num_bytes=num_bytes
                         )
             frame = frame.f_back
-        return tuple({item.name: item for item in found}.values()) or (
-            Retained(name="", place=None, graphs=alive, of_steps=len(older)),
-        )
+        return tuple(found.values()) or (Retained(name="", place=None, graphs=alive, of_steps=len(older)),)
 
 
-def _names(frame: FrameType) -> Iterator[tuple[str, Any]]:
-    """Yield variables of a frame and attributes of the user's objects in it."""
+def _inputs(node: Any) -> Iterator[Any]:
+    return (follower for follower, _ in node.next_functions if follower is not None)
+
+
+def _names(frame: FrameType) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+    """Yield variables of a frame and attributes of the user's objects in it, with the files that may fill them."""
+    here = frame.f_code.co_filename
     for name, value in list(frame.f_locals.items()):
-        yield name, value
+        yield name, value, (here,)
         kind = type(value)
         file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-        if file and is_user_file(file) and not isinstance(value, torch.nn.Module | type):
+        if file and is_user_file(file) and not isinstance(value, type):
             for inner, held in list(getattr(value, "__dict__", {}).items()):
-                yield f"{name}.{inner}", held
+                yield f"{name}.{inner}", held, (here, file)
+
+
+def _tensors(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:
+    """Yield the tensors with graphs in a nest of containers."""
+    if isinstance(value, torch.Tensor):
+        if value.grad_fn is not None:
+            yield value
+    elif depth and isinstance(value, list | tuple | deque | set):
+        for item in list(value)[-_ITEMS:]:
+            yield from _tensors(item, depth - 1)
+    elif depth and isinstance(value, dict):
+        for item in list(value.values())[-_ITEMS:]:
+            yield from _tensors(item, depth - 1)
 
 
 def _graphs_behind(value: Any) -> tuple[int, int]:
     """Return how many marked graphs are reachable from `value`, and the bytes of its tensors that hold graphs."""
-    if isinstance(value, torch.Tensor):
-        tensors = [value]
-    elif isinstance(value, list | tuple | deque):
-        tensors = [item for item in list(value)[-2000:] if isinstance(item, torch.Tensor)]
-    elif isinstance(value, dict):
-        flat: list[Any] = []
-        for item in list(value.values())[:100]:
-            flat.extend(item[-2000:] if isinstance(item, list) else [item])
-        tensors = [item for item in flat if isinstance(item, torch.Tensor)]
-    else:
-        return 0, 0
-    tensors = [tensor for tensor in tensors if tensor.grad_fn is not None]
+    tensors = list(_tensors(value))
+    pending = deque(tensor.grad_fn for tensor in tensors)
     seen: set[Any] = set()
-    pending: deque[Any] = deque(tensor.grad_fn for tensor in tensors)
-    marked = 0
+    marks: set[int] = set()
     while pending and len(seen) < _NODES:
-        node = pending.popleft()
+        node: Any = pending.popleft()
         if node in seen:
             continue
         seen.add(node)
-        marked += _MARK in node.metadata
-        pending.extend(follower for follower, _ in node.next_functions if follower is not None)
-    return marked + (len(tensors) if len(tensors) > marked > 0 else 0), sum(tensor.nbytes for tensor in tensors)
+        mark = node.metadata.get(_MARK)
+        if mark is None:
+            pending.extend(_inputs(node))
+        else:
+            marks.add(id(mark))  # nothing below it belongs to another step
+    return len(marks), sum(tensor.nbytes for tensor in tensors)
 
 
-def _keeping_line(frame: FrameType, name: str) -> Frame | None:
-    """Return the line that adds to `name`: `name.append(...)`, `name += ...`, `name = name + ...`."""
-    code = frame.f_code
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):
-        return None
+def _keeping_line(files: tuple[str, ...], first: int, name: str) -> Frame | None:
+    """Return the line that adds to `name`: `name.append(...)`, `name += ...`, `name = name + ...`.
+
+    Of several lines in the first file the first one from line `first` on counts.
+    """
     wanted = name.rpartition(".")[2]
-    places = [
-        node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr) and _adds_to(node, wanted)
-    ]
-    if not places:
-        return None
-    line = next((place for place in places if place >= code.co_firstlineno), places[0])
-    return Frame(code.co_filename, line, code.co_qualname)
+    for file in files:
+        try:
+            tree = ast.parse("".join(linecache.getlines(file)))
+        except (SyntaxError, ValueError):
+            continue
+        places = [(node.lineno, function) for node, function in _walk(tree) if _adds_to(node, wanted)]
+        if places:
+            line, function = next((place for place in places if place[0] >= first), places[0])
+            return Frame(file, line, function)
+    return None
+
+
+def _walk(node: ast.AST, function: str = "<module>") -> Iterator[tuple[Any, str]]:
+    """Yield every node below `node` with the qualified name of the function it is in."""
+    for child in ast.iter_child_nodes(node):
+        yield child, function
+        inner = function
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            outer = "" if function == "<module>" else function + "."
+            if outer and not isinstance(node, ast.ClassDef):
+                outer = f"{function}.<locals>."
+            inner = outer + child.name
+        yield from _walk(child, inner)
 
 
 def _adds_to(node: ast.AST, name: str) -> bool:
@@ -139,4 +171,6 @@ def _last_name(node: ast.AST) -> str:
         return node.id
     if isinstance(node, ast.Attribute):
         return node.attr
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # names.setdefault(key, []).append(...)
+        return _last_name(node.func.value)
     return _last_name(node.value) if isinstance(node, ast.Subscript) else ""

@@ -7,38 +7,21 @@ optimizers when the first of them comes round again; so too when a batch stays f
 optimizer of torch, a step ends with `backward()`.
 """
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from operator import add
+from statistics import median_low
 
+from flatout.probe.segments import Segment
 from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, LEAD, LOSS, TAIL, Account
 from flatout.schema.phase import Phase
 from flatout.schema.run import Outside, Step
 
-__all__ = ["Segment", "StepTracker"]
+__all__ = ["StepTracker"]
 
 _RESIDENT_STEPS = 32  # optimizer steps on one batch after which the batch counts as resident: no loader any more
 _PLAIN_BACKWARDS = 8  # backward passes without any optimizer of torch after which backward() ends a step
 _UNSTEPPED_BACKWARDS = 512  # the same when there is an optimizer that may only be accumulating
-
-
-@dataclass(slots=True)
-class Segment:
-    """A stretch of the training thread between two events, with what happened in it."""
-
-    source: int | None = None  # serial of the pass over a loader whose batch it works on
-    batch: bool = False  # it begins with asking for that batch
-    start: int = 0
-    end: int = 0
-    slots: list[int] = field(default_factory=list)
-    grad_forwards: int = 0
-    plain_forwards: int = 0
-    backwards: int = 0
-
-    @property
-    def forwards(self) -> int:
-        """Forward passes of outermost modules, with or without gradients."""
-        return self.grad_forwards + self.plain_forwards
 
 
 class StepTracker:
@@ -67,6 +50,7 @@ class StepTracker:
         self._steps_on_batch = 0
         self._backwards = 0
         self._optimizer_steps = 0
+        self._unused: deque[int] = deque(maxlen=31)  # forward passes without a backward pass, of recent steps
 
     @property
     def trained_passes(self) -> set[int]:
@@ -108,12 +92,20 @@ class StepTracker:
         elif self.num_steps:
             self._outside(Phase.VALIDATION if source in self._validating else Phase.OTHER, segment)
 
-    def forward_done(self, with_grad: bool) -> None:
-        """An outermost module has been called."""
+    def forward_begins(self) -> None:
+        """An outermost module is being called; the call before it, if no backward pass came of it, stands alone."""
+        segment = self.open
+        trained = self._stepped or self._cycle  # the step under way has had its optimizer step
+        if trained and not segment.backwards and (segment.grad_forwards or segment.plain_forwards):
+            self._join(self._close(segment.source, LEAD))
+
+    def forward_done(self, with_grad: bool, *, acting: bool = False) -> None:
+        """An outermost module has been called; `acting`: in training mode, without gradients."""
         if with_grad:
             self.open.grad_forwards += 1
         else:
             self.open.plain_forwards += 1
+            self.open.acting |= acting
 
     def backward_done(self) -> None:
         """A backward pass has ended."""
@@ -155,6 +147,7 @@ class StepTracker:
         if self._by_hand():
             if self.open.source in self._validating:  # a validation that broke off
                 self.open.source, self.open.batch = None, False
+            self.open.stepped = True
             self._join(self._close(None, LEAD))
             self._cycle.add(optimizer)
             return
@@ -170,10 +163,15 @@ class StepTracker:
     def _finish_cycle(self) -> None:
         self._cycle_size = max(self._cycle_size, len(self._cycle))
         self._cycle.clear()
+        done = len(self._pending)
+        while done and not self._pending[done - 1].stepped:
+            done -= 1
+        following, self._pending = self._pending[done:], self._pending[:done]
         if self.epochs or self._between_epochs or any(segment.batch for segment in self._pending):
             self._emit()
         else:  # the first round began with the process itself: it is start-up, not a step
             self._pending.clear()
+        self._pending += following
         self.epochs = max(1, self.epochs)
 
     def _join(self, segment: Segment) -> None:
@@ -225,33 +223,55 @@ class StepTracker:
 
     def _emit(self) -> None:
         segments, self._pending, self._stepped = self._pending, [], False
+        unused = [segment for segment in segments if not segment.backwards and segment.forwards]
+        if unused and self._is_validation(unused):
+            for segment in unused:
+                self._outside(Phase.VALIDATION, segment)
+            segments = [segment for segment in segments if segment not in unused]
+        else:
+            self._unused.append(len(unused))
+        if not segments:
+            return
         slots = segments[0].slots
         for segment in segments[1:]:
             slots = list(map(add, slots, segment.slots))
         if slots[EPOCH_GAP]:
             gap = slots[EPOCH_GAP]
             self._on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=gap))
-        sources = {segment.source for segment in segments if self._trains(segment)} - {None}
-        first = bool(sources) and not sources & self._training
-        self.epochs += first
-        self._training |= {source for source in sources if source is not None}
-        self._validating -= self._training
+        fresh = self._note_sources(segments)
         self._between_epochs = False
         self.num_steps += 1
-        host = (slots[LEAD], slots[LOSS], slots[TAIL])
-        phases = (*slots[: CHECKPOINT + 1], sum(host))
+        lead, loss, tail = slots[LEAD : TAIL + 1]
+        phases = (*slots[:LEAD], lead + loss + tail)
+        batches, evaluated = 0, False
+        for segment in segments:
+            batches += segment.batch
+            evaluated |= segment.plain_forwards > 0 and not segment.acting
+        epoch = self.epochs - 1 if self.epochs else 0
         self._on_step(
-            Step(
-                start_ns=segments[0].start,
-                wall_ns=sum(phases),
-                phases_ns=phases,
-                num_batches=sum(segment.batch for segment in segments) or 1,
-                epoch=max(0, self.epochs - 1),
-                first_of_epoch=first,
-                forward_without_grad=any(segment.plain_forwards for segment in segments),
-                host_parts_ns=host,
-            )
+            Step(segments[0].start, sum(phases), phases, batches or 1, epoch, fresh, evaluated, (lead, loss, tail))
         )
+
+    def _is_validation(self, unused: list[Segment]) -> bool:
+        """Return whether forward passes of a step that no backward pass came of are a validation by hand.
+
+        They are when most steps have the same, much smaller number of them; a policy that acts has no such number.
+        """
+        if len(self._unused) < 3 or any(segment.acting for segment in unused):
+            return False
+        usual = median_low(self._unused)
+        return len(unused) > 2 * usual + 3 and self._unused.count(usual) * 2 >= len(self._unused)
+
+    def _note_sources(self, segments: list[Segment]) -> bool:
+        """Take down which passes are trained on; return whether a new one begins with this step."""
+        sources = {segment.source for segment in segments if self._trains(segment)}
+        sources.discard(None)
+        fresh = bool(sources) and self._training.isdisjoint(sources)
+        if not sources <= self._training:
+            self.epochs += fresh
+            self._training |= {source for source in sources if source is not None}
+            self._validating -= self._training
+        return fresh
 
     def _trains(self, segment: Segment) -> bool:
         """Return whether a step's segment tells that its loader is a training one; a single look into one does not."""

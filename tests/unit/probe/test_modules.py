@@ -6,11 +6,11 @@ import pickle
 
 import pytest
 import torch
+from tests.unit.probe.watched import FORWARD, INPUT, LOSS, STEP, Watch
 from torch import nn
 
 from flatout.probe.spans import FORWARD as FORWARD_SLOT
 from flatout.schema.phase import Phase
-from tests.unit.probe.watched import FORWARD, INPUT, LOSS, STEP, Watch
 
 X = torch.ones(2, 2)
 

@@ -6,9 +6,9 @@ import types
 
 import pytest
 import torch
+from tests.unit.probe.watched import Watch
 
 from flatout.probe.seams import Seams
-from tests.unit.probe.watched import Watch
 
 PLACE = "a_module_of_someone_else"
 

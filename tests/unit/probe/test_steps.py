@@ -473,20 +473,52 @@ def test_validation_of_a_copy_with_averaged_weights(w):
 
 
 def test_no_loader_and_an_estimate_now_and_then(w):
+    """As in nanoGPT: every so often a handful of forward passes in evaluation mode, which is validation."""
     model = w.model()
     optimizer = w.sgd(model)
     for number in range(24):
         if number % 8 == 0:
+            model.eval()
             with torch.no_grad():
-                for _ in range(3):
+                for _ in range(5):
                     w.loss(model, X)
+            model.train()
         w.clock.spend(2)
         w.train_on(model, optimizer, X)
     w.end()
-    estimate = 3 * (FORWARD + LOSS)
-    assert w.walls() == [STEP + (estimate if number % 8 == 0 else 0) for number in range(1, 24)]
-    assert [number for number, step in enumerate(w.steps, 1) if step.forward_without_grad] == [8, 16]
+    estimate = 5 * (FORWARD + LOSS)
+    assert len(w.steps) == 23
+    assert set(w.walls()) == {STEP, STEP - 2}  # the wait before a step after an estimate is taken for the estimate's
+    assert w.out(Phase.VALIDATION) == 2 * (estimate + 2)
     assert w.rest() == STEP + estimate
+
+
+def test_a_validation_by_hand_that_records_gradients_is_validation(w):
+    model = w.model()
+    optimizer = w.sgd(model)
+    for number in range(24):
+        w.train_on(model, optimizer, X)
+        if number % 8 == 7:
+            for _ in range(6):
+                w.loss(model, X)
+    w.end()
+    found = [stretch for stretch in w.outside if stretch.phase is Phase.VALIDATION]
+    assert sum(stretch.wall_ns for stretch in found) >= 2 * 6 * FORWARD
+    assert all(stretch.with_grad for stretch in found)
+
+
+def test_a_policy_that_acts_without_gradients_is_no_validation(w):
+    model = w.model()
+    optimizer = w.sgd(model)
+    for number in range(40):
+        if number % 4 == 0:
+            with torch.no_grad():
+                for _ in range(12):
+                    model(X)
+        w.train_on(model, optimizer, X)
+    w.end()
+    assert w.out(Phase.VALIDATION) == 0
+    assert not any(step.forward_without_grad for step in w.steps)
 
 
 def test_training_by_hand_with_a_validation_loader_that_breaks(w):

@@ -40,7 +40,7 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=200)
     args = parser.parse_args()
     torch.manual_seed(0)
-    sentences = make_sentences(24000, 500)
+    sentences = make_sentences(14000, 500)
     sampler = SimilarLength([len(s) for s, _ in sentences], batch_size=32, num_batches=60)
     loader = DataLoader(sentences, batch_sampler=sampler, collate_fn=collate)
     model = Classifier(500)
