@@ -222,45 +222,54 @@ class StepTracker:
         return closed
 
     def _emit(self) -> None:
+        """Report the step under way; this runs once a step inside the training, so it does little by little."""
         segments, self._pending, self._stepped = self._pending, [], False
-        unused = [segment for segment in segments if not segment.backwards and segment.forwards]
-        if unused and self._is_validation(unused):
-            for segment in unused:
-                self._outside(Phase.VALIDATION, segment)
-            segments = [segment for segment in segments if segment not in unused]
+        unused = batches = 0
+        evaluated = strange = False
+        for segment in segments:
+            batches += segment.batch
+            strange |= segment.source is not None and segment.source not in self._training
+            if segment.grad_forwards or segment.plain_forwards:
+                unused += not segment.backwards
+                evaluated |= segment.plain_forwards > 0 and not segment.acting
+        if unused and self._is_validation(segments, unused):
+            segments = self._without_validation(segments)
+            evaluated = False
         else:
-            self._unused.append(len(unused))
+            self._unused.append(unused)
         if not segments:
             return
         slots = segments[0].slots
         for segment in segments[1:]:
             slots = list(map(add, slots, segment.slots))
         if slots[EPOCH_GAP]:
-            gap = slots[EPOCH_GAP]
-            self._on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=gap))
-        fresh = self._note_sources(segments)
+            self._on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=slots[EPOCH_GAP]))
+        fresh = strange and self._note_sources(segments)
         self._between_epochs = False
         self.num_steps += 1
         lead, loss, tail = slots[LEAD : TAIL + 1]
         phases = (*slots[:LEAD], lead + loss + tail)
-        batches, evaluated = 0, False
-        for segment in segments:
-            batches += segment.batch
-            evaluated |= segment.plain_forwards > 0 and not segment.acting
         epoch = self.epochs - 1 if self.epochs else 0
         self._on_step(
             Step(segments[0].start, sum(phases), phases, batches or 1, epoch, fresh, evaluated, (lead, loss, tail))
         )
 
-    def _is_validation(self, unused: list[Segment]) -> bool:
+    def _without_validation(self, segments: list[Segment]) -> list[Segment]:
+        """Report the segments whose forward passes stand alone as validation; return the others."""
+        for segment in segments:
+            if segment.forwards and not segment.backwards:
+                self._outside(Phase.VALIDATION, segment)
+        return [segment for segment in segments if segment.backwards or not segment.forwards]
+
+    def _is_validation(self, segments: list[Segment], unused: int) -> bool:
         """Return whether forward passes of a step that no backward pass came of are a validation by hand.
 
         They are when most steps have the same, much smaller number of them; a policy that acts has no such number.
         """
-        if len(self._unused) < 3 or any(segment.acting for segment in unused):
+        if len(self._unused) < 3 or any(segment.acting for segment in segments):
             return False
         usual = median_low(self._unused)
-        return len(unused) > 2 * usual + 3 and self._unused.count(usual) * 2 >= len(self._unused)
+        return unused > 2 * usual + 3 and self._unused.count(usual) * 2 >= len(self._unused)
 
     def _note_sources(self, segments: list[Segment]) -> bool:
         """Take down which passes are trained on; return whether a new one begins with this step."""
@@ -282,13 +291,7 @@ class StepTracker:
         wall, saved = segment.end - segment.start, segment.slots[CHECKPOINT]
         if saved and phase is not Phase.CHECKPOINT:
             self._on_outside(Outside(phase=Phase.CHECKPOINT, start_ns=segment.start, wall_ns=saved))
-        grad = segment.grad_forwards > 0 and phase is Phase.VALIDATION
+        grad, batches = segment.grad_forwards > 0 and phase is Phase.VALIDATION, int(segment.batch)
         self._on_outside(
-            Outside(
-                phase=phase,
-                start_ns=segment.start,
-                wall_ns=wall - saved,
-                with_grad=grad,
-                num_batches=int(segment.batch),
-            )
+            Outside(phase=phase, start_ns=segment.start, wall_ns=wall - saved, with_grad=grad, num_batches=batches)
         )
