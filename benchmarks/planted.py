@@ -227,7 +227,7 @@ def summary(judged: dict[Script, dict]) -> list[str]:
         share("right code in first two", (s["code"] for s in flawed), GOALS["line"]),
     ]
     if len(errors) > 1:
-        low, median, high = statistics.quantiles(errors, n=4)
+        low, median, high = statistics.quantiles(errors, n=4, method="inclusive")
         met = "met" if median <= GOALS["error"] else "MISSED"
         spread = f"quartiles {low:.0%} and {high:.0%}, n={len(errors)}"
         lines.append(f"{'max_speedup against gain':<34} median error {median:.0%} ({spread}), goal <= 25 %: {met}")

@@ -118,7 +118,10 @@ def test_a_killed_script_is_told_with_its_signal_and_what_was_measured(flatout, 
 
 
 def test_a_killed_worker_is_the_script_s_failure_and_what_was_measured_is_kept(flatout):
-    flatout.write(training(workers=1))
+    long_epoch = (
+        "Data.__len__ = lambda self: 1_000_000\nData.__getitem__ = lambda self, i: (self.x[i % 64], self.y[i % 64])"
+    )
+    flatout.write(training(before=long_epoch, workers=1))
     process = flatout.start("diagnose", "train.py")
     flatout.wait_for_steps()
 
@@ -274,7 +277,7 @@ def test_a_script_that_prints_100_mb_is_measured_and_its_log_stays_small(flatout
     text = log.read_text()
     assert text.startswith("0000001")
     assert "bytes of output left out" in text
-    assert "0000020" in text
+    assert "0000021" in text
 
 
 # ----------------------------------------------------------------------------------------------------------- full disk

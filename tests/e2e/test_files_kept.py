@@ -106,14 +106,15 @@ class Data(Data):
 """
 
 
+NAMES = ["checkpoint.pt", "best.pt", "metrics.csv", "state.pkl", "config.json", "old.pt", "raw.bin", "worker.log"]
+NAMES += ["rank.pt", "relative.txt", "output/result.txt", "output/deep/er.txt", "previous/model.pt"]
+NAMES += ["elsewhere/here.txt", "tensorboard/exp0/events.1", "wandb/run-1/files/output.log", "mlruns/0/meta.yaml"]
+
+
 @pytest.fixture
 def project(flatout):
     """A folder in which somebody has worked for a while."""
-    for name in (
-        "checkpoint.pt best.pt metrics.csv state.pkl config.json old.pt raw.bin worker.log rank.pt relative.txt "
-        "output/result.txt output/deep/er.txt previous/model.pt elsewhere/here.txt tensorboard/exp0/events.1 "
-        "wandb/run-1/files/output.log mlruns/0/meta.yaml"
-    ).split():
+    for name in NAMES:
         flatout.write("mine", name)
     flatout.write("mine\n", "log.txt").chmod(0o640)
     np = pytest.importorskip("numpy")
@@ -162,7 +163,7 @@ def test_what_workers_write_is_undone_too(project, method):
     method_line = f"torch.multiprocessing.set_start_method('{method}', force=True)"
     project.write(training(before=f"{method_line}\n{WORKER}", workers=2))
     before = picture(project.folder)
-    ended = project.diagnose("train.py")
+    ended = project.diagnose("train.py", steps=6)
     assert ended.code == 0, ended.err
     assert picture(project.folder) == before
     assert (ended.recording / "files" / "written" / "cache-1.txt").read_text() == "cached"

@@ -27,7 +27,7 @@ def shown_tail(log: Path, num_lines: int = _TAIL_LINES) -> str:
 
 def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError | None:
     """Return the script's own failure, or None when it did what it should."""
-    stopped = run is not None and run.end.reason == "steps"
+    stopped = run is not None and run.end.reason in ("steps", "probe failed")
     if stopped or outcome.stopped_by or not outcome.exit_code:
         return None
     full = _full_disk(folder, run)

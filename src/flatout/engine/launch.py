@@ -220,4 +220,4 @@ class _Tail:
                     self.steps += len(json.loads(line)["wall_ns"])
                 elif line.startswith(b'{"kind":"end"'):
                     self.ended = True
-                    self.stopped = json.loads(line)["value"]["reason"] == "steps"
+                    self.stopped = json.loads(line)["value"]["reason"] in ("steps", "probe failed")

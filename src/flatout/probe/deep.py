@@ -17,6 +17,7 @@ from flatout.probe.places import caller
 from flatout.probe.retention import RetentionWatch
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.spans import BACKWARD, FORWARD
+from flatout.probe.trouble import guarded
 from flatout.probe.workers import watch_workers
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.plain import to_plain
@@ -37,6 +38,7 @@ class DeepWatch:
         """Take the recorder whose account says what phase is running."""
         self._recorder = recorder
         self._account = recorder.account
+        self.trouble: Callable[[Exception], None] = lambda error: recorder.tracker.trouble(error)
         self._fetching = FetchWatch()
         self._retention = RetentionWatch()
         self._sampler = LineSampler("main", lambda: self._account.thread, self._where)
@@ -58,6 +60,7 @@ class DeepWatch:
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply
 
+    @guarded
     def step(self, step: Step, number: int) -> None:
         """Take one finished step; sampling begins with the second."""
         if number == 1:
@@ -76,6 +79,7 @@ class DeepWatch:
             return Phase.VALIDATION, ""
         return where(slot, tracker.between_epochs)
 
+    @guarded
     def _before_backward(self, tensor: Any) -> None:
         self._retention.mark(tensor)
         self._anomaly.apply()

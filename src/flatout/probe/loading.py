@@ -1,5 +1,6 @@
 """DataLoaders as the script builds and walks them: passes, waits, and what each loader is."""
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterator
 from threading import get_ident
@@ -12,6 +13,7 @@ from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.spans import EPOCH_GAP, INPUT, LEAD, Account
 from flatout.probe.steps import StepTracker
+from flatout.probe.trouble import guarded
 from flatout.schema.run import Frame, LoaderFacts
 
 __all__ = ["LoaderWatch", "WatchedLoader", "batch_size", "tensors_in"]
@@ -131,6 +133,7 @@ class LoaderWatch:
         """Watch nothing yet."""
         self.account = account
         self.tracker = tracker
+        self.trouble: Callable[[Exception], None] = lambda error: tracker.trouble(error)
         self.loaders: list[WatchedLoader] = []
         self.batch_sizes: list[int] = []
         self.trained_on: set[int] = set()
@@ -185,10 +188,8 @@ class LoaderWatch:
             watched.start_ns += account.totals[EPOCH_GAP] - before
             watched.iterated_at = watched.iterated_at or caller(2)
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
-            try:
+            with contextlib.suppress(AttributeError):
                 iterator._flatout = (self._passes, watched)
-            except AttributeError:
-                pass
             return iterator
 
         return iterate
@@ -226,6 +227,7 @@ class LoaderWatch:
 
         return following
 
+    @guarded
     def _look_at(self, batch: Any, watched: WatchedLoader) -> None:
         self.batch_sizes.append(batch_size(batch))
         if not watched.dtypes:

@@ -20,6 +20,7 @@ from flatout.probe.clock import DeviceClock
 from flatout.probe.loading import batch_size, tensors_in
 from flatout.probe.spans import FORWARD, INPUT, LEAD, LOSS, TAIL, Account
 from flatout.probe.steps import StepTracker
+from flatout.probe.trouble import guarded
 from flatout.schema.run import Frame, ModelFacts
 
 __all__ = ["ModuleWatch"]
@@ -59,6 +60,7 @@ class ModuleWatch:
         """Hook nothing yet."""
         self._account = account
         self._tracker = tracker
+        self.trouble: Callable[[Exception], None] = lambda error: tracker.trouble(error)
         self.device: DeviceClock | None = None
         self._hooked: list[_Hooked] = []
         self._seen_parameters: set[int] = set()
@@ -69,6 +71,7 @@ class ModuleWatch:
 
     # -- finding ------------------------------------------------------------------------------------------------
 
+    @guarded
     def look(self, parameters: set[int]) -> None:
         """Hook the roots over `parameters` (ids of the optimizer's tensors); descend where a hook was never passed."""
         for hooked in [item for item in self._hooked if item.trained and item.calls == 0]:
@@ -143,6 +146,7 @@ class ModuleWatch:
             account.leave(LOSS if grad else -1)
             self._tracker.forward_done(grad, acting=training and not grad)
 
+    @guarded
     def _look_at(self, hooked: _Hooked, args: Any) -> None:
         tensors = list(tensors_in(args))
         hooked.input_dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)

@@ -65,6 +65,7 @@ class Recorder:
         self.seams = Seams()
         self.account = Account()
         self.tracker = StepTracker(self.account, self._step, self._outside)
+        self.tracker.trouble = self._trouble
         self.losses = Losses()
         self.device: DeviceClock | None = None
         self.modules = ModuleWatch(self.account, self.tracker)
@@ -133,6 +134,14 @@ class Recorder:
         self.part.flush()
         self.part.put("end", End(reason=reason, error=error, at_ns=at_ns))
         self.part.close()
+
+    def _trouble(self, error: Exception) -> None:
+        """A probe failed: take all of them away, keep what was measured, let the training go on."""
+        if not self.done:
+            self.account.thread = -1
+            self.notes.append(f"the probes failed and were removed: {type(error).__name__}: {error}")
+            self.detach()
+            self.finish("probe failed")
 
     def _forked(self) -> None:
         """In a forked child nothing is recorded: it is another process's work."""

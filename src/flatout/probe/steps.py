@@ -13,7 +13,8 @@ from operator import add
 from statistics import median_low
 
 from flatout.probe.segments import Segment
-from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, LEAD, LOSS, TAIL, Account
+from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, LEAD, TAIL, Account
+from flatout.probe.trouble import guarded, raise_it
 from flatout.schema.phase import Phase
 from flatout.schema.run import Outside, Step
 
@@ -32,6 +33,7 @@ class StepTracker:
     ) -> None:
         """Take the account to cut, and where finished steps and stretches go."""
         self.account = account
+        self.trouble: Callable[[Exception], None] = raise_it
         self.open = Segment()
         self.num_optimizers = 0
         self.num_steps = 0
@@ -67,8 +69,7 @@ class StepTracker:
         """Return whether the batch being worked on belongs to a pass that is known to be validation."""
         return self.open.source in self._validating
 
-    # -- events -------------------------------------------------------------------------------------------------
-
+    @guarded
     def asked(self, source: int) -> None:
         """A pass over a loader is asked for its next batch."""
         self.account.clear()
@@ -81,6 +82,7 @@ class StepTracker:
             self._between_epochs = between
         self._settle(segment, asked=source)
 
+    @guarded
     def exhausted(self, source: int) -> None:
         """The pass `source` had no further batch."""
         self.open.batch = False
@@ -92,6 +94,7 @@ class StepTracker:
         elif self.num_steps:
             self._outside(Phase.VALIDATION if source in self._validating else Phase.OTHER, segment)
 
+    @guarded
     def forward_begins(self) -> None:
         """An outermost module is being called; the call before it, if no backward pass came of it, stands alone."""
         segment = self.open
@@ -99,6 +102,7 @@ class StepTracker:
         if trained and not segment.backwards and (segment.grad_forwards or segment.plain_forwards):
             self._join(self._close(segment.source, LEAD))
 
+    @guarded
     def forward_done(self, with_grad: bool, *, acting: bool = False) -> None:
         """An outermost module has been called; `acting`: in training mode, without gradients."""
         if with_grad:
@@ -107,6 +111,7 @@ class StepTracker:
             self.open.plain_forwards += 1
             self.open.acting |= acting
 
+    @guarded
     def backward_done(self) -> None:
         """A backward pass has ended."""
         self.open.backwards += 1
@@ -116,11 +121,13 @@ class StepTracker:
             self.optimizer_begins(0)
             self._optimizer_ended(0)
 
+    @guarded
     def optimizer_begins(self, optimizer: int) -> None:
         """The optimizer with identity `optimizer` begins a step."""
         if optimizer in self._cycle and self._by_hand():
             self._finish_cycle()
 
+    @guarded
     def optimizer_done(self, optimizer: int) -> None:
         """That optimizer has made its step, or its gradient scaler has skipped it."""
         self._optimizer_steps += 1
@@ -135,8 +142,6 @@ class StepTracker:
             self._finish_cycle()
         if self.num_steps and segment.end > segment.start:
             self._outside(Phase.OTHER, segment)
-
-    # -- decisions ----------------------------------------------------------------------------------------------
 
     def _by_hand(self) -> bool:
         """Return whether optimizer steps make the training steps: no loader's batch is being trained on."""
@@ -212,8 +217,6 @@ class StepTracker:
             self._outside(Phase.VALIDATION if segment.forwards else Phase.EPOCH_GAP, segment)
         else:
             self._outside(Phase.VALIDATION if segment.forwards or self._validating else Phase.OTHER, segment)
-
-    # -- output -------------------------------------------------------------------------------------------------
 
     def _close(self, source: int | None, host: int) -> Segment:
         closed = self.open

@@ -673,3 +673,23 @@ def test_a_checkpoint_in_a_step_and_between_epochs(w, tmp_path):
     assert [w.phases(number).get("checkpoint", 0) for number in range(8)] == [0, 0, 30, 0] * 2
     assert w.out(Phase.CHECKPOINT) == 60
     assert w.rest() == 0
+
+
+def test_validation_by_hand_inside_a_loop_over_a_loader(w):
+    model = w.model()
+    optimizer = w.sgd(model)
+    for number, x in enumerate(w.loader(40)):
+        w.train_on(model, optimizer, x)
+        if number % 10 == 9:
+            model.eval()
+            with torch.no_grad():
+                for _ in range(4):
+                    w.loss(model, X)
+            model.train()
+    w.end()
+    assert len(w.steps) == 40
+    validation = 4 * 4 * (FORWARD + LOSS)
+    assert sum(w.walls()) + w.out(Phase.VALIDATION) == 40 * STEP + validation
+    marked = [step for step in w.steps if step.forward_without_grad]
+    assert w.out(Phase.VALIDATION) == validation
+    assert marked == []
