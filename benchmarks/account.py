@@ -251,7 +251,7 @@ def judge(case: Case, folder: Path) -> Row:
     os.environ["ACCOUNT_TRUTH"] = str(folder)
     steps = 60 if case.phase in STEP_PHASES else 30
     if case.kind == "by hand":  # how host time divides is known from samples: it takes many
-        steps = 200
+        steps = 400
     report = diagnose(
         parse_target([str(script), case.kind, json.dumps(case.work)]),
         limits=Limits(steps=steps, budget_s=120, all_devices=True),

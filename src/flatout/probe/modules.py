@@ -10,6 +10,7 @@ module leave it out.
 
 import gc
 import sys
+import weakref
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any
@@ -25,32 +26,37 @@ from flatout.schema.run import Frame, ModelFacts
 
 __all__ = ["ModuleWatch"]
 
-_MAX_HOOKED = 64
+_MAX_HOOKED = {True: 64, False: 32}  # trained modules, others
 _LOOKED_AT = 3  # calls whose inputs are looked at
 
 
 class _Hooked:
-    """One hooked module."""
+    """One hooked module, held weakly: it must die when the script lets it go."""
 
     def __init__(self, module: Any, trained: bool) -> None:
-        self.module = module
+        self.ref = weakref.ref(module)
         self.trained = trained
         self.calls = 0
         self.input_dtypes: tuple[str, ...] = ()
         self.call: Callable[..., Any] | None = None
         self.before: Callable[..., Any] | None = None  # what Module.compile() put there
 
+    @property
+    def module(self) -> Any:
+        return self.ref()
+
     def attach(self, call: Callable[..., Any]) -> None:
         self.before = vars(self.module).get("_compiled_call_impl")
         self.call = vars(self.module)["_compiled_call_impl"] = call
 
     def remove(self) -> None:
-        if vars(self.module).get("_compiled_call_impl") is not self.call:
-            return  # compiled meanwhile: that call goes around ours
+        module = self.module
+        if module is None or vars(module).get("_compiled_call_impl") is not self.call:
+            return  # gone, or compiled meanwhile: that call goes around ours
         if self.before is None:
-            vars(self.module).pop("_compiled_call_impl", None)
+            vars(module).pop("_compiled_call_impl", None)
         else:
-            vars(self.module)["_compiled_call_impl"] = self.before
+            vars(module)["_compiled_call_impl"] = self.before
 
 
 class ModuleWatch:
@@ -74,10 +80,14 @@ class ModuleWatch:
     @guarded
     def look(self, parameters: set[int]) -> None:
         """Hook the roots over `parameters` (ids of the optimizer's tensors); descend where a hook was never passed."""
+        self._hooked = [hooked for hooked in self._hooked if hooked.module is not None]
         for hooked in [item for item in self._hooked if item.trained and item.calls == 0]:
+            module = hooked.module
+            if isinstance(module, torch.nn.DataParallel):  # copies what its children hold, calls of ours included
+                continue
             hooked.remove()
             self._hooked.remove(hooked)
-            for child in filter(_has_parameters, hooked.module.children()):
+            for child in filter(_has_parameters, module.children()):
                 self._hook(child, trained=True)
         fresh = parameters - self._seen_parameters
         if fresh and not self.compiled_functions:
@@ -89,34 +99,35 @@ class ModuleWatch:
         """Return whether every hooked module has been called."""
         return bool(self._hooked) and all(hooked.calls for hooked in self._hooked)
 
-    def unhook(self) -> list[Any]:
-        """Remove all hooks for a moment and return the modules, for `rehook`."""
-        modules = [hooked.module for hooked in self._hooked]
+    def unhook(self) -> None:
+        """Remove all hooks, for good or until `rehook`."""
         for hooked in self._hooked:
             hooked.remove()
-        return modules
 
     def rehook(self) -> None:
         """Hook again what `unhook` left bare."""
         for hooked in self._hooked:
-            self._attach(hooked)
+            if hooked.module is not None:
+                self._attach(hooked)
 
     def _hook(self, module: Any, *, trained: bool) -> None:
         for hooked in self._hooked:
             if hooked.module is module:
                 hooked.trained |= trained
                 return
-        if len(self._hooked) >= _MAX_HOOKED:
+        if sum(hooked.trained is trained for hooked in self._hooked) >= _MAX_HOOKED[trained]:
             return
         hooked = _Hooked(module, trained)
         self._hooked.append(hooked)
         self._attach(hooked)
 
     def _attach(self, hooked: _Hooked) -> None:
-        module, account = hooked.module, self._account
-        inner = vars(module).get("_compiled_call_impl") or module._call_impl
+        ref, account = hooked.ref, self._account
+        compiled = vars(hooked.module).get("_compiled_call_impl")
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            module: Any = ref()  # alive: it is being called
+            inner = compiled or module._call_impl
             if account.current == INPUT or get_ident() != account.thread or torch.compiler.is_compiling():
                 return inner(*args, **kwargs)  # in a data set it is part of the input
             if hooked.calls < _LOOKED_AT:
@@ -169,11 +180,12 @@ class ModuleWatch:
 
     def modules(self) -> list[Any]:
         """Return the hooked modules that were called."""
-        return [hooked.module for hooked in self._hooked if hooked.calls]
+        return [hooked.module for hooked in self._hooked if hooked.calls and hooked.module is not None]
 
     def describe(self) -> tuple[ModelFacts, ...]:
         """Return what is known of each outermost module that was called."""
-        return tuple(_facts(hooked, *self.anomaly) for hooked in self._hooked if hooked.calls)
+        called = [hooked for hooked in self._hooked if hooked.calls and hooked.module is not None]
+        return tuple(_facts(hooked, *self.anomaly) for hooked in called)
 
 
 def _optimized() -> type:

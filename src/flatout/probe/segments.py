@@ -1,6 +1,9 @@
 """A stretch of the training thread, the piece that steps are put together from."""
 
-__all__ = ["Segment"]
+from collections import deque
+from statistics import median_low
+
+__all__ = ["AloneForwards", "Segment"]
 
 
 class Segment:
@@ -36,3 +39,27 @@ class Segment:
     def forwards(self) -> int:
         """Forward passes of outermost modules, with or without gradients."""
         return self.grad_forwards + self.plain_forwards
+
+
+class AloneForwards:
+    """How many forward passes of a step no backward pass comes of, which tells a validation by hand from training.
+
+    A step is unusual when most recent steps have the same, much smaller number of them. A policy that acts before it
+    learns has no such number, and a teacher has the same in every step.
+    """
+
+    def __init__(self) -> None:
+        """Know no step yet."""
+        self.now = 0  # in the step under way
+        self._recent: deque[int] = deque(maxlen=31)
+
+    def usual(self, number: int) -> None:
+        """Take down the number of a step that was no validation."""
+        self._recent.append(number)
+
+    def unusual(self, number: int) -> bool:
+        """Return whether `number` of them in one step is a validation; False until three steps are known."""
+        if len(self._recent) < 3:
+            return False
+        usual = median_low(self._recent)
+        return number > 2 * usual + 3 and self._recent.count(usual) * 2 >= len(self._recent)

@@ -7,12 +7,10 @@ optimizers when the first of them comes round again; so too when a batch stays f
 optimizer of torch, a step ends with `backward()`.
 """
 
-from collections import deque
 from collections.abc import Callable
 from operator import add
-from statistics import median_low
 
-from flatout.probe.segments import Segment
+from flatout.probe.segments import AloneForwards, Segment
 from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, LEAD, TAIL, Account
 from flatout.probe.trouble import guarded, raise_it
 from flatout.schema.phase import Phase
@@ -52,7 +50,7 @@ class StepTracker:
         self._steps_on_batch = 0
         self._backwards = 0
         self._optimizer_steps = 0
-        self._unused: deque[int] = deque(maxlen=31)  # forward passes without a backward pass, of recent steps
+        self._alone = AloneForwards()
 
     @property
     def trained_passes(self) -> set[int]:
@@ -66,8 +64,8 @@ class StepTracker:
 
     @property
     def in_validation(self) -> bool:
-        """Return whether the batch being worked on belongs to a pass that is known to be validation."""
-        return self.open.source in self._validating
+        """Return whether a validation runs: a pass known to be one, or by hand more forward passes than ever."""
+        return self.open.source in self._validating or (self._alone.now > 0 and self._alone.unusual(self._alone.now))
 
     @guarded
     def asked(self, source: int) -> None:
@@ -101,6 +99,7 @@ class StepTracker:
         trained = self._stepped or self._cycle  # the step under way has had its optimizer step
         if trained and not segment.backwards and (segment.grad_forwards or segment.plain_forwards):
             self._join(self._close(segment.source, LEAD))
+            self._alone.now += 1
 
     @guarded
     def forward_done(self, with_grad: bool, *, acting: bool = False) -> None:
@@ -235,11 +234,13 @@ class StepTracker:
             if segment.grad_forwards or segment.plain_forwards:
                 unused += not segment.backwards
                 evaluated |= segment.plain_forwards > 0 and not segment.acting
-        if unused and self._is_validation(segments, unused):
+        acting = any(segment.acting for segment in segments) if unused else False
+        if unused and not acting and self._alone.unusual(unused):
             segments = self._without_validation(segments)
             evaluated = False
         else:
-            self._unused.append(unused)
+            self._alone.usual(unused)
+        self._alone.now = 0
         if not segments:
             return
         slots = segments[0].slots
@@ -263,16 +264,6 @@ class StepTracker:
             if segment.forwards and not segment.backwards:
                 self._outside(Phase.VALIDATION, segment)
         return [segment for segment in segments if segment.backwards or not segment.forwards]
-
-    def _is_validation(self, segments: list[Segment], unused: int) -> bool:
-        """Return whether forward passes of a step that no backward pass came of are a validation by hand.
-
-        They are when most steps have the same, much smaller number of them; a policy that acts has no such number.
-        """
-        if len(self._unused) < 3 or any(segment.acting for segment in segments):
-            return False
-        usual = median_low(self._unused)
-        return unused > 2 * usual + 3 and self._unused.count(usual) * 2 >= len(self._unused)
 
     def _note_sources(self, segments: list[Segment]) -> bool:
         """Take down which passes are trained on; return whether a new one begins with this step."""

@@ -167,10 +167,8 @@ def test_records_of_another_form_are_refused(stored, line):
 
 def test_unknown_kinds_and_fields_are_passed_over(stored):
     file, data = stored
-    later = (
-        dump_record("of a later version", {"x": 1}) + "\n" + '{"kind": "end", "value": {"reason": "steps", "new": 1}}'
-    )
-    file.write_text(data.decode() + later + "\n")
+    later = [dump_record("of a later version", {"x": 1}), dump_record("end", {"value": {"reason": "steps", "new": 1}})]
+    file.write_text(data.decode() + "\n".join(later) + "\n")
     assert read_run(file).end == End(reason="steps")
 
 
