@@ -202,8 +202,9 @@ class TrainingWatch:
         def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
             result = original(model, *args, **kwargs)
             hits.count += 1
-            plain = model is not None and not isinstance(model, torch.nn.Module) and not isinstance(model, type)
-            if plain and callable(result) and not isinstance(result, torch.nn.Module):
+            plain = model is not None and not isinstance(model, torch.nn.Module | type)
+            in_place = getattr(model, "__name__", "") == "_call_impl"  # Module.compile(): a module as any other
+            if plain and not in_place and callable(result) and not isinstance(result, torch.nn.Module):
                 wrapped = self._modules.compiled_function(result)
                 return _dressed(wrapped, result)
             return result

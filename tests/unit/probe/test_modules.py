@@ -298,6 +298,18 @@ def test_compiled_models_break_and_recompile_no_more_than_without_us(kind):
 
 
 @pytest.mark.slow
+def test_a_compiled_method_is_called_as_a_forward_pass(w):
+    model = Plain()
+    forward = torch.compile(model.forward, backend="eager")
+    step = torch.compile(lambda x: model(x).mean(), backend="eager")
+    assert w.modules.compiled_functions == 2
+    assert torch.equal(forward(X), model.forward(X))
+    assert torch.equal(step(X), model.forward(X).mean())
+    assert w.tracker.open.forwards == 2
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
 def test_a_compiled_model_is_called_as_one_forward_pass(w):
     model = torch.compile(Plain(), backend="eager")
     optimizer = w.sgd(model)
