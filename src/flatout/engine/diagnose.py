@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,9 +56,11 @@ def diagnose(
         UsageError: the folder cannot be used.
     """
     with one_at_a_time():
-        restore_left_over(out)
+        notes = [
+            f"files that a killed run had left changed were put back, from {old}" for old in restore_left_over(out)
+        ]
         folder = run_folder(out, target.slug)
-        session = _Session(target, folder, limits, watch, echo)
+        session = _Session(target, folder, limits, watch, echo, notes)
         try:
             return session.diagnose()
         except KeyboardInterrupt:
@@ -93,7 +95,13 @@ class _Session:
     """One diagnosis under way."""
 
     def __init__(
-        self, target: Target, folder: Path, limits: Limits, watch: Watch, echo: Callable[[bytes], None] | None
+        self,
+        target: Target,
+        folder: Path,
+        limits: Limits,
+        watch: Watch,
+        echo: Callable[[bytes], None] | None,
+        notes: Sequence[str],
     ) -> None:
         self.target = target
         self.folder = folder
@@ -102,6 +110,7 @@ class _Session:
         self._echo = echo
         self._start = time.monotonic()
         self._timed: Run | None = None
+        self._notes = list(notes)
 
     def diagnose(self) -> Report:
         timed = self._execute("timed", share=0.65)
@@ -110,7 +119,7 @@ class _Session:
             raise explain_nothing(self.target, self.folder, self._timed, timed)
         failure = script_failure(self.target, self.folder, self._timed, timed)
         if failure is None and self._left_s() > 3:
-            self._execute("deep", share=1.0)
+            self._look_deeper()
         self._watch(Progress("conclusions", len(self._timed.steps), 0.98, 0.0))
         report = self.report()
         assert report is not None
@@ -119,11 +128,22 @@ class _Session:
             raise failure
         return report
 
+    def _look_deeper(self) -> None:
+        """Make the deep run; what it cannot do costs the places by line, never the timed run."""
+        try:
+            self._execute("deep", share=1.0)
+        except (FlatoutError, OSError) as error:
+            self._notes.append(f"the deep run failed: {error}")
+
     def report(self) -> Report | None:
         """Write and return what is known so far; None when no step was measured."""
         run = assemble(self.folder, self._timed)
         if run is None:
             return None
+        lost = self.folder / "files" / "not-restored.txt"
+        if lost.exists():
+            self._notes.append(f"some of the script's files could not be put back: see {lost}")
+        run = dataclasses.replace(run, notes=(*run.notes, *self._notes))
         with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same
             write_run(run, self.folder / RUN_FILE)
         return conclude(run, self.folder)

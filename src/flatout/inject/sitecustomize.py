@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -32,7 +33,7 @@ def _run_the_next_sitecustomize() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Lets `torch` import as ever and attaches afterwards; finds `flatout` where this interpreter has none."""
+    """Lets modules import as ever and acts afterwards; finds `flatout` where this interpreter has none."""
 
     def __init__(self, order: str) -> None:
         self.order = order
@@ -41,11 +42,12 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name == "flatout" and not self.busy:
             return self._find_flatout()
-        if name != "torch" or self.busy:
+        act = _AFTER.get(name)
+        if act is None or self.busy:
             return None
         self.busy = True
         try:
-            spec = importlib.util.find_spec("torch")
+            spec = importlib.util.find_spec(name)
         finally:
             self.busy = False
         if spec is None or spec.loader is None:
@@ -54,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             load(module)
-            _attach(self.order)
+            act(self.order)
 
         vars(spec.loader)["exec_module"] = exec_module
         return spec
@@ -86,6 +88,17 @@ def _attach(order: str) -> None:
     attach(order)
 
 
+def _keep_safetensors(order: str) -> None:
+    """Let files written by safetensors, past Python's `open`, be set aside like all others."""
+    from flatout.child import protect_safetensors
+
+    protect_safetensors(order)
+
+
+_AFTER: dict[str, Callable[[str], None]] = {"torch": _attach, "safetensors.torch": _keep_safetensors}
+"""What is done once a module was imported."""
+
+
 def _begin() -> None:
     order = os.environ.get("FLATOUT_ORDER")
     if not order or not os.path.exists(order):
@@ -97,10 +110,16 @@ def _begin() -> None:
     except OSError:
         pass
     sys.meta_path.insert(0, _Finder(order))
-    from flatout.child import protect
+    try:
+        from flatout.child import protect
 
-    protect(order)
+        protect(order)
+    except Exception as error:  # unprotected, the script must not run: its files would not be put back
+        os.write(2, f"flatout: cannot keep the files of this process as they are: {error}\n".encode())
+        os._exit(1)
 
 
-_run_the_next_sitecustomize()
-_begin()
+try:
+    _run_the_next_sitecustomize()
+finally:
+    _begin()

@@ -1,6 +1,7 @@
 """The observation of one process: puts the probes together, decides when enough was seen, and stops the script."""
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -75,6 +76,7 @@ class Recorder:
         self.first_ns = 0
         self._look_again_ns = 0
         self.done = ""
+        self._finishing = False
         self.notes: list[str] = []
         self._launched_ns = time.perf_counter_ns() - round((time.time() - order.launched_unix_s) * 1e9)
         parts = Path(order.folder) / "parts"
@@ -87,7 +89,7 @@ class Recorder:
         self.part.put("header", self._header())
         self._install()
         if self.order.protect_files:
-            self.training.before_save = keep_files(self.order.folder).before_write
+            self.training.before_save = functools.partial(keep_files(self.order.folder).before_write, truncates=True)
         self.training.on_exit = lambda: self.finish("script ended")
         os.register_at_fork(after_in_child=self._forked)
         self._hook_errors()
@@ -119,12 +121,14 @@ class Recorder:
 
     def finish(self, reason: str, error: str = "") -> None:
         """Write everything that is known; called once, in the training thread where that is possible."""
-        if self.done:
+        if self.done or self._finishing:
             return
-        self.done = reason
+        self._finishing = True
+        if reason != "steps":  # else a step has ended this moment: nothing is half done
+            with contextlib.suppress(Exception):
+                self.tracker.finish()
         at_ns = time.perf_counter_ns()
-        with contextlib.suppress(Exception):
-            self.tracker.finish()
+        self.done = reason
         for describe in (self._facts, self._losses, self._causes):
             try:
                 describe()
@@ -172,6 +176,8 @@ class Recorder:
                 raise StopRecording
             return
         self.part.step(step)
+        if self._finishing:
+            return
         number = self.tracker.num_steps
         if self.device is not None:
             self.device.step_done(number)
