@@ -5,8 +5,9 @@ says what a right diagnosis is. The gain of the repair is measured from plain ru
 epoch time = (wall of `--epochs 3` minus wall of `--epochs 1`) / 2, flawed and repaired alternated, median.
 `planted/healthy/` holds scripts on which nothing should be found.
 
-Raw results are stored in `--out` as they are obtained; an interrupted run goes on where it stopped, and a script
-that has changed since is measured again. Scores are computed anew from the raw results each time.
+Raw results are stored in `--out` as they are obtained, recordings beside it; an interrupted run goes on where it
+stopped, and a script that has changed since is measured again. Scores are computed anew from the recordings each
+time, with the rules of that day; `--again NAME` diagnoses a script once more.
 
     python benchmarks/planted.py --quick
     python benchmarks/planted.py --only thumbnails --only char_lm
@@ -17,6 +18,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -97,12 +99,13 @@ def environment_for(folder: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def diagnose(script: Script) -> dict:
+def diagnose(script: Script, recordings: Path) -> dict:
     """Run `flatout diagnose` in an empty folder and return its report, or what went wrong."""
-    folder = script.kind
+    folder, kept = script.kind, recordings / script.name
+    shutil.rmtree(kept, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
         report = Path(tmp) / "report.json"
-        options = ["--json", str(report), "--out", str(Path(tmp) / "out")]
+        options = ["--json", str(report), "--out", str(kept)]
         command = [sys.executable, "-m", "flatout", "diagnose", *options, *script.command(folder)]
         setting = {"cwd": tmp, "env": environment_for(folder), "timeout": DIAGNOSE_LIMIT_S}
         begin_s = time.perf_counter()
@@ -153,6 +156,15 @@ def place_of(finding: dict) -> tuple[Path, int] | None:
     """Return the (file, line) that a finding names."""
     place = finding["location"]
     return (Path(place["file"]).resolve(), place["line"]) if place else None
+
+
+def findings_today(kept: Path, stored: dict) -> dict:
+    """Return the diagnosis with the findings that the rules of today make of its recording."""
+    if "error" in stored or not kept.exists():
+        return stored
+    command = [sys.executable, "-m", "flatout", "report", str(kept), "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return stored | {"findings": json.loads(done.stdout)["findings"]}
 
 
 def score(script: Script, result: dict) -> dict:
@@ -265,6 +277,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="only the scripts marked quick in truth.toml")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this script; may be repeated")
+    parser.add_argument("--again", action="append", metavar="NAME", help="diagnose this script once more")
     parser.add_argument("--out", type=Path, default=Path("planted-results.json"), help="raw results, resumed from")
     return parser.parse_args()
 
@@ -281,14 +294,20 @@ def main() -> int:
         return 2
     scripts = [s for s in scripts if (s.quick or not options.quick) and s.name in (options.only or [s.name])]
     results = json.loads(options.out.read_text())["results"] if options.out.exists() else {}
+    recordings = options.out.absolute().with_suffix("")
     judged = {}
     for script in scripts:
         digest = script.digest()
-        if results.get(script.name, {}).get("digest") != digest:
-            fresh = {"digest": digest, "load": os.getloadavg()[0], "diagnosis": diagnose(script)}
-            results[script.name] = fresh | ({"epochs_s": measure_epochs(script)} if script.kind == "flawed" else {})
-            store(options.out, results)
-        judged[script] = score(script, results[script.name])
+        known = results.get(script.name, {})
+        if known.get("digest") != digest:
+            known = {"digest": digest, "load": os.getloadavg()[0], "diagnosis": diagnose(script, recordings)}
+            known |= {"epochs_s": measure_epochs(script)} if script.kind == "flawed" else {}
+        elif script.name in (options.again or ()):
+            known["diagnosis"] = diagnose(script, recordings)
+        results[script.name] = known
+        store(options.out, results)
+        known["diagnosis"] = findings_today(recordings / script.name, known["diagnosis"])
+        judged[script] = score(script, known)
         say(row(script, judged[script]))
     say("", "  ".join(f"{key} {value}" for key, value in machine().items()), *summary(judged))
     return 0

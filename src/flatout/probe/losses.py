@@ -10,16 +10,17 @@ _LIMIT = 20_000
 
 
 class Losses:
-    """Scalars that `backward()` was called on, in order, without a copy or a wait in the step."""
+    """Scalars that `backward()` was called on, in order, without a wait for the device in the step."""
 
     def __init__(self) -> None:
         """Hold none yet."""
-        self._kept: list[torch.Tensor] = []
+        self._kept: list[torch.Tensor | float] = []
 
     def take(self, tensor: Any) -> None:
         """Keep the value of `tensor` when it is a scalar that a backward pass began from."""
         if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and len(self._kept) < _LIMIT:
-            self._kept.append(tensor.detach())
+            # on the CPU reading is no wait, and a float is lighter to keep than a tensor
+            self._kept.append(tensor.item() if tensor.is_cpu else tensor.detach())
 
     def values(self) -> list[float]:
         """Return the values as Python floats, exactly; waits for the device, so call it after the last step."""

@@ -140,11 +140,12 @@ class ModuleWatch:
     # -- events -------------------------------------------------------------------------------------------------
 
     def _forward(self, inner: Callable[..., Any], args: Any, kwargs: Any, training: bool) -> Any:
-        account, device = self._account, self.device
+        account, tracker, device = self._account, self._tracker, self.device
         if self.on_forward is not None:
             self.on_forward()
-        if account.current in (LEAD, LOSS, TAIL):
-            self._tracker.forward_begins()
+        segment = tracker.open
+        if (segment.grad_forwards or segment.plain_forwards) and account.current in (LEAD, LOSS, TAIL):
+            tracker.forward_begins()
         account.enter(FORWARD)
         if device is not None:
             device.begin(0)
@@ -155,7 +156,7 @@ class ModuleWatch:
                 device.finish()
             grad = torch.is_grad_enabled()
             account.leave(LOSS if grad else -1)
-            self._tracker.forward_done(grad, acting=training and not grad)
+            tracker.forward_done(grad, training and not grad)
 
     @guarded
     def _look_at(self, hooked: _Hooked, args: Any) -> None:

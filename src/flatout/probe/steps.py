@@ -101,8 +101,7 @@ class StepTracker:
             self._join(self._close(segment.source, LEAD))
             self._alone.now += 1
 
-    @guarded
-    def forward_done(self, with_grad: bool, *, acting: bool = False) -> None:
+    def forward_done(self, with_grad: bool, acting: bool = False) -> None:
         """An outermost module has been called; `acting`: in training mode, without gradients."""
         if with_grad:
             self.open.grad_forwards += 1
@@ -110,27 +109,35 @@ class StepTracker:
             self.open.plain_forwards += 1
             self.open.acting |= acting
 
-    @guarded
     def backward_done(self) -> None:
         """A backward pass has ended."""
         self.open.backwards += 1
         self._backwards += 1
-        limit = _UNSTEPPED_BACKWARDS if self.num_optimizers else _PLAIN_BACKWARDS
-        if not self._optimizer_steps and self._backwards >= limit:
+        if not self._optimizer_steps and self._backwards >= _PLAIN_BACKWARDS:
+            self._backward_alone()
+
+    @guarded
+    def _backward_alone(self) -> None:
+        if self._backwards >= (_UNSTEPPED_BACKWARDS if self.num_optimizers else _PLAIN_BACKWARDS):
             self.optimizer_begins(0)
             self._optimizer_ended(0)
 
-    @guarded
     def optimizer_begins(self, optimizer: int) -> None:
         """The optimizer with identity `optimizer` begins a step."""
-        if optimizer in self._cycle and self._by_hand():
-            self._finish_cycle()
+        if optimizer in self._cycle:
+            try:  # not by the decorator: this and the next run in every step
+                if self._by_hand():
+                    self._finish_cycle()
+            except Exception as error:
+                self.trouble(error)
 
-    @guarded
     def optimizer_done(self, optimizer: int) -> None:
         """That optimizer has made its step, or its gradient scaler has skipped it."""
         self._optimizer_steps += 1
-        self._optimizer_ended(optimizer)
+        try:
+            self._optimizer_ended(optimizer)
+        except Exception as error:
+            self.trouble(error)
 
     def finish(self) -> None:
         """The recording ends here: close what is closed by its nature, leave out the step that is half done."""
@@ -180,8 +187,10 @@ class StepTracker:
 
     def _join(self, segment: Segment) -> None:
         """Make `segment`, and what was undecided before it, part of the step under way."""
-        self._pending = [*self._undecided, *self._pending, segment]
-        self._undecided = []
+        if self._undecided:
+            self._pending = [*self._undecided, *self._pending]
+            self._undecided = []
+        self._pending.append(segment)
 
     def _settle(self, segment: Segment, asked: int) -> None:
         if self._stepped:

@@ -113,31 +113,33 @@ class TrainingWatch:
         return init
 
     def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling() or get_ident() != self._account.thread:
+        account, number = self._account, id(optimizer)
+        if get_ident() != account.thread or torch.compiler.is_compiling():
             return
-        if id(optimizer) not in self._optimizers:
-            self._optimizers[id(optimizer)] = (optimizer, self._created.get(id(optimizer)))
+        if number not in self._optimizers:
+            self._optimizers[number] = (optimizer, self._created.get(number))
         if self._step_began != self._num_backwards:  # else a step inside a step: of a base class, of a wrapped one
             self._in_step = 0
         self._step_began = self._num_backwards
         self._in_step += 1
         if self._in_step == 1:
-            self._tracker.optimizer_begins(id(optimizer))
-        self._account.enter(OPTIMIZER)
+            self._tracker.optimizer_begins(number)
+        account.enter(OPTIMIZER)
         if self.device is not None:
             self.device.begin(2)
 
     def _step_done(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling() or get_ident() != self._account.thread:
+        if get_ident() != self._account.thread or torch.compiler.is_compiling():
             return
         if self.device is not None:
             self.device.finish()
         self._account.leave(TAIL)
-        self._in_step = max(0, self._in_step - 1)
-        if self._in_step:
+        if self._in_step > 1:
+            self._in_step -= 1
             return
+        self._in_step = 0
         self._num_steps += 1
-        if self._num_steps in _LOOK_AFTER:
+        if self._num_steps <= _LOOK_AFTER[-1] and self._num_steps in _LOOK_AFTER:
             self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
         self._tracker.optimizer_done(id(optimizer))
 
@@ -160,7 +162,7 @@ class TrainingWatch:
         account = self._account
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or get_ident() != account.thread:
+            if get_ident() != account.thread or torch.compiler.is_compiling():
                 return original(*args, **kwargs)
             hits.count += 1
             account.enter(OPTIMIZER)

@@ -179,7 +179,7 @@ def read_run(path: Path) -> schema.Run:
         raise BadRecording(f"{path} holds no recording ({RUN_FILE} is not there).")
     try:
         return build_run(read_records(file))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BadRecording(f"{file} is damaged: {error}.", advice="Record it again.") from None
 
 
