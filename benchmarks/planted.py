@@ -1,8 +1,9 @@
 """Score `flatout diagnose` on scripts whose one flaw is known.
 
 Each script of `planted/flawed/` has a twin in `planted/repaired/` that differs by the flaw alone; `planted/truth.toml`
-says what a right diagnosis is. The gain of the repair is measured from plain runs, without flatout:
-epoch time = (wall of `--epochs 3` minus wall of `--epochs 1`) / 2, flawed and repaired alternated, median.
+says what a right diagnosis is. The gain of the repair is measured from plain runs, without flatout: flawed epoch time
+over repaired epoch time, from runs of one and of many epochs. Everything runs with one intra-op thread: with two, any
+other process on a machine of two cores makes OpenMP regions wait, and steps up to 50 times as long.
 `planted/healthy/` holds scripts on which nothing should be found.
 
 Raw results are stored in `--out` as they are obtained, recordings beside it; an interrupted run goes on where it
@@ -26,13 +27,14 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
 SUITE = Path(__file__).resolve().parent / "planted"
 MARK = "# <<"
-NUM_REPEATS = 2
+TRAINED_S = 4.0
 DIAGNOSE_LIMIT_S = 240
 TRAIN_LIMIT_S = 300
 FALSE_ALARM_SHARE = 0.10
@@ -96,7 +98,7 @@ def read_truth() -> list[Script]:
 def environment_for(folder: str) -> dict[str, str]:
     """Return the process environment in which packages of `folder` can be started with -m."""
     paths = [str(SUITE / folder), os.environ.get("PYTHONPATH")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def diagnose(script: Script, recordings: Path) -> dict:
@@ -121,27 +123,41 @@ def diagnose(script: Script, recordings: Path) -> dict:
     return {key: content.get(key) for key in ("findings", "breakdown", "outside", "steps")} | {"wall_s": wall_s}
 
 
-def train_wall_s(script: Script, folder: str, num_epochs: int) -> float:
-    """Return the wall time of a plain run over `num_epochs`."""
+def train_wall_s(script: Script, folder: str, num_epochs: int, core: int | None) -> float:
+    """Return the wall time of a plain run over `num_epochs`, on one core when `core` names it."""
     with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
         command = [sys.executable, *script.command(folder), "--epochs", str(num_epochs)]
+        pin = ["taskset", "-c", str(core)] if core is not None else []
         setting = {"cwd": tmp, "env": environment_for(folder), "timeout": TRAIN_LIMIT_S}
         begin_s = time.perf_counter()
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, **setting)
+        subprocess.run([*pin, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, **setting)
         return time.perf_counter() - begin_s
 
 
+def epoch_s(script: Script, folder: str, core: int | None) -> float:
+    """Return the seconds of an epoch: from a run that trains about 4 s longer than a run of one epoch."""
+    short_s = train_wall_s(script, folder, 1, core)
+    rough_s = max(0.02, (train_wall_s(script, folder, 3, core) - short_s) / 2)
+    num_epochs = max(2, min(100, round(TRAINED_S / rough_s)))
+    return (train_wall_s(script, folder, 1 + num_epochs, core) - short_s) / num_epochs
+
+
 def measure_epochs(script: Script) -> dict:
-    """Return the epoch times in seconds of the flawed script and its twin, alternated."""
-    epochs_s: dict[str, list[float]] = {"flawed": [], "repaired": []}
+    """Return the epoch times in seconds of the flawed script and its twin.
+
+    Scripts without worker processes run at the same time, a core for each, so that what slows the machine slows both.
+    """
+    folders = ("flawed", "repaired")
+    alone = any("workers" in path.read_text() for folder in folders for path in script.files(folder))
     try:
-        for _ in range(NUM_REPEATS):
-            short_s = {folder: train_wall_s(script, folder, 1) for folder in epochs_s}
-            for folder, times_s in epochs_s.items():
-                times_s.append((train_wall_s(script, folder, 3) - short_s[folder]) / 2)
+        if alone or len(os.sched_getaffinity(0)) < len(folders):
+            return {folder: [epoch_s(script, folder, None)] for folder in folders}
+        with ThreadPoolExecutor(len(folders)) as pool:
+            cores = sorted(os.sched_getaffinity(0))
+            jobs = [pool.submit(epoch_s, script, folder, core) for folder, core in zip(folders, cores, strict=False)]
+            return {folder: [job.result()] for folder, job in zip(folders, jobs, strict=True)}
     except subprocess.SubprocessError as failure:
-        return {"error": f"plain run: {failure}", "tail": (failure.stderr or b"").decode()[-800:]}
-    return epochs_s
+        return {"error": f"plain run: {failure}", "tail": (getattr(failure, "stderr", b"") or b"").decode()[-800:]}
 
 
 def gain_of(epochs_s: dict | None) -> float | None:
