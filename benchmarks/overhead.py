@@ -95,7 +95,13 @@ def measure(name: str, num_blocks: int) -> None:
 COMPILED = """
 import json, sys, torch
 import torch._dynamo.utils as u
-model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 4)
+    def forward(self, x):
+        return self.second(self.first(x).relu())
+model = Net()
 how = sys.argv[1]
 if how == "wrapper": model = torch.compile(model, backend="eager")
 elif how == "in place": model.compile(backend="eager")

@@ -34,7 +34,7 @@ from pathlib import Path
 
 SUITE = Path(__file__).resolve().parent / "planted"
 MARK = "# <<"
-TRAINED_S = 4.0
+TRAINED_S = 3.0
 DIAGNOSE_LIMIT_S = 240
 TRAIN_LIMIT_S = 300
 FALSE_ALARM_SHARE = 0.10
@@ -135,7 +135,7 @@ def train_wall_s(script: Script, folder: str, num_epochs: int, core: int | None)
 
 
 def epoch_s(script: Script, folder: str, core: int | None) -> float:
-    """Return the seconds of an epoch: from a run that trains about 4 s longer than a run of one epoch."""
+    """Return the seconds of an epoch: from a run that trains about 3 s longer than a run of one epoch."""
     short_s = train_wall_s(script, folder, 1, core)
     rough_s = max(0.02, (train_wall_s(script, folder, 3, core) - short_s) / 2)
     num_epochs = max(2, min(100, round(TRAINED_S / rough_s)))

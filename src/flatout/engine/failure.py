@@ -101,6 +101,12 @@ def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome
             "If it prepares data first, give it more time: --budget 20m. "
             f"If it waits for something, see {folder / 'output-timed.log'}.",
         )
+    if run.optimizers:
+        return NothingMeasured(
+            f"{target.name} ended after {seconds} and fewer than 3 optimizer steps.",
+            "The first is left out as start-up, and the last must have ended.",
+            "Let it train longer.",
+        )
     return NothingMeasured(
         f"{target.name} ended after {seconds} without an optimizer step.",
         "flatout measures between optimizer steps (torch.optim, or backward() where there is no optimizer).",

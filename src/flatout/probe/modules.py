@@ -19,6 +19,7 @@ import torch
 
 from flatout.probe.clock import DeviceClock
 from flatout.probe.loading import batch_size, tensors_in
+from flatout.probe.seams import Hits, Seams
 from flatout.probe.spans import FORWARD, INPUT, LEAD, LOSS, TAIL, Account
 from flatout.probe.steps import StepTracker
 from flatout.probe.trouble import guarded
@@ -70,7 +71,7 @@ class ModuleWatch:
         self.device: DeviceClock | None = None
         self._hooked: list[_Hooked] = []
         self._seen_parameters: set[int] = set()
-        self.compiled_functions = 0
+        self._remembered: list[weakref.ref[Any]] = []
         self.batch_sizes: list[int] = []
         self.on_forward: Callable[[], None] | None = None  # deep run
         self.anomaly: tuple[float, int, Frame | None] = (0.0, 0, None)
@@ -90,10 +91,23 @@ class ModuleWatch:
             for child in filter(_has_parameters, module.children()):
                 self._hook(child, trained=True)
         fresh = parameters - self._seen_parameters
-        if fresh and not self.compiled_functions:
+        if fresh:
             self._seen_parameters |= fresh
-            for module, trained in _roots(fresh):
+            for module, trained in _roots(fresh, [ref() for ref in self._remembered]):
                 self._hook(module, trained=trained)
+
+    def install(self, seams: Seams) -> None:
+        """Wrap `gc.freeze`, which hides objects: the modules among them are remembered first."""
+
+        def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+            def freeze() -> None:
+                hits.count += 1
+                self._remembered = [weakref.ref(module) for module in _modules()]
+                original()
+
+            return freeze
+
+        seams.wrap("gc:freeze", make)
 
     def settled(self) -> bool:
         """Return whether every hooked module has been called."""
@@ -128,7 +142,7 @@ class ModuleWatch:
         def call(*args: Any, **kwargs: Any) -> Any:
             module: Any = ref()  # alive: it is being called
             inner = compiled or module._call_impl
-            if account.current == INPUT or get_ident() != account.thread or torch.compiler.is_compiling():
+            if torch.compiler.is_compiling() or account.current == INPUT or get_ident() != account.thread:
                 return inner(*args, **kwargs)  # in a data set it is part of the input
             if hooked.calls < _LOOKED_AT:
                 self._look_at(hooked, args or tuple(kwargs.values()))
@@ -167,7 +181,6 @@ class ModuleWatch:
     def compiled_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function`, a compiled function, so that its calls from host code count as forward passes."""
         account = self._account
-        self.compiled_functions += 1
 
         def call(*args: Any, **kwargs: Any) -> Any:
             outermost = account.current in (LEAD, LOSS, TAIL)
@@ -197,13 +210,21 @@ class _Never:
     """No object is an instance of this."""
 
 
-def _roots(parameters: set[int]) -> list[tuple[Any, bool]]:
-    """Return the modules with parameters that no other one contains, those over `parameters` first and marked True."""
-    holders = []
+def _modules() -> list[Any]:
+    """Return every module that the garbage collector knows of."""
+    found = []
     for thing in gc.get_objects():
         kind = type(thing)
         if torch.nn.Module in getattr(kind, "__mro__", ()) and "_parameters" in getattr(thing, "__dict__", ()):
-            holders.append(thing)
+            found.append(thing)
+    return found
+
+
+def _roots(parameters: set[int], remembered: list[Any]) -> list[tuple[Any, bool]]:
+    """Return the modules with parameters that no other one contains, those over `parameters` first and marked True."""
+    known = _modules()
+    ids = {id(module) for module in known}
+    holders = known + [module for module in remembered if module is not None and id(module) not in ids]
     inner = {id(child) for module in holders for child in module.modules() if child is not module}
     roots = [module for module in holders if id(module) not in inner and _has_parameters(module)]
     trained = {id(module) for module in roots if any(id(p) in parameters for p in module.parameters())}

@@ -29,6 +29,12 @@ _DEMO_ROOT = os.path.join(_OURS, "demo", "")
 _known: dict[str, bool] = {}
 
 
+def _generated() -> tuple[str, ...]:
+    """Return the folders where compilers put the code they write."""
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    return tuple(os.path.abspath(os.environ[name]) for name in names if os.environ.get(name))
+
+
 def is_user_file(file: str) -> bool:
     """Return whether code of this file is the user's own."""
     known = _known.get(file)
@@ -43,6 +49,8 @@ def _judge(file: str) -> bool:
     path = os.path.abspath(file)
     if path.startswith(_OURS_ROOT):
         return path.startswith(_DEMO_ROOT)
+    if f"{os.sep}torchinductor_" in path or path.startswith(_generated()):
+        return False
     if path.startswith(_ROOTS) or f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
         return False
     return os.path.basename(os.path.dirname(path)) != "bin"  # launchers such as bin/torchrun

@@ -104,6 +104,7 @@ class Recorder:
         """Install the probes; one that fails is noted and left out, training goes on."""
         for install in (
             self.training.install,
+            self.modules.install,
             self.loading.install,
             DeviceWatch(self.account, self.deep, everywhere=self.order.all_devices).install,
             *([self.deep.install] if self.deep else []),

@@ -76,6 +76,15 @@ def rank_lines(ranks: tuple[RankSummary, ...], look: Look) -> list[Text]:
     """Return who is slowest, where there is more than one rank."""
     if len(ranks) < 2:
         return []
+    if len({rank.rank for rank in ranks}) < len(ranks):  # processes that the script started without a process group
+        medians = sorted(rank.median_ms for rank in ranks)
+        counts = sorted({rank.num_steps for rank in ranks})
+        steps = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        text = (
+            f"{len(ranks)} training processes, {steps} steps each, medians {format_ms(medians[0])} to "
+            f"{format_ms(medians[-1])} a step."
+        )
+        return look.paragraph(text, hanging=INDENT)
     slowest = max(ranks, key=lambda rank: rank.median_ms)
     fastest = min(ranks, key=lambda rank: rank.median_ms)
     text = (

@@ -17,6 +17,9 @@ HEALTHY_SHARE = 0.7
 WORTH_READING = 1.05
 """Below this speed-up the verdict says first how little there is to gain."""
 
+FEWEST_STEPS = 5
+"""Below so many steps a sentence about the training would be about chance."""
+
 LARGEST_SPEEDUP = 1000.0
 
 LONGEST_NAME = 48
@@ -42,6 +45,8 @@ def verdict(report: Report) -> str:
     breakdown = report.breakdown
     if breakdown.measured == 0:
         return "Nothing was measured: no training step was completed."
+    if breakdown.measured < FEWEST_STEPS:
+        return f"Too short to say: n={breakdown.measured} after warm-up. Let the script train longer."
     best = best_finding(report)
     if best is None:
         return _without_findings(breakdown)

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line
-from flatout.rules.lines import costs, hottest, seconds
+from flatout.rules.lines import COMPILED, costs, hottest, seconds
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -36,6 +36,7 @@ from flatout.schema.run import Frame, LineCost, OptimizerFacts, Run
 MIN_SHARE = 0.15
 MIN_TENSORS = 10
 MOSTLY = 0.5
+COMPILED_SHARE = 0.2  # of the optimizer's time in generated kernels: its loop is over kernels then
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -43,7 +44,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = breakdown.share(Phase.OPTIMIZER)
     loop = next((facts for facts in run.optimizers if _loops(facts)), None)
     own = _own(run)
-    if share < MIN_SHARE or (loop is None and not own):
+    if share < MIN_SHARE or (loop is None and not own) or _compiled(run):
         return None
     spot = hottest(own, among=costs(run, Phase.OPTIMIZER))
     tensors = max((facts.num_tensors for facts in run.optimizers), default=0)
@@ -73,6 +74,12 @@ def _loops(facts: OptimizerFacts) -> bool:
     return facts.from_torch and facts.implementation == "loop" and facts.fused_available and many
 
 
+def _compiled(run: Run) -> bool:
+    """Return whether a compiled update runs: kernels that torch.compile wrote are no loop over tensors."""
+    kernels = costs(run, Phase.OPTIMIZER, keep=lambda cost: cost.leaf_function == COMPILED or cost.leaf == "triton")
+    return seconds(kernels) >= COMPILED_SHARE * seconds(costs(run, Phase.OPTIMIZER)) > 0
+
+
 def _own(run: Run) -> tuple[LineCost, ...]:
     """Return the optimizer time in user code, when that is most of it: torch's own shows as frames of torch."""
     own = costs(run, Phase.OPTIMIZER, keep=lambda cost: cost.leaf == "" and bool(cost.stack))
@@ -83,6 +90,10 @@ _ADAM = OptimizerFacts(
     name="Adam", num_tensors=62, implementation="loop", fused_available=True, created_at=Frame("train.py", 30, "main")
 )
 _OWN = (line(0.9, ("optim.py", 17, "Lion.step"), ("train.py", 48, "train"), phase=Phase.OPTIMIZER),)
+_KERNELS = tuple(
+    line(0.5, *frames, ("optim.py", 17, "Muon.step"), phase=Phase.OPTIMIZER)
+    for frames in ((), (("/tmp/torchinductor_me/f4/cf4fx57.py", 24, "Runner.call"),))
+)
 _TORCH = (line(0.9, ("train.py", 48, "train"), phase=Phase.OPTIMIZER, leaf="torch"),)
 
 RULE = Rule(
@@ -97,6 +108,8 @@ RULE = Rule(
         example(step_ms=10, optimizer=1.4, forward=4, backward=4, optimizers=(_ADAM,), lines=_TORCH),
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, implementation="fused"),), lines=_TORCH),
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=4),), lines=_TORCH),
+        example(step_ms=10, optimizer=3, lines=_KERNELS),
+        example(step_ms=10, optimizer=3, optimizers=(_ADAM,), lines=_KERNELS),
         example(step_ms=10, optimizer=3, lines=[line(0.07, ("optim.py", 17, "Lion.step"), phase=Phase.OPTIMIZER)]),
     ),
 )

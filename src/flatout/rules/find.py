@@ -11,6 +11,8 @@ from flatout.schema.run import Run
 __all__ = ["Examination", "examine", "find"]
 
 GENERAL = "IN001"  # says that the step waits for its input; the other IN rules say why
+MIN_STEPS = 5  # below this many measured steps only what a few of them can show is said
+SHOWN_BY_FEW = ("MS", "ME001", "EP002")
 EXPLAINS = 0.5  # a cause with this much of the input's share comes before the general statement
 
 
@@ -39,7 +41,7 @@ def examine(
         except Exception as error:
             notes.append(f"rule {rule.code} {rule.name} could not be applied: {type(error).__name__}: {error}")
             continue
-        if finding is not None:
+        if finding is not None and (breakdown.measured >= MIN_STEPS or finding.code.startswith(SHOWN_BY_FEW)):
             findings.append(finding)
     return Examination(_ranked(findings), tuple(notes))
 

@@ -1,6 +1,6 @@
 """Tell whether a kind of time grows from step to step: over the run, or within each epoch and back to the start."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -8,7 +8,7 @@ from flatout.analysis.statistics import median, quantile
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Step
 
-__all__ = ["FACTOR", "Growth", "growth"]
+__all__ = ["FACTOR", "Growth", "factor_of", "growth"]
 
 MIN_STEPS = 24  # 8 values in each third
 FACTOR = 1.5  # the last third at least this much above the first
@@ -31,6 +31,21 @@ class Growth:
         return min(1000.0, self.last_ms / self.first_ms) if self.first_ms > 0 else 1000.0
 
 
+def factor_of(steps: Sequence[Step], phases: Collection[Phase], *, every_epoch: bool) -> float:
+    """Return the last third over the first of `phases` together; 1 where there was nothing in the first."""
+    columns = [STEP_PHASES.index(phase) for phase in phases]
+    together = [
+        [sum(step.phases_ns[column] for column in columns) for step in stretch]
+        for stretch in (_epochs(steps) if every_epoch else [steps])
+    ]
+    factors = [
+        median(values[-(len(values) // 3) :]) / first
+        for values in together
+        if len(values) >= MIN_STEPS and (first := median(values[: len(values) // 3])) > 0
+    ]
+    return median(factors) if factors else 1.0
+
+
 def growth(steps: Sequence[Step], phase: Phase) -> Growth | None:
     """Return how `phase` grows over `steps`, or None when it does not.
 
@@ -41,7 +56,7 @@ def growth(steps: Sequence[Step], phase: Phase) -> Growth | None:
     whole = _rise([step.phases_ns[column] / 1e6 for step in steps], every_epoch=False)
     if whole is not None:
         return whole
-    epochs = [[s.phases_ns[column] / 1e6 for s in group] for _, group in groupby(steps, key=lambda step: step.epoch)]
+    epochs = [[step.phases_ns[column] / 1e6 for step in epoch] for epoch in _epochs(steps)]
     long_enough = [epoch for epoch in epochs if len(epoch) >= MIN_STEPS]
     rises = [rise for epoch in long_enough if (rise := _rise(epoch, every_epoch=True))]
     if len(long_enough) < 2 or len(rises) < WORST_EPOCHS * len(long_enough):
@@ -53,6 +68,10 @@ def growth(steps: Sequence[Step], phase: Phase) -> Growth | None:
         n=sum(rise.n for rise in rises),
         every_epoch=True,
     )
+
+
+def _epochs(steps: Sequence[Step]) -> list[list[Step]]:
+    return [list(group) for _, group in groupby(steps, key=lambda step: step.epoch)]
 
 
 def _rise(values: Sequence[float], *, every_epoch: bool) -> Growth | None:

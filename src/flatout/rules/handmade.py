@@ -3,7 +3,7 @@
 import ast
 import re
 
-from flatout.rules.lines import costs
+from flatout.rules.lines import COMPILED, costs
 from flatout.rules.loading import gave_batches
 from flatout.rules.source import Function, ancestors, enclosing_function
 from flatout.schema.phase import Phase
@@ -20,8 +20,11 @@ def fed_by_torch(run: Run) -> bool:
 
 
 def batch_making(run: Run) -> tuple[LineCost, ...]:
-    """Return what the recording itself attributed to a batch generator of the script."""
-    return costs(run, Phase.INPUT, stages=("generator",))
+    """Return what the recording itself attributed to a batch generator of the script.
+
+    A compiled model hides where its forward pass begins: what runs inside it is no batch making.
+    """
+    return costs(run, Phase.INPUT, stages=("generator",), keep=lambda cost: not _in_model(cost))
 
 
 def in_host_time(run: Run) -> tuple[LineCost, ...]:
@@ -33,6 +36,11 @@ def in_host_time(run: Run) -> tuple[LineCost, ...]:
     if fed_by_torch(run):
         return ()
     return costs(run, Phase.HOST, keep=lambda cost: cost.part == "lead" and any(map(_makes_batches, cost.stack)))
+
+
+def _in_model(cost: LineCost) -> bool:
+    forward = any(frame.function.rpartition(".")[2] == "forward" for frame in cost.stack)
+    return forward or cost.leaf_function == COMPILED
 
 
 def _makes_batches(frame: Frame) -> bool:

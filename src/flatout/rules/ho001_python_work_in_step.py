@@ -4,6 +4,7 @@
 
 Host time by the user's own functions: what is neither input, forward, backward nor optimizer, does not print or
 write, and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on.
+Lines below which the whole step runs (`trainer.fit(...)`) are not blamed: what remains there is a framework's loop.
 
 ## Why it matters
 
@@ -80,6 +81,13 @@ _LINES = (
     line(1.2, _METRIC, ("train.py", 55, "train"), phase=Phase.HOST, part="tail", leaf="numpy"),
     line(0.2, ("train.py", 57, "train"), phase=Phase.HOST, part="tail", leaf="torch"),
 )
+_FIT = ("train.py", 90, "main")
+_FRAMEWORK = (
+    line(1.2, _FIT, phase=Phase.HOST, part="tail", leaf="lightning", leaf_function="advance"),
+    line(1.0, _FIT, phase=Phase.OPTIMIZER, leaf="torch"),
+    line(2.0, ("model.py", 9, "Net.training_step"), _FIT, phase=Phase.BACKWARD, leaf="torch"),
+)
+_COMPILED = (line(1.2, ("/tmp/torchinductor_me/ab/call.py", 9, "call"), phase=Phase.HOST, part="lead"),)
 _LOSS = (line(1.2, ("train.py", 50, "train"), phase=Phase.HOST, part="loss", leaf="torch"),)
 _GROWS = steps_of([{Phase.HOST: 5 + 0.2 * i, Phase.FORWARD: 20} for i in range(60)])
 
@@ -95,6 +103,8 @@ RULE = Rule(
         example(steps=_GROWS, lines=_LINES),
         example(step_ms=100, forward=42, backward=50, lines=_LINES),
         example(step_ms=100, forward=30, backward=40, lines=_LOSS),
+        example(step_ms=100, forward=30, backward=40, lines=_FRAMEWORK),
+        example(step_ms=100, forward=30, backward=40, lines=_COMPILED),
         example(step_ms=100, forward=30, lines=[line(1.2, ("log.py", 3, "log_row"), phase=Phase.HOST, leaf="csv")]),
         example(step_ms=100, forward=30, lines=[line(0.07, _METRIC, phase=Phase.HOST, part="tail")]),
     ),

@@ -18,26 +18,29 @@ Keep a running sum instead of all values; compute the metric at the end of the e
 
 ## When it is wrong
 
-Batches that get longer (sorted by length, a curriculum) make forward and backward grow together: then the rule is
-quiet. The growth is measured; the line is only where that phase spends its time.
+Steps that get longer (batches sorted by length, a curriculum, one episode of a game a step) make all phases grow
+together: when the rest of the step grows by 60% of what this phase does, the rule is quiet. The growth is measured;
+the line is only where that phase spends its time.
 """
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line, steps_of
-from flatout.rules.growth import Growth, growth
+from flatout.rules.growth import Growth, factor_of, growth
 from flatout.rules.hosting import python_work, writing
-from flatout.rules.lines import Hotspot, costs, hottest
+from flatout.rules.lines import Hotspot, costs, hottest, outer_lines
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
-from flatout.schema.phase import Phase
+from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.units import format_ms, format_ratio
 
 MIN_SHARE = 0.05
 MIN_SHARE_OF_PHASE = 0.3
-TOGETHER = 0.75  # a backward pass that grows by this part of the forward's factor grows with it
+TOGETHER = 0.6  # where the rest of the step grows by this part of what a phase does, the steps themselves grow
 PHASES = (Phase.HOST, Phase.SYNC, Phase.FORWARD)
+PASSES = (Phase.FORWARD, Phase.BACKWARD)
+COMPUTING = (*PASSES, Phase.OPTIMIZER)
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -71,17 +74,20 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:
-    """Return how a phase grows, forward time only where the backward pass does not grow with it."""
+    """Return how a phase grows, where the rest of the step does not grow with it."""
     steps = run.steps[breakdown.warmup :]
     rise = growth(steps, phase)
-    if rise is None or phase != Phase.FORWARD:
-        return rise
-    backward = growth(steps, Phase.BACKWARD)
-    return None if backward is not None and backward.factor >= TOGETHER * rise.factor else rise
+    if rise is None:
+        return None
+    alike = 1 + TOGETHER * (rise.factor - 1)
+    rests = [[part for part in parts if part != phase] for parts in (PASSES, COMPUTING, STEP_PHASES)]
+    together = any(factor_of(steps, rest, every_epoch=rise.every_epoch) >= alike for rest in rests)
+    return None if together else rise
 
 
 def _hotspot(run: Run, phase: Phase) -> Hotspot | None:
-    every = costs(run, phase)
+    outer = outer_lines(run)
+    every = costs(run, phase, keep=lambda cost: not outer.intersection(cost.stack[:1]))
     spot = hottest(python_work(run) + writing(run), among=every) if phase == Phase.HOST else None
     spot = spot or hottest(every, among=every)
     return spot if spot and spot.share >= MIN_SHARE_OF_PHASE else None
@@ -96,6 +102,9 @@ _RESETS = steps_of(
 )
 _LITTLE = steps_of([{Phase.HOST: 1 + 0.04 * i, Phase.FORWARD: 50} for i in range(60)])
 _LONGER_BATCHES = steps_of([{Phase.FORWARD: 5 + 0.2 * i, Phase.BACKWARD: 10 + 0.4 * i} for i in range(60)])
+_LONGER_EPISODES = steps_of(
+    [{Phase.HOST: 2 + 0.5 * i, Phase.FORWARD: 1 + 0.2 * i, Phase.BACKWARD: 2 + 0.4 * i} for i in range(60)]
+)
 
 RULE = Rule(
     code="HO003",
@@ -105,6 +114,7 @@ RULE = Rule(
     quiet_on=(
         example(steps=_LITTLE, lines=_LINES),
         example(steps=_LONGER_BATCHES),
+        example(steps=_LONGER_EPISODES, lines=_LINES),
         example(step_ms=100, forward=40, lines=_LINES),
     ),
 )

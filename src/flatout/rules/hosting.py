@@ -1,7 +1,7 @@
 """Which of the sampled host time is work that Python does in the loop, and not computing that torch must do."""
 
 from flatout.rules.handmade import in_host_time
-from flatout.rules.lines import costs
+from flatout.rules.lines import costs, outer_lines
 from flatout.rules.loops import in_loop
 from flatout.rules.output_calls import writes_output
 from flatout.schema.phase import Phase
@@ -18,12 +18,21 @@ def writing(run: Run) -> tuple[LineCost, ...]:
 
 
 def python_work(run: Run) -> tuple[LineCost, ...]:
-    """Return the host time in the user's own functions that neither write nor only call torch once."""
+    """Return the host time in the user's own functions that neither write nor only call torch once.
+
+    What runs directly below the call of a loop (`trainer.fit`) is the loop of a framework, not the user's.
+    """
     making_batches = set(in_host_time(run))
+    outer = outer_lines(run)
     return costs(
         run,
         Phase.HOST,
-        keep=lambda cost: cost not in making_batches and not writes_output(cost) and _is_python_work(cost),
+        keep=lambda cost: (
+            cost not in making_batches
+            and not outer.intersection(cost.stack[:1])
+            and not writes_output(cost)
+            and _is_python_work(cost)
+        ),
     )
 
 

@@ -4,7 +4,8 @@
 
 A training loader with `num_workers=0` whose batches take at least 15% of the step and at least 3 ms to build. What
 workers could give is bounded by the cores there are: CPU work can at best be spread evenly over them, waiting for
-files costs no core, and handing a batch over costs 0.2 ms and a copy at 1.7 GB/s. It fires when 5% are left.
+files costs no core, and handing a batch over costs 0.2 ms and a copy at 1.7 GB/s. It fires when 5% are left. Samples
+that wait for something that is not the CPU are IN012's.
 
 ## Why it matters
 
@@ -30,6 +31,7 @@ from flatout.rules.example import example
 from flatout.rules.loading import batch_s, cpu_share, gave_batches, picks_rows, training_loader
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
+from flatout.rules.workers import samples_wait
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Frame, LoaderFacts, Run, Utilization
@@ -48,6 +50,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if loader is None or loader.num_workers > 0 or not gave_batches(loader) or share < MIN_SHARE:
         return None
     built_s = batch_s(loader) or breakdown.ms(Phase.INPUT) / 1000
+    if samples_wait(run, breakdown, loader):
+        return None  # IN012 names the line that waits
     if built_s < MIN_BATCH_S or built_s < MIN_WORK_PER_HANDOVER * handover_s(loader) or picks_rows(run, loader):
         return None
     most = speedup_with_workers(run, breakdown, loader, cpu_share(loader))
@@ -93,7 +97,7 @@ RULE = Rule(
     check=check,
     fires_on=(
         example(step_ms=100, input=60, forward=30, loaders=(_LOADER,), environment=_EIGHT_CORES),
-        example(step_ms=100, input=60, forward=30, loaders=(replace(_LOADER, sample_cpu_s=0.001),)),
+        example(step_ms=100, input=60, forward=30, loaders=(_LOADER,), environment=Environment(num_cpus=2)),
     ),
     quiet_on=(
         example(step_ms=100, input=14.9, forward=70, loaders=(_LOADER,), environment=_EIGHT_CORES),
@@ -103,5 +107,6 @@ RULE = Rule(
             step_ms=5, input=2.9, loaders=(replace(_LOADER, sample_s=0.0028, collate_s=0.0),), environment=_EIGHT_CORES
         ),
         example(step_ms=100, input=60, loaders=(_LOADER,), environment=Environment(num_cpus=2), utilization=_BUSY),
+        example(step_ms=100, input=60, loaders=(replace(_LOADER, sample_cpu_s=0.001),), environment=_EIGHT_CORES),
     ),
 )

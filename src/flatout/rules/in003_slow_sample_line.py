@@ -4,7 +4,8 @@
 
 The deep run samples the stack of the process that makes the samples (the main process, or every worker) and adds up
 the time below each of the user's functions. The function with the most time is reported, at its hottest line, when it
-was seen at least 8 times, takes a quarter of the loading and costs at least 10% of the step.
+was seen at least 8 times, takes a quarter of the loading and costs at least 10% of the step. Where the dataset is a
+library's, only the loop over the loader is the user's own: that line is never named.
 
 ## Why it matters
 
@@ -23,15 +24,18 @@ With workers the gain ends where the step no longer waits: the most it could giv
 interpreter for long is seen at its end, so a line next to it can be named.
 """
 
+from dataclasses import replace
+
 from flatout.rules.bounds import input_gain, speedup_without
 from flatout.rules.example import example, line
+from flatout.rules.inside import sample_lines, where_samples_are_made
 from flatout.rules.lines import Hotspot, costs, hottest
 from flatout.rules.loading import per_sample_s, picks_rows, training_loader
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import goes_to, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import LoaderFacts, Run
+from flatout.schema.run import Frame, LoaderFacts, Run
 from flatout.units import format_share
 
 MIN_SHARE = 0.10
@@ -77,12 +81,9 @@ def _is_a_view(run: Run, loader: LoaderFacts) -> bool:
 
 def _hotspot(run: Run, loader: LoaderFacts | None) -> Hotspot | None:
     """Return the hottest function of the sample stage, where the samples are made."""
-    if loader is not None and loader.num_workers > 0:
-        return hottest(
-            costs(run, Phase.INPUT, process="worker", stages=("sample",)),
-            among=costs(run, Phase.INPUT, process="worker", stages=WORK),
-        )
-    return hottest(costs(run, Phase.INPUT, stages=("sample",)), among=costs(run, Phase.INPUT))
+    process = where_samples_are_made(loader)
+    among = costs(run, Phase.INPUT, process=process, stages=WORK if process == "worker" else None)
+    return hottest(sample_lines(run, loader), among=among)
 
 
 _RESIZE = ("data.py", 34, "Resize.__call__")
@@ -93,6 +94,10 @@ _MAIN = (
     line(0.3, stage="collate", leaf="torch"),
 )
 _WORKER = tuple(line(s, f, process="worker", stage="sample") for s, f in ((6.0, _RESIZE), (3.0, _GETITEM)))
+_LOOP = Frame("train.py", 28, "train")
+_LIBRARY = tuple(
+    line(2.0, ("train.py", 28, "train"), stage="sample", leaf="torchvision", process=p) for p in ("main", "worker")
+)
 _WORKERS = LoaderFacts(is_training=True, num_workers=2, batch_size=64, fetches=60)
 
 RULE = Rule(
@@ -107,5 +112,7 @@ RULE = Rule(
         example(step_ms=100, input=14.5, forward=70, lines=_MAIN),
         example(step_ms=100, input=60, forward=30, lines=[line(0.07, _RESIZE, stage="sample")]),
         example(step_ms=100, input=60, forward=30),
+        example(step_ms=100, input=60, lines=_LIBRARY, loaders=(replace(_WORKERS, num_workers=0, iterated_at=_LOOP),)),
+        example(step_ms=100, input=60, lines=_LIBRARY, loaders=(replace(_WORKERS, iterated_at=_LOOP),)),
     ),
 )

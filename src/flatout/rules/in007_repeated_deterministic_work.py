@@ -28,6 +28,7 @@ from dataclasses import replace
 
 from flatout.rules.bounds import input_gain, speedup_without
 from flatout.rules.example import example, line
+from flatout.rules.inside import sample_lines, where_samples_are_made
 from flatout.rules.lines import Hotspot, costs, hottest
 from flatout.rules.loading import fraction_of_batch, picks_rows, training_loader
 from flatout.rules.rule import Rule
@@ -94,9 +95,8 @@ def _fits(cache_bytes: int, memory_bytes: int) -> bool:
 
 
 def _hotspot(run: Run, loader: LoaderFacts) -> Hotspot | None:
-    process = "worker" if loader.num_workers > 0 else "main"
-    lines = costs(run, Phase.INPUT, process=process, stages=("sample",))
-    return hottest(lines, among=lines)
+    among = costs(run, Phase.INPUT, process=where_samples_are_made(loader), stages=("sample",))
+    return hottest(sample_lines(run, loader), among=among)
 
 
 _MEMORY = Environment(memory_bytes=16 << 30)

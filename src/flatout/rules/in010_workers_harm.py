@@ -24,32 +24,26 @@ workers.
 """
 
 from dataclasses import replace
-from statistics import median
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.loading import training_loader
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
+from flatout.rules.workers import workers_harm
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
-from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run
 from flatout.units import format_ms
-
-MIN_SHARE = 0.10
-MIN_FACTOR = 1.2
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN010: the wait for a batch is longer than the work in it."""
     loader = training_loader(run)
-    if loader is None or loader.num_workers == 0 or not run.steps or breakdown.mean_ms <= 0:
+    harm = workers_harm(run, breakdown)
+    if loader is None or harm is None:
         return None
-    made_ms = (loader.sample_s + loader.collate_s) * 1000
-    waited_ms = _usual_wait_ms(run)
-    share = min(breakdown.share(Phase.INPUT), waited_ms / breakdown.mean_ms)
-    if made_ms <= 0 or waited_ms < MIN_FACTOR * made_ms or share < MIN_SHARE:
-        return None
+    share, waited_ms, made_ms = harm.share, harm.waited_ms, harm.made_ms
     return Finding(
         code="IN010",
         name="workers-harm",
@@ -68,13 +62,6 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=("loader-workers", "compiled-input"),
     )
-
-
-def _usual_wait_ms(run: Run) -> float:
-    """Return the median wait for one batch, without those that begin an epoch."""
-    column = STEP_PHASES.index(Phase.INPUT)
-    usual = [step for step in run.steps if not step.first_of_epoch] or list(run.steps)
-    return median(step.phases_ns[column] / max(1, step.num_batches) for step in usual) / 1e6
 
 
 _LOADER = LoaderFacts(

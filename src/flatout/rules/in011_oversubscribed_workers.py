@@ -4,7 +4,8 @@
 
 For each worker the threads that torch may use, or the mean number of cores it kept busy while fetching, whichever is
 larger; summed over the workers. It fires when workers run several threads each, their sum exceeds the cores this
-process may use, and the step waits for input at least 10% of the time.
+process may use, and the step waits for input at least 10% of the time. Workers that are idle for nine tenths of their
+life do not count.
 
 ## Why it matters
 
@@ -29,11 +30,13 @@ from flatout.rules.example import example
 from flatout.rules.loading import training_loader
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
+from flatout.rules.workers import workers_harm
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Frame, LoaderFacts, Run, WorkerFacts
 
 MIN_SHARE = 0.10
+MIN_BUSY = 0.1  # a worker that fetches for less of its life takes no cores from anybody
 SEVERAL = 1.3  # mean busy cores of one worker above which it works with more than one thread
 
 
@@ -42,7 +45,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     loader = training_loader(run)
     share = breakdown.share(Phase.INPUT)
     workers = _at_one_time(run, loader)
-    if loader is None or not workers or share < MIN_SHARE:
+    if loader is None or not workers or share < MIN_SHARE or workers_harm(run, breakdown) is not None:
         return None
     threads = sum(max(float(worker.torch_threads), _busy_cores(worker)) for worker in workers)
     several = any(worker.torch_threads > 1 or _busy_cores(worker) > SEVERAL for worker in workers)
@@ -69,9 +72,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _at_one_time(run: Run, loader: LoaderFacts | None) -> tuple[WorkerFacts, ...]:
-    """Return as many workers as ran side by side; with restarts there are more over the run."""
+    """Return as many busy workers as ran side by side; with restarts there are more over the run."""
     wanted = loader.num_workers if loader else 0
-    fetching = [worker for worker in run.workers if worker.fetches > 0]
+    fetching = [w for w in run.workers if w.fetches > 0 and w.busy_s >= MIN_BUSY * w.alive_s]
     return tuple(sorted(fetching, key=lambda worker: worker.fetches, reverse=True)[:wanted])
 
 
@@ -90,6 +93,9 @@ def _workers(torch_threads: int, busy_cores: float) -> tuple[WorkerFacts, ...]:
     )
 
 
+_HARMFUL = replace(_LOADER, sample_s=0.008, collate_s=0.002)  # IN010: the wait is five times the work
+_IDLE = tuple(replace(worker, alive_s=60.0) for worker in _workers(1, 1.8))
+
 RULE = Rule(
     code="IN011",
     name="oversubscribed-workers",
@@ -101,6 +107,8 @@ RULE = Rule(
     quiet_on=(
         example(step_ms=100, input=9.9, loaders=(_LOADER,), environment=_FOUR, workers=_workers(4, 0.9)),
         example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_workers(1, 0.98)),
+        example(step_ms=100, input=50, loaders=(_HARMFUL,), environment=_FOUR, workers=_workers(4, 0.9)),
+        example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_IDLE),
         example(step_ms=100, input=50, loaders=(replace(_LOADER, num_workers=0),), environment=_FOUR),
         example(
             step_ms=100, input=50, loaders=(_LOADER,), environment=Environment(num_cpus=16), workers=_workers(4, 1)

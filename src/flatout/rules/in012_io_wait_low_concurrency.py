@@ -4,7 +4,8 @@
 
 The CPU time of the thread that fetches samples against its wall time. Less than 40% means that it waits: for a disk,
 a network, a database, another process. It fires when input takes at least 15% of the step, fewer than 16 samples can
-be in flight (one in each worker), and the cores are not all busy.
+be in flight (one in each worker), a sample waits for at least 0.3 ms, and it cannot be a core that it waits for: cores
+are free (less than 85% used, by anybody), and other load does not meet as many workers as cores.
 
 ## Why it matters
 
@@ -25,36 +26,27 @@ from dataclasses import replace
 
 from flatout.rules.bounds import input_gain, speedup_without
 from flatout.rules.example import example, line
-from flatout.rules.lines import costs, hottest
+from flatout.rules.inside import sample_lines
+from flatout.rules.lines import hottest
 from flatout.rules.loading import cpu_share, fraction_of_batch, training_loader
-from flatout.rules.machine import cores_in_use
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
+from flatout.rules.workers import samples_wait
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, LoaderFacts, Run, Utilization
 from flatout.units import format_share
 
-MIN_SHARE = 0.15
-MAX_CPU_SHARE = 0.4
-ENOUGH_IN_FLIGHT = 16
-ALL_CORES = 0.9  # share of the cores in use above which a thread that is not running waits for a core
-
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN012: the step waits for samples that wait for something else."""
     loader = training_loader(run)
-    if loader is None or loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_SHARE:
+    if loader is None or not samples_wait(run, breakdown, loader):
         return None
     in_flight = max(1, loader.num_workers)
-    busy = cores_in_use(run) or 0.0
-    if cpu_share(loader) >= MAX_CPU_SHARE or in_flight >= ENOUGH_IN_FLIGHT:
-        return None
-    if busy >= ALL_CORES * run.environment.num_cpus:
-        return None
     fraction = fraction_of_batch(loader, loader.sample_s - loader.sample_cpu_s)
     share = breakdown.share(Phase.INPUT) * fraction
-    lines = costs(run, Phase.INPUT, process="worker" if loader.num_workers > 0 else "main", stages=("sample",))
+    lines = sample_lines(run, loader)
     spot = hottest(lines, among=lines)
     where = f" in {at(spot.place)}" if spot else ""
     return Finding(
@@ -81,6 +73,8 @@ _LOADER = LoaderFacts(is_training=True, batch_size=32, sample_s=0.16, sample_cpu
 _TWO = replace(_LOADER, num_workers=2)
 _LINES = (line(3.0, ("data.py", 22, "Remote.__getitem__"), stage="sample", leaf="socket", leaf_function="recv_into"),)
 _STARVED = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, worker_cpu=0.98) for i in range(20))
+_TAKEN = tuple(Utilization(at_s=0.5 * i, main_cpu=0.3, worker_cpu=0.1, foreign_cpu=1.4) for i in range(20))
+_SHARED = tuple(Utilization(at_s=0.5 * i, main_cpu=0.6, worker_cpu=0.1, foreign_cpu=0.4) for i in range(20))
 
 RULE = Rule(
     code="IN012",
@@ -95,5 +89,9 @@ RULE = Rule(
         example(step_ms=200, input=161, loaders=(replace(_LOADER, sample_cpu_s=0.066),)),
         example(step_ms=200, input=161, loaders=(replace(_LOADER, num_workers=16),)),
         example(step_ms=82, input=40, loaders=(_TWO,), environment=Environment(num_cpus=2), utilization=_STARVED),
+        example(step_ms=82, input=40, loaders=(_TWO,), environment=Environment(num_cpus=2), utilization=_TAKEN),
+        example(step_ms=82, input=40, loaders=(_TWO,), environment=Environment(num_cpus=2), utilization=_SHARED),
+        example(step_ms=9, input=8, loaders=(replace(_LOADER, sample_s=0.007, sample_cpu_s=0.002),)),
+        example(step_ms=400, input=300, loaders=(_TWO,)),
     ),
 )

@@ -4,17 +4,24 @@ Sampling slows things down, so seconds of the deep run are only ever divided by 
 share of the step is that quotient times the share of the phase in the timed run.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flatout.rules.source import enclosing_function
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
-__all__ = ["MIN_SAMPLES", "Hotspot", "costs", "hottest", "seconds"]
+__all__ = ["COMPILED", "MIN_SAMPLES", "Hotspot", "costs", "hottest", "outer_lines", "seconds"]
 
+COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 MIN_SAMPLES = 8  # fewer sightings than this name nothing: at 8 the share is still only known to about a third
+AROUND_THE_LOOP = 0.8  # a line with this share of forward, of backward and of the optimizer below it calls the loop
+COMPILED = "compiled code"
+GENERATED = re.compile(
+    r"^<eval_with_key>|[/\\](torchinductor_\w*|inductor)[/\\]|[/\\]c[a-z2-7]{51}\.py$|\.triton[/\\]cache"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +47,37 @@ def costs(
     seen = run.causes.lines if run.causes else ()
     return tuple(
         cost
-        for cost in seen
+        for cost in map(_written_by_hand, seen)
         if cost.phase == phase
         and cost.process == process
         and (stages is None or cost.stage in stages)
         and (keep is None or keep(cost))
     )
+
+
+def _written_by_hand(cost: LineCost) -> LineCost:
+    """Return the cost with the files that torch.compile generated taken for torch, not for the user's own code."""
+    stack = tuple(frame for frame in cost.stack if not GENERATED.search(frame.file))
+    if len(stack) == len(cost.stack):
+        return cost
+    return replace(cost, stack=stack, leaf=cost.leaf or "torch", leaf_function=COMPILED)
+
+
+def outer_lines(run: Run) -> frozenset[Frame]:
+    """Return the lines below which nearly all of a step runs: the call of a loop (`trainer.fit`), not part of it."""
+    parts = [part for phase in COMPUTING if seconds(part := costs(run, phase)) > 0]
+    if len(parts) < 2:  # one part of the step alone does not tell what lies around all of it
+        return frozenset()
+    return frozenset.intersection(*map(_around, parts))
+
+
+def _around(lines: Sequence[LineCost]) -> frozenset[Frame]:
+    inside: dict[Frame, float] = defaultdict(float)
+    for cost in lines:
+        for frame in set(cost.stack):
+            inside[frame] += max(0.0, cost.seconds)
+    whole = seconds(lines)
+    return frozenset(frame for frame, spent in inside.items() if spent >= AROUND_THE_LOOP * whole)
 
 
 def seconds(lines: Iterable[LineCost]) -> float:

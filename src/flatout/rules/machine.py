@@ -4,7 +4,10 @@ from statistics import fmean
 
 from flatout.schema.run import Run, Utilization
 
-__all__ = ["cores_in_use", "while_steps_ran"]
+__all__ = ["all_cores_busy", "cores_in_use", "foreign_cores", "is_disturbed", "while_steps_ran"]
+
+MAX_FOREIGN_CORES = 0.25
+ALL_CORES = 0.85
 
 
 def while_steps_ran(run: Run) -> tuple[Utilization, ...]:
@@ -21,3 +24,19 @@ def cores_in_use(run: Run) -> float | None:
     """Return the mean number of cores the training and its descendants used while steps ran; None when not sampled."""
     samples = while_steps_ran(run)
     return fmean(sample.main_cpu + sample.worker_cpu for sample in samples) if samples else None
+
+
+def foreign_cores(run: Run) -> float:
+    """Return the mean number of cores that others used while steps ran; 0 when not sampled."""
+    samples = while_steps_ran(run)
+    return fmean(sample.foreign_cpu for sample in samples) if samples else 0.0
+
+
+def is_disturbed(run: Run) -> bool:
+    """Return whether other processes used enough of the machine to doubt the figures."""
+    return foreign_cores(run) > MAX_FOREIGN_CORES
+
+
+def all_cores_busy(run: Run) -> bool:
+    """Return whether a thread that is not running may well be waiting for a core."""
+    return (cores_in_use(run) or 0.0) + foreign_cores(run) >= ALL_CORES * run.environment.num_cpus

@@ -20,28 +20,24 @@ more steps. Do not compare two such recordings.
 Batches of different length, or a step that does more every N steps, spread without any disturbance.
 """
 
-from statistics import fmean
-
 from flatout.rules.example import example, steps_of
-from flatout.rules.machine import while_steps_ran
+from flatout.rules.machine import foreign_cores, is_disturbed, while_steps_ran
 from flatout.rules.rule import Rule
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run, Utilization
 from flatout.units import format_share
 
-MAX_FOREIGN_CORES = 0.25
 MAX_SPREAD = 0.15
 MIN_STEPS = 20
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """MS001: other load, or a spread that leaves little to conclude."""
-    samples = while_steps_ran(run)
-    foreign = fmean(sample.foreign_cpu for sample in samples) if samples else 0.0
+    foreign = foreign_cores(run)
     facts = []
-    if foreign > MAX_FOREIGN_CORES:
-        facts.append(f"other processes used {foreign:.2f} cores while the steps ran (n={len(samples)})")
+    if is_disturbed(run):
+        facts.append(f"other processes used {foreign:.2f} cores while the steps ran (n={len(while_steps_ran(run))})")
     if breakdown.spread > MAX_SPREAD and breakdown.measured >= MIN_STEPS:
         facts.append(f"the steps spread by {format_share(breakdown.spread)} (n={breakdown.measured})")
     if not facts:

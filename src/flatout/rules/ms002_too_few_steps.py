@@ -2,7 +2,8 @@
 
 ## What it measures
 
-The number of steady steps, warm-up left out. It fires below 20.
+The number of steady steps, warm-up left out. It fires below 20; below 5, only the findings that a few steps can show
+are given (kept graphs, validation with gradients).
 
 ## Why it matters
 

@@ -7,8 +7,9 @@ import pytest
 from flatout.rules import Rule, catalog, examine, example, find, line
 from flatout.schema.finding import Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Environment, Frame, LoaderFacts, SamplePrefix, Utilization
+from flatout.schema.run import Environment, Frame, LoaderFacts, SamplePrefix, Utilization, WorkerFacts
 
+EIGHT_CORES = Environment(num_cpus=8)
 PLACE = Frame("train.py", 3, "train")
 
 
@@ -79,6 +80,30 @@ def test_a_rule_that_raises_costs_only_its_own_finding():
     result = examine(truth.run, truth.breakdown, (), [bad, rule_giving(finding("HO001"))])
     assert [f.code for f in result.findings] == ["HO001"]
     assert result.notes == ("rule IN999 broken could not be applied: ZeroDivisionError: no steps",)
+
+
+def test_few_steps_support_only_what_a_few_can_show():
+    rules = [rule_giving(finding(code)) for code in ("HO001", "EP001", "EP002", "ME001", "MS002")]
+    few, enough = example(n=4), example(n=5)
+    assert {f.code for f in examine(few.run, few.breakdown, (), rules).findings} == {"EP002", "ME001", "MS002"}
+    assert len(examine(enough.run, enough.breakdown, (), rules).findings) == 5
+
+
+def test_a_wait_of_samples_is_named_once_and_with_its_line():
+    loader = replace(LOADER, sample_cpu_s=0.004, prefix=None)
+    truth = example(step_ms=100, input=60, forward=35, loaders=(loader,), lines=LINES, environment=EIGHT_CORES)
+    found = find(truth.run, truth.breakdown)
+    assert {f.code for f in found} == {"IN012", "IN003", "IN001"}
+    assert found[0].location == Frame(*DECODE)
+
+
+def test_workers_that_harm_are_not_also_told_to_use_fewer_threads_or_to_fetch_more():
+    loader = replace(LOADER, num_workers=2, sample_s=0.02, sample_cpu_s=0.002)
+    workers = tuple(WorkerFacts(torch_threads=8, fetches=20, busy_s=2.0, cpu_s=2.0, alive_s=5.0) for _ in range(2))
+    truth = example(step_ms=100, input=60, forward=35, loaders=(loader,), workers=workers, environment=EIGHT_CORES)
+    codes = {f.code for f in find(truth.run, truth.breakdown)}
+    assert "IN010" in codes
+    assert not codes & {"IN002", "IN011", "IN012"}
 
 
 def test_no_rule_raises_on_the_examples_of_the_others():

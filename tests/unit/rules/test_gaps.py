@@ -53,9 +53,33 @@ def test_a_validation_before_the_first_step_happens_once_and_does_not_count():
     assert spent(truth.run, truth.breakdown) == (pytest.approx(2.0), 1)
 
 
-def test_validation_is_placed_at_its_loader_else_at_its_hottest_line():
-    lines = [line(1.0, ("train.py", 90, "evaluate"), phase=Phase.VALIDATION)]
-    loader = LoaderFacts(iterated_at=Frame("train.py", 80, "evaluate"))
-    assert place(example(loaders=(loader,), lines=lines).run) == loader.iterated_at
-    assert place(example(lines=lines).run) == Frame("train.py", 90, "evaluate")
-    assert place(example().run) is None
+VALIDATED = LoaderFacts(iterated_at=Frame("train.py", 80, "evaluate"))
+MAIN = ("train.py", 30, "main")
+FORWARD = (("model.py", 9, "Net.encode"), ("model.py", 5, "Net.forward"))
+
+
+def validating(*lines, loaders=(VALIDATED,)):
+    return place(example(loaders=loaders, lines=lines).run)
+
+
+def below(seconds, *frames, **detail):
+    return line(seconds, *frames, MAIN, phase=Phase.VALIDATION, **detail)
+
+
+def test_validation_is_placed_at_the_hottest_line_of_the_function_that_loops_over_its_loader():
+    model = below(2.0, *FORWARD, ("train.py", 82, "evaluate"))
+    loading = below(1.0, ("data.py", 3, "Rows.__getitem__"), ("train.py", 80, "evaluate"), stage="sample")
+    assert validating(model, loading) == Frame("train.py", 82, "evaluate")
+    assert validating(below(0.5, *FORWARD, ("train.py", 82, "evaluate")), loading) == VALIDATED.iterated_at
+
+
+def test_without_a_loader_validation_is_placed_below_all_callers_and_outside_the_model():
+    model = below(2.0, *FORWARD, ("train.py", 82, "evaluate"))
+    metric = below(0.3, ("train.py", 84, "evaluate"), leaf="numpy")
+    assert validating(model, metric, loaders=()) == Frame("train.py", 82, "evaluate")
+
+
+def test_without_lines_validation_is_placed_at_its_loader_if_there_is_one():
+    assert validating() == VALIDATED.iterated_at
+    assert validating(loaders=()) is None
+    assert validating(line(1.0, *FORWARD, phase=Phase.VALIDATION), loaders=()) == Frame("model.py", 9, "Net.encode")

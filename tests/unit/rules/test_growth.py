@@ -5,7 +5,7 @@ import random
 import pytest
 
 from flatout.rules.example import steps_of
-from flatout.rules.growth import growth
+from flatout.rules.growth import factor_of, growth
 from flatout.schema.phase import Phase
 
 
@@ -53,3 +53,10 @@ def test_another_phase_does_not_count():
 
 def test_growth_from_nothing_has_a_finite_factor():
     assert growth(series([0.0] * 20 + [1.0] * 20 + [2.0] * 20), Phase.HOST).factor == 1000
+
+
+def test_the_factor_of_several_phases_is_that_of_their_sum():
+    steps = steps_of([{Phase.FORWARD: 1 + i / 10, Phase.BACKWARD: 9} for i in range(60)])
+    assert factor_of(steps, [Phase.FORWARD], every_epoch=False) == pytest.approx(5.95 / 1.95)
+    assert factor_of(steps, [Phase.FORWARD, Phase.BACKWARD], every_epoch=False) == pytest.approx(14.95 / 10.95)
+    assert factor_of(steps, [Phase.HOST], every_epoch=False) == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from flatout.rules import example, line
-from flatout.rules.lines import MIN_SAMPLES, costs, hottest, seconds
+from flatout.rules.lines import COMPILED, MIN_SAMPLES, costs, hottest, outer_lines, seconds
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame
 
@@ -85,3 +85,20 @@ def test_without_a_deep_run_there_are_no_lines():
 
 def test_nothing_is_the_hottest_of_nothing():
     assert hottest([], among=[]) is None
+
+
+def test_files_that_torch_compile_wrote_are_not_the_users():
+    kernel = "/tmp/cache/44/cf4fx57qz4c3gz4krcfzgzqxmk4m4mkwklrwv65hcdnzoys6t2nr.py"
+    lines = [line(1.0, (kernel, 1059, "Runner.call"), ("optim.py", 111, "update"), phase=Phase.OPTIMIZER)]
+    (cost,) = costs(example(lines=lines).run, Phase.OPTIMIZER)
+    assert [frame.file for frame in cost.stack] == ["optim.py"]
+    assert (cost.leaf, cost.leaf_function) == ("torch", COMPILED)
+
+
+def test_the_call_of_a_loop_lies_around_all_parts_of_the_step():
+    fit = ("train.py", 90, "main")
+    forward = line(5.0, ("model.py", 7, "Net.forward"), fit, phase=Phase.FORWARD)
+    update = line(1.0, ("model.py", 9, "Net.optimizer_step"), fit, phase=Phase.OPTIMIZER)
+    assert outer_lines(example(lines=[forward, update]).run) == {Frame(*fit)}
+    assert outer_lines(example(lines=[forward]).run) == frozenset()
+    assert outer_lines(example().run) == frozenset()

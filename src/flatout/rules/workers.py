@@ -1,0 +1,63 @@
+"""How worker processes do: for the rules that must not explain the same wait in contradicting ways."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from flatout.rules.loading import cpu_share, samples_per_batch, training_loader
+from flatout.rules.machine import all_cores_busy, is_disturbed
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.run import LoaderFacts, Run
+
+__all__ = ["Harm", "samples_wait", "workers_harm"]
+
+MIN_HARM = 0.10
+MIN_FACTOR = 1.2
+MIN_WAITING = 0.15
+MAX_CPU_SHARE = 0.4
+MIN_WAIT_S = 0.3e-3  # a sample that waits for less was only not running for a moment
+ENOUGH_IN_FLIGHT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """Workers that deliver a batch later than the training process would have made it."""
+
+    share: float  # of the step, 0 to 1
+    waited_ms: float
+    made_ms: float
+
+
+def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
+    """Return what waiting for workers costs where it takes longer than the work in a batch."""
+    loader = training_loader(run)
+    if loader is None or loader.num_workers == 0 or not run.steps or breakdown.mean_ms <= 0:
+        return None
+    made_ms = (loader.sample_s + loader.collate_s) * 1000
+    waited_ms = _usual_wait_ms(run)
+    share = min(breakdown.share(Phase.INPUT), waited_ms / breakdown.mean_ms)
+    if made_ms <= 0 or waited_ms < MIN_FACTOR * made_ms or share < MIN_HARM:
+        return None
+    return Harm(share, waited_ms, made_ms)
+
+
+def samples_wait(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
+    """Return whether making a sample is waiting for something that is not the CPU, a few at a time."""
+    if loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_WAITING:
+        return False
+    if cpu_share(loader) >= MAX_CPU_SHARE or max(1, loader.num_workers) >= ENOUGH_IN_FLIGHT:
+        return False
+    waits_s = loader.sample_s * (1 - cpu_share(loader)) / max(1.0, samples_per_batch(run, loader))
+    return waits_s >= MIN_WAIT_S and not _wait_for_a_core(run, loader) and workers_harm(run, breakdown) is None
+
+
+def _wait_for_a_core(run: Run, loader: LoaderFacts) -> bool:
+    """Return whether the cores explain why samples do not run: all taken, or shared by too many."""
+    return all_cores_busy(run) or (is_disturbed(run) and loader.num_workers >= run.environment.num_cpus)
+
+
+def _usual_wait_ms(run: Run) -> float:
+    """Return the median wait for one batch, without those that begin an epoch."""
+    column = STEP_PHASES.index(Phase.INPUT)
+    usual = [step for step in run.steps if not step.first_of_epoch] or list(run.steps)
+    return median(step.phases_ns[column] / max(1, step.num_batches) for step in usual) / 1e6
