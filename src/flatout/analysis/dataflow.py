@@ -10,7 +10,7 @@ import functools
 import linecache
 from collections.abc import Iterator
 
-__all__ = ["feeds"]
+__all__ = ["feeds", "loops_around"]
 
 _FILLING = {"append", "extend", "add", "update", "appendleft", "insert", "copy_", "fill_", "put"}
 
@@ -45,10 +45,22 @@ def feeds(file: str, line: int, goals: frozenset[int]) -> bool:
     return inside.index(subject) in feeding
 
 
+def loops_around(file: str, line: int) -> tuple[int, ...]:
+    """Return the loops of its function that repeat the statement at `line`, as line numbers, the outermost first.
+
+    The header of a loop is repeated by that loop. Empty when nothing repeats it or the source cannot be read.
+    """
+    statement = _at(_statements(file), line)
+    return statement.loops if statement is not None else ()
+
+
 class _Statement:
     """One simple statement, or the header of a compound one."""
 
-    def __init__(self, first: int, last: int, function: int, makes: set[str], reads: set[str]) -> None:
+    def __init__(
+        self, first: int, last: int, function: int, loops: tuple[int, ...], makes: set[str], reads: set[str]
+    ) -> None:
+        self.loops = loops
         self.first = first
         self.last = last
         self.function = function
@@ -72,20 +84,21 @@ def _statements(file: str) -> list[_Statement]:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
         return []
-    return list(_walk(tree, function=0))
+    return list(_walk(tree, function=0, loops=()))
 
 
-def _walk(node: ast.AST, function: int) -> Iterator[_Statement]:
+def _walk(node: ast.AST, function: int, loops: tuple[int, ...]) -> Iterator[_Statement]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _walk(child, child.lineno)
+            yield from _walk(child, child.lineno, ())
             continue
+        repeated = (*loops, child.lineno) if isinstance(child, ast.For | ast.AsyncFor | ast.While) else loops
         if isinstance(child, ast.stmt) and not isinstance(child, ast.ClassDef):
-            yield _statement(child, function)
-        yield from _walk(child, function)
+            yield _statement(child, function, repeated)
+        yield from _walk(child, function, repeated)
 
 
-def _statement(node: ast.stmt, function: int) -> _Statement:
+def _statement(node: ast.stmt, function: int, loops: tuple[int, ...]) -> _Statement:
     body = getattr(node, "body", None)
     last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
     parts = _header(node) if body else [node]
@@ -96,7 +109,7 @@ def _statement(node: ast.stmt, function: int) -> _Statement:
             _note(inner, makes, reads)
     if isinstance(node, ast.AugAssign):
         reads |= makes
-    return _Statement(node.lineno, max(node.lineno, last), function, makes, reads - {""})
+    return _Statement(node.lineno, max(node.lineno, last), function, loops, makes, reads - {""})
 
 
 def _header(node: ast.stmt) -> list[ast.AST]:

@@ -1,88 +1,150 @@
-"""Whose work the host's time is: input made by hand, the loss, or the rest of the loop.
+"""Whose work the host's time is: input made by hand, the loss, what comes once an epoch, or the rest of the loop.
 
 The probes see exactly when the host works before, between and after the forward and backward passes, not why. The
-deep run's lines say why: a statement that makes what the backward pass needs is input when it runs before the forward
-pass (in a script that trains from no DataLoader), and part of the forward pass when it runs after it.
+deep run's lines say why. In a script that trains from no DataLoader, a statement before the forward pass that makes
+what the backward pass needs is input, and one outside the loop that repeats the steps lies between epochs. A statement
+between forward and backward that the loss is made of is part of the forward pass.
 """
 
 import dataclasses
 from collections.abc import Mapping
+from statistics import median
 
-from flatout.analysis.dataflow import feeds
+from flatout.analysis.dataflow import feeds, loops_around
 from flatout.schema.phase import STEP_PHASES, Phase
-from flatout.schema.run import Frame, LineCost, Run, Step
+from flatout.schema.run import Frame, LineCost, Outside, Run, Step
 
 __all__ = ["assign_roles"]
 
 _PART_INDEX = {"lead": 0, "loss": 1}
-_PART_PHASE = {"lead": Phase.INPUT, "loss": Phase.FORWARD}
 _SPINE_SHARE = 0.05  # backward stacks below this share of the backward time do not count
+_LUMP = 3.0  # host time before the forward pass that is so many times the median comes once an epoch
 
-Spine = Mapping[tuple[str, str], frozenset[int]]
+Place = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Spine:
+    """The way from the script to `backward()`: for each function on it, its lines, and the loop that makes steps."""
+
+    lines: Mapping[Place, frozenset[int]]
+    outer: frozenset[Place]  # functions that call the one with the loop over steps
+    loops: Mapping[Place, int]  # loops around the way in each function
+
+    def once_an_epoch(self, frame: Frame) -> bool:
+        """Return whether the statement at `frame`, in a function on the way, is outside the loop over steps."""
+        place = (frame.file, frame.function)
+        return place in self.outer or len(loops_around(frame.file, frame.line)) < self.loops.get(place, 0)
 
 
 def assign_roles(run: Run) -> Run:
-    """Return the Run with hand-made input and the loss taken out of `host`, in its lines and in its steps."""
+    """Return the Run with hand-made input, the loss and what comes once an epoch taken out of `host`."""
     if run.causes is None:
         return run
     spine = _spine(run.causes.lines)
     parts = ("loss",) if any(loader.is_training for loader in run.loaders) else ("lead", "loss")
     lines = tuple(_assigned(cost, spine, parts) for cost in run.causes.lines)
-    shares = {part: _moved_share(run.causes.lines, lines, part) for part in parts}
-    if not any(shares.values()):
-        return run
-    steps = tuple(_moved(step, shares) for step in run.steps)
-    return dataclasses.replace(run, steps=steps, causes=dataclasses.replace(run.causes, lines=lines))
+    causes = dataclasses.replace(run.causes, lines=lines)
+    shares = _shares(run.causes.lines, lines)
+    steps, gaps = run.steps, run.outside
+    if shares.get(("lead", Phase.EPOCH_GAP), 0.0) > 0:
+        steps, lumps = _without_lumps(steps)
+        gaps = tuple(sorted((*gaps, *lumps), key=lambda stretch: stretch.start_ns))
+    rest = 1 - shares.pop(("lead", Phase.EPOCH_GAP), 0.0)
+    if rest > 0 and ("lead", Phase.INPUT) in shares:
+        shares["lead", Phase.INPUT] = min(1.0, shares["lead", Phase.INPUT] / rest)
+    if shares:
+        steps = tuple(_moved(step, shares) for step in steps)
+    return dataclasses.replace(run, steps=steps, outside=gaps, causes=causes)
 
 
-def _spine(lines: tuple[LineCost, ...]) -> Spine:
-    """Return, for each function on the way to `backward()`, its lines on that way."""
+def _spine(lines: tuple[LineCost, ...]) -> _Spine:
     backward = [cost for cost in lines if cost.process == "main" and cost.phase is Phase.BACKWARD]
     total = sum(cost.seconds for cost in backward)
-    spine: dict[tuple[str, str], set[int]] = {}
+    way: dict[Place, set[int]] = {}
+    outer: set[Place] = set()
+    inner: set[Place] = set()
     for cost in backward:
-        if cost.seconds >= _SPINE_SHARE * total:
-            for frame in cost.stack:
-                spine.setdefault((frame.file, frame.function), set()).add(frame.line)
-    return {key: frozenset(places) for key, places in spine.items()}
+        if cost.seconds < _SPINE_SHARE * total:
+            continue
+        looped = False
+        for frame in cost.stack:
+            place = (frame.file, frame.function)
+            way.setdefault(place, set()).add(frame.line)
+            (outer if looped else inner).add(place)
+            looped = looped or bool(loops_around(frame.file, frame.line))
+    loops = {place: min(len(loops_around(place[0], line)) for line in places) for place, places in way.items()}
+    return _Spine({place: frozenset(places) for place, places in way.items()}, frozenset(outer - inner), loops)
 
 
-def _assigned(cost: LineCost, spine: Spine, parts: tuple[str, ...]) -> LineCost:
+def _assigned(cost: LineCost, spine: _Spine, parts: tuple[str, ...]) -> LineCost:
     if cost.process != "main" or cost.phase is not Phase.HOST or cost.part not in parts:
         return cost
-    if not _leads_to_backward(cost.stack, spine):
+    role = _role(cost.stack, spine, cost.part)
+    if role is None:
         return cost
-    stage = "generator" if cost.part == "lead" else ""
-    return dataclasses.replace(cost, phase=_PART_PHASE[cost.part], stage=stage)
+    return dataclasses.replace(cost, phase=role, stage="generator" if role is Phase.INPUT else "")
 
 
-def _leads_to_backward(stack: tuple[Frame, ...], spine: Spine) -> bool:
+def _role(stack: tuple[Frame, ...], spine: _Spine, part: str) -> Phase | None:
+    """Return what the time under `stack` is, None when it stays host time."""
+    made = Phase.INPUT if part == "lead" else Phase.FORWARD
     aside = False  # frames further in have left the way
     for frame in stack:
-        goals = spine.get((frame.file, frame.function))
+        goals = spine.lines.get((frame.file, frame.function))
         if goals is None:
             aside = True
-        elif frame.line not in goals:
-            return feeds(frame.file, frame.line, goals)
-        elif aside:  # an argument of the call that leads on, made further in
-            return True
-    return False
+            continue
+        if frame.line in goals and not aside:
+            continue
+        if part == "lead" and spine.once_an_epoch(frame):
+            return Phase.EPOCH_GAP
+        # on the way itself: an argument of the call that leads on, made further in
+        return made if frame.line in goals or feeds(frame.file, frame.line, goals) else None
+    return None
 
 
-def _moved_share(before: tuple[LineCost, ...], after: tuple[LineCost, ...], part: str) -> float:
-    total = moved = 0.0
+def _shares(before: tuple[LineCost, ...], after: tuple[LineCost, ...]) -> dict[tuple[str, Phase], float]:
+    """Return what share of each part of host time was found to be which phase."""
+    totals: dict[str, float] = {}
+    moved: dict[tuple[str, Phase], float] = {}
     for old, new in zip(before, after, strict=True):
-        if old.process == "main" and old.phase is Phase.HOST and old.part == part:
-            total += old.seconds
-            moved += old.seconds if new.phase is not Phase.HOST else 0.0
-    return moved / total if total > 0 else 0.0
+        if old.process == "main" and old.phase is Phase.HOST and old.part in _PART_INDEX:
+            totals[old.part] = totals.get(old.part, 0.0) + old.seconds
+            if new.phase is not Phase.HOST:
+                moved[old.part, new.phase] = moved.get((old.part, new.phase), 0.0) + old.seconds
+    return {key: seconds / totals[key[0]] for key, seconds in moved.items() if totals[key[0]] > 0}
 
 
-def _moved(step: Step, shares: Mapping[str, float]) -> Step:
+def _without_lumps(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], list[Outside]]:
+    """Return the steps without what comes before few of them only, and that as stretches between epochs."""
+    host = STEP_PHASES.index(Phase.HOST)
+    usual = median(step.host_parts_ns[0] for step in steps)
+    smaller, lumps = [], []
+    for step in steps:
+        lead, loss, tail = step.host_parts_ns
+        if lead <= _LUMP * usual:
+            smaller.append(step)
+            continue
+        extra = round(lead - usual)
+        phases = tuple(ns - extra if index == host else ns for index, ns in enumerate(step.phases_ns))
+        lumps.append(Outside(phase=Phase.EPOCH_GAP, start_ns=step.start_ns, wall_ns=extra))
+        smaller.append(
+            step._replace(
+                start_ns=step.start_ns + extra,
+                wall_ns=step.wall_ns - extra,
+                phases_ns=phases,
+                host_parts_ns=(lead - extra, loss, tail),
+            )
+        )
+    return tuple(smaller), lumps
+
+
+def _moved(step: Step, shares: Mapping[tuple[str, Phase], float]) -> Step:
     phases, host = list(step.phases_ns), list(step.host_parts_ns)
-    for part, share in shares.items():
+    for (part, phase), share in shares.items():
         amount = round(host[_PART_INDEX[part]] * share)
         host[_PART_INDEX[part]] -= amount
         phases[STEP_PHASES.index(Phase.HOST)] -= amount
-        phases[STEP_PHASES.index(_PART_PHASE[part])] += amount
+        phases[STEP_PHASES.index(phase)] += amount
     return step._replace(phases_ns=tuple(phases), host_parts_ns=(host[0], host[1], host[2]))

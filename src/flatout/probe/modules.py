@@ -170,7 +170,10 @@ class ModuleWatch:
                 device.finish()
             grad = torch.is_grad_enabled()
             account.leave(LOSS if grad else -1)
-            tracker.forward_done(grad, training and not grad)
+            if grad:
+                tracker.open.grad_forwards += 1
+            else:
+                tracker.forward_done(False, training)
 
     @guarded
     def _look_at(self, hooked: _Hooked, args: Any) -> None:

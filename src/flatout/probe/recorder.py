@@ -32,6 +32,7 @@ from flatout.schema.run import End, Header, Outside, Step
 __all__ = ["Recorder", "StopRecording", "enough"]
 
 
+_DEVICE_WITHIN = 50  # steps within which a script that uses CUDA has begun to
 _LOOK_EVERY_NS = 20_000_000  # whether enough was seen is asked at most every 20 ms
 
 
@@ -182,7 +183,7 @@ class Recorder:
         number = self.tracker.num_steps
         if self.device is not None:
             self.device.step_done(number)
-        elif torch.cuda.is_initialized():
+        elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
             self.device = self.modules.device = self.training.device = DeviceClock(_timing_event, self._device_time)
         if not self.first_ns:
             self.first_ns = step.start_ns

@@ -51,15 +51,11 @@ class AloneForwards:
     def __init__(self) -> None:
         """Know no step yet."""
         self.now = 0  # in the step under way
-        self._recent: deque[int] = deque(maxlen=31)
-
-    def usual(self, number: int) -> None:
-        """Take down the number of a step that was no validation."""
-        self._recent.append(number)
+        self.recent: deque[int] = deque(maxlen=31)  # of the last steps that were no validation
 
     def unusual(self, number: int) -> bool:
         """Return whether `number` of them in one step is a validation; False until three steps are known."""
-        if len(self._recent) < 3:
+        if len(self.recent) < 3:
             return False
-        usual = median_low(self._recent)
-        return number > 2 * usual + 3 and self._recent.count(usual) * 2 >= len(self._recent)
+        usual = median_low(self.recent)
+        return number > 2 * usual + 3 and self.recent.count(usual) * 2 >= len(self.recent)

@@ -23,6 +23,9 @@ _PLAIN_BACKWARDS = 8  # backward passes without any optimizer of torch after whi
 _UNSTEPPED_BACKWARDS = 512  # the same when there is an optimizer that may only be accumulating
 
 
+_new_step = tuple.__new__
+
+
 class StepTracker:
     """Turns the events of the training thread into steps and stretches outside them."""
 
@@ -126,7 +129,7 @@ class StepTracker:
         """The optimizer with identity `optimizer` begins a step."""
         if optimizer in self._cycle:
             try:  # not by the decorator: this and the next run in every step
-                if self._by_hand():
+                if self.open.source is None or self._by_hand():
                     self._finish_cycle()
             except Exception as error:
                 self.trouble(error)
@@ -155,7 +158,7 @@ class StepTracker:
         return source is None or self._resident or (source in self._validating and not self._training)
 
     def _optimizer_ended(self, optimizer: int) -> None:
-        if self._by_hand():
+        if self.open.source is None or self._by_hand():
             if self.open.source in self._validating:  # a validation that broke off
                 self.open.source, self.open.batch = None, False
             self.open.stepped = True
@@ -248,7 +251,7 @@ class StepTracker:
             segments = self._without_validation(segments)
             evaluated = False
         else:
-            self._alone.usual(unused)
+            self._alone.recent.append(unused)
         self._alone.now = 0
         if not segments:
             return
@@ -263,9 +266,8 @@ class StepTracker:
         lead, loss, tail = slots[LEAD : TAIL + 1]
         phases = (*slots[:LEAD], lead + loss + tail)
         epoch = self.epochs - 1 if self.epochs else 0
-        self._on_step(
-            Step(segments[0].start, sum(phases), phases, batches or 1, epoch, fresh, evaluated, (lead, loss, tail))
-        )
+        values = (segments[0].start, sum(phases), phases, batches or 1, epoch, fresh, evaluated, (lead, loss, tail), ())
+        self._on_step(_new_step(Step, values))  # past the named tuple's own constructor, which is Python
 
     def _without_validation(self, segments: list[Segment]) -> list[Segment]:
         """Report the segments whose forward passes stand alone as validation; return the others."""
