@@ -71,6 +71,7 @@ class DeepWatch:
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step)
+        self._retention.glance(sys._getframe(1))
 
     def _where(self) -> tuple[str, str]:
         tracker = self._recorder.tracker

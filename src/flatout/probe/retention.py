@@ -25,6 +25,7 @@ _LIMIT = 400  # losses marked
 _MARKED_NODES = 12  # topmost nodes of a graph that carry its mark
 _NODES = 20_000  # graph nodes walked for one name
 _ITEMS = 2000  # last items of a container looked at
+_RECENT = 12  # steps whose graphs must all be alive for a look before the end
 _MARK = "flatout"
 
 
@@ -40,6 +41,7 @@ class RetentionWatch:
     def __init__(self) -> None:
         """Mark nothing yet."""
         self._marks: list[weakref.ref[_Mark]] = []
+        self._seen: tuple[Retained, ...] = ()
 
     def mark(self, tensor: Any) -> None:
         """Mark the graph below `tensor`, which `backward()` is about to be called on."""
@@ -56,24 +58,33 @@ class RetentionWatch:
                 pending.extend(_inputs(node))
         self._marks.append(weakref.ref(mark))
 
+    def glance(self, frame: FrameType | None) -> None:
+        """Look once whether the graphs of the last steps are all alive: a list that is emptied later shows it too."""
+        recent = self._marks[-2 - _RECENT : -2]
+        if not self._seen and len(recent) == _RECENT and all(mark() is not None for mark in recent):
+            self._seen = self._search(frame, _RECENT, _RECENT)
+
     def find(self, frame: FrameType | None) -> tuple[Retained, ...]:
-        """Return the names, seen from `frame` outwards, behind which graphs of past steps are alive."""
+        """Return the names, seen from `frame` outwards, behind which graphs of past steps are or were alive."""
         older = self._marks[:-2]
         alive = sum(mark() is not None for mark in older)
         if len(older) < 5 or alive < len(older) / 2:
-            return ()
+            return self._seen
+        return self._search(frame, alive, len(older))
+
+    def _search(self, frame: FrameType | None, alive: int, of_steps: int) -> tuple[Retained, ...]:
         found = {}
         while frame is not None:
             if is_user_file(frame.f_code.co_filename):
                 for name, value, files in _names(frame):
                     graphs, num_bytes = _graphs_behind(value)
-                    if graphs >= len(older) / 4:
+                    if graphs >= of_steps / 4:
                         place = _keeping_line(files, frame.f_code.co_firstlineno, name)
                         found[name] = Retained(
-                            name=name, place=place, graphs=alive, of_steps=len(older), num_bytes=num_bytes
+                            name=name, place=place, graphs=alive, of_steps=of_steps, num_bytes=num_bytes
                         )
             frame = frame.f_back
-        return tuple(found.values()) or (Retained(name="", place=None, graphs=alive, of_steps=len(older)),)
+        return tuple(found.values()) or (Retained(name="", place=None, graphs=alive, of_steps=of_steps),)
 
 
 def _inputs(node: Any) -> Iterator[Any]:

@@ -211,3 +211,20 @@ def test_what_has_no_graph_is_passed_over(watch):
     for value in (None, 3, torch.ones(()), [torch.ones(())]):
         watch.mark(value)
     assert watch.find(sys._getframe()) == ()
+
+
+def test_a_list_that_is_emptied_each_epoch_is_seen_while_it_grows():
+    watch = RetentionWatch()
+    kept = []
+    for number in range(60):
+        if number % 20 == 0:
+            kept.clear()
+        loss = (torch.ones(3, requires_grad=True) * 2).sum()
+        watch.mark(loss)
+        loss.backward()
+        kept.append(loss)
+        watch.glance(sys._getframe())
+    kept.clear()
+    (found,) = watch.find(sys._getframe())
+    assert found.name == "kept"
+    assert found.graphs == found.of_steps == 12
