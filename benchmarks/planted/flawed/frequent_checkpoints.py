@@ -21,7 +21,7 @@ class Wide(nn.Module):
 def save(path, model, optimizer, epoch, step):
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}
     torch.save(state, path + ".tmp")  # <<
-    os.replace(path + ".tmp", path)
+    os.replace(path + ".tmp", path)  # <<
 
 
 def main():

@@ -15,7 +15,7 @@ from flatout.probe.losses import Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams
-from flatout.probe.spans import BACKWARD, CHECKPOINT, OPTIMIZER, TAIL, Account
+from flatout.probe.spans import BACKWARD, CHECKPOINT, LEAD, LOSS, OPTIMIZER, TAIL, Account
 from flatout.probe.steps import StepTracker
 from flatout.schema.run import Frame, OptimizerFacts
 
@@ -56,6 +56,8 @@ class TrainingWatch:
         seams.wrap("torch.nn.utils:clip_grad_value_", self._as_optimizer)
         seams.wrap("torch.amp.grad_scaler:GradScaler.step", self._scaler_step)
         seams.wrap("torch:save", self._save)
+        for name in ("os:replace", "os:rename", "os:fsync", "shutil:copyfile", "pickle:dump"):
+            seams.wrap(name, self._as_checkpoint)
         seams.wrap("torch:compile", self._compile)
         seams.wrap("os:_exit", self._exit)
         self._handles = [
@@ -199,6 +201,19 @@ class TrainingWatch:
                     self._modules.rehook()
 
         return save
+
+    def _as_checkpoint(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        """Putting a saved file in its place is part of the checkpoint: removing a large old one can take longer."""
+        account = self._account
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if get_ident() != account.thread or account.current not in (LEAD, LOSS, TAIL):
+                return original(*args, **kwargs)
+            hits.count += 1
+            with self._span(CHECKPOINT):
+                return original(*args, **kwargs)
+
+        return call
 
     def _compile(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
