@@ -17,7 +17,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@PYTHON="$(PYTHON)" scripts/install
 	@touch $@
 
-demo: $(INSTALLED) ## the whole story on a bundled script: diagnose, tune, report
+demo: $(INSTALLED) ## diagnose a bundled script that is slow in the usual ways
 	@$(BIN)/flatout demo
 
 test: $(INSTALLED) ## every test that needs no GPU, fast and slow; one at a time, because some of them measure time
