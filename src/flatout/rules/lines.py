@@ -4,12 +4,13 @@ Sampling slows things down, so seconds of the deep run are only ever divided by 
 share of the step is that quotient times the share of the phase in the timed run.
 """
 
+import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from flatout.rules.source import enclosing_function
+from flatout.rules.source import ancestors, enclosing_function
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
@@ -109,9 +110,13 @@ def hottest(lines: Iterable[LineCost], among: Iterable[LineCost]) -> Hotspot | N
 
 
 def _function_key(frame: Frame) -> tuple[str, str, int]:
-    """Tell functions of the same name in one file apart by where they begin, as far as the source can be read."""
-    definition = enclosing_function(frame)
-    return frame.file, frame.function, definition.lineno if definition else 0
+    """Tell functions of the same name in one file apart by where they begin, as far as the source can be read.
+
+    A lambda or a comprehension belongs to the function that it is written in.
+    """
+    named = (node for node in ancestors(frame) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    definition = next(named, None)
+    return frame.file, frame.function.partition(".<locals>.<")[0], definition.lineno if definition else 0
 
 
 def _place(group: Sequence[LineCost]) -> Frame:
