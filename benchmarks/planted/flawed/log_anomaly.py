@@ -54,7 +54,7 @@ class CharCNN(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
     torch.manual_seed(1)
     data = LogLines(synthetic_logs(1200))

@@ -10,7 +10,7 @@ import functools
 import linecache
 from collections.abc import Iterator
 
-__all__ = ["feeds", "loops_around"]
+__all__ = ["feeds", "loops_around", "reads_gradients"]
 
 _FILLING = {"append", "extend", "add", "update", "appendleft", "insert", "copy_", "fill_", "put"}
 
@@ -54,6 +54,20 @@ def loops_around(file: str, line: int) -> tuple[int, ...]:
     return statement.loops if statement is not None else ()
 
 
+def reads_gradients(file: str, line: int) -> bool:
+    """Return whether the statement at `line`, or the outermost `with` block around it, uses `.grad`.
+
+    So a parameter update by hand is told from other code: what stands in one `no_grad` block with it belongs to it.
+    """
+    statement = _at(_statements(file), line)
+    if statement is None:
+        return False
+    block = [
+        item for item in _statements(file) if item.function == statement.function and item.block == statement.block
+    ]
+    return any(name.rpartition(".")[2] == "grad" for item in block for name in item.reads | item.makes)
+
+
 class _Statement:
     """One simple statement, or the header of a compound one."""
 
@@ -61,6 +75,7 @@ class _Statement:
         self, first: int, last: int, function: int, loops: tuple[int, ...], makes: set[str], reads: set[str]
     ) -> None:
         self.loops = loops
+        self.block = 0  # first line of the `with` block it stands in; outside of any, its own line, negative
         self.first = first
         self.last = last
         self.function = function
@@ -87,15 +102,18 @@ def _statements(file: str) -> list[_Statement]:
     return list(_walk(tree, function=0, loops=()))
 
 
-def _walk(node: ast.AST, function: int, loops: tuple[int, ...]) -> Iterator[_Statement]:
+def _walk(node: ast.AST, function: int, loops: tuple[int, ...], block: int = 0) -> Iterator[_Statement]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _walk(child, child.lineno, ())
             continue
         repeated = (*loops, child.lineno) if isinstance(child, ast.For | ast.AsyncFor | ast.While) else loops
+        inside = block or (child.lineno if isinstance(child, ast.With | ast.AsyncWith) else 0)
         if isinstance(child, ast.stmt) and not isinstance(child, ast.ClassDef):
-            yield _statement(child, function, repeated)
-        yield from _walk(child, function, repeated)
+            statement = _statement(child, function, repeated)
+            statement.block = inside or -child.lineno
+            yield statement
+        yield from _walk(child, function, repeated, inside)
 
 
 def _statement(node: ast.stmt, function: int, loops: tuple[int, ...]) -> _Statement:

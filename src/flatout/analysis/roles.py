@@ -2,21 +2,23 @@
 
 The probes see exactly when the host works before, between and after the forward and backward passes, not why. The
 deep run's lines say why. In a script that trains from no DataLoader, a statement before the forward pass that makes
-what the backward pass needs is input, and one outside the loop that repeats the steps lies between epochs. A statement
-between forward and backward that the loss is made of is part of the forward pass.
+what the backward pass needs is input (the forward pass itself where no module is called), and one outside the loop
+that repeats the steps lies between epochs. A statement
+between forward and backward that the loss is made of is part of the forward pass; where no optimizer of torch makes a
+step, code after the backward pass that works on gradients is the optimizer.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from statistics import median
 
-from flatout.analysis.dataflow import feeds, loops_around
+from flatout.analysis.dataflow import feeds, loops_around, reads_gradients
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, LineCost, Outside, Run, Step
 
 __all__ = ["assign_roles"]
 
-_PART_INDEX = {"lead": 0, "loss": 1}
+_PART_INDEX = {"lead": 0, "loss": 1, "tail": 2}
 _SPINE_SHARE = 0.05  # backward stacks below this share of the backward time do not count
 _LUMP = 3.0  # host time before the forward pass that is so many times the median comes once an epoch
 
@@ -42,8 +44,12 @@ def assign_roles(run: Run) -> Run:
     if run.causes is None:
         return run
     spine = _spine(run.causes.lines)
-    parts = ("loss",) if any(loader.is_training for loader in run.loaders) else ("lead", "loss")
-    lines = tuple(_assigned(cost, spine, parts) for cost in run.causes.lines)
+    parts = ["loss"] if any(loader.is_training for loader in run.loaders) else ["lead", "loss"]
+    if not run.optimizers:
+        parts.append("tail")
+    by_modules = any(model.name for model in run.models)
+    made = {"lead": Phase.INPUT if by_modules else Phase.FORWARD, "loss": Phase.FORWARD, "tail": Phase.OPTIMIZER}
+    lines = tuple(_assigned(cost, spine, {part: made[part] for part in parts}) for cost in run.causes.lines)
     causes = dataclasses.replace(run.causes, lines=lines)
     shares = _shares(run.causes.lines, lines)
     steps, gaps = run.steps, run.outside
@@ -51,8 +57,8 @@ def assign_roles(run: Run) -> Run:
         steps, lumps = _without_lumps(steps)
         gaps = tuple(sorted((*gaps, *lumps), key=lambda stretch: stretch.start_ns))
     rest = 1 - shares.pop(("lead", Phase.EPOCH_GAP), 0.0)
-    if rest > 0 and ("lead", Phase.INPUT) in shares:
-        shares["lead", Phase.INPUT] = min(1.0, shares["lead", Phase.INPUT] / rest)
+    if rest > 0 and ("lead", made["lead"]) in shares:
+        shares["lead", made["lead"]] = min(1.0, shares["lead", made["lead"]] / rest)
     if shares:
         steps = tuple(_moved(step, shares) for step in steps)
     return dataclasses.replace(run, steps=steps, outside=gaps, causes=causes)
@@ -77,18 +83,19 @@ def _spine(lines: tuple[LineCost, ...]) -> _Spine:
     return _Spine({place: frozenset(places) for place, places in way.items()}, frozenset(outer - inner), loops)
 
 
-def _assigned(cost: LineCost, spine: _Spine, parts: tuple[str, ...]) -> LineCost:
-    if cost.process != "main" or cost.phase is not Phase.HOST or cost.part not in parts:
+def _assigned(cost: LineCost, spine: _Spine, made: Mapping[str, Phase]) -> LineCost:
+    if cost.process != "main" or cost.phase is not Phase.HOST or cost.part not in made:
         return cost
-    role = _role(cost.stack, spine, cost.part)
+    role = _role(cost.stack, spine, cost.part, made[cost.part])
     if role is None:
         return cost
     return dataclasses.replace(cost, phase=role, stage="generator" if role is Phase.INPUT else "")
 
 
-def _role(stack: tuple[Frame, ...], spine: _Spine, part: str) -> Phase | None:
-    """Return what the time under `stack` is, None when it stays host time."""
-    made = Phase.INPUT if part == "lead" else Phase.FORWARD
+def _role(stack: tuple[Frame, ...], spine: _Spine, part: str, made: Phase) -> Phase | None:
+    """Return what the time under `stack` is: `made` when the backward pass needs it, None when it stays host time."""
+    if part == "tail":
+        return made if any(reads_gradients(frame.file, frame.line) for frame in stack) else None
     aside = False  # frames further in have left the way
     for frame in stack:
         goals = spine.lines.get((frame.file, frame.function))

@@ -21,7 +21,7 @@ from flatout.probe.trouble import guarded
 from flatout.probe.workers import watch_workers
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.plain import to_plain
-from flatout.schema.run import Causes, Frame, Retained, Step, SyncPoint, Transfer
+from flatout.schema.run import Causes, Frame, ModelFacts, Retained, Step, SyncPoint, Transfer
 
 if TYPE_CHECKING:
     from flatout.probe.recorder import Recorder
@@ -70,7 +70,7 @@ class DeepWatch:
         self._num_steps += 1
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
-        self._anomaly.step(step)
+        self._anomaly.step(step, with_host=not self._recorder.modules.modules())
         self._retention.glance(sys._getframe(1))
 
     def _where(self) -> tuple[str, str]:
@@ -122,7 +122,11 @@ class DeepWatch:
                 watched.extra["prefix"] = look_at_samples(loader.dataset)
         part.put_many("loaders", self._recorder.loading.describe(training))
         self._recorder.modules.anomaly = self._anomaly.facts()
-        part.put_many("models", self._recorder.modules.describe())
+        models = self._recorder.modules.describe()
+        share, steps, place = self._recorder.modules.anomaly
+        if not models and steps:  # a training without modules has nothing else to hang it on
+            models = (ModelFacts(anomaly_share=share, anomaly_steps=steps, anomaly_at=place),)
+        part.put_many("models", models)
         part.put("causes", self._causes())
 
     def _causes(self) -> Causes:
@@ -184,6 +188,16 @@ class _AnomalyPrice:
         for name in ("set_detect_anomaly", "detect_anomaly"):
             seams.wrap(f"torch.autograd.anomaly_mode:{name}.__init__", self._noted)
 
+        seams.wrap("torch.autograd.anomaly_mode:detect_anomaly.__enter__", self._entered)
+
+    def _entered(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def enter(context: Any) -> Any:
+            result = original(context)
+            self.apply()
+            return result
+
+        return enter
+
     def _noted(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def init(*args: Any, **kwargs: Any) -> None:
             hits.count += 1
@@ -199,10 +213,12 @@ class _AnomalyPrice:
             if self._off:
                 torch.set_anomaly_enabled(False, torch.is_anomaly_check_nan_enabled())
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step, *, with_host: bool) -> None:
         if not (self._enabled_by_script or torch.is_anomaly_enabled()):
             return
         spent = step.phases_ns[FORWARD] + step.phases_ns[BACKWARD]
+        if with_host:  # no module is called: the forward pass is the loop's own code
+            spent += step.phases_ns[STEP_PHASES.index(Phase.HOST)]
         if self._steps:
             self._arms[self._off].append(spent)
         self._steps += 1

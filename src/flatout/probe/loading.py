@@ -94,7 +94,11 @@ def _facts(loader: Any) -> LoaderFacts:
         has_getitems=callable(getattr(dataset, "__getitems__", None)),
         in_memory_bytes=0 if iterable else _in_memory_bytes(dataset),
         default_collate=loader.collate_fn is default,
-        default_sampler=type(loader.sampler).__module__.startswith("torch.utils.data"),
+        default_sampler=all(
+            type(sampler).__module__.startswith("torch.utils.data")
+            for sampler in (loader.sampler, loader.batch_sampler)
+            if sampler is not None
+        ),
         start_method=context.get_start_method() if context is not None else "",
     )
 

@@ -1,11 +1,11 @@
 """Run the rules over a recording, and put what they find in the order in which a person wants to read it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flatout.rules.catalog import catalog
 from flatout.rules.rule import Rule
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.run import Run
 
 __all__ = ["Examination", "examine", "find"]
@@ -13,7 +13,8 @@ __all__ = ["Examination", "examine", "find"]
 GENERAL = "IN001"  # says that the step waits for its input; the other IN rules say why
 MIN_STEPS = 5  # below this many measured steps only what a few of them can show is said
 SHOWN_BY_FEW = ("MS", "ME001", "EP002")
-EXPLAINS = 0.5  # a cause with this much of the input's share comes before the general statement
+EXPLAINS = 0.5  # a cause with this much of the input's share makes the general statement superfluous
+WAITING, SLOW_LINE = "IN012", "IN003"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def examine(
 
 def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Sort by what each could give; at equal gain the one with a place comes first, doubts about the run last."""
-    return tuple(sorted(_behind_its_cause(findings), key=_rank))
+    return tuple(sorted(_without_repetition(findings), key=_rank))
 
 
 def _rank(finding: Finding) -> tuple[bool, float, bool, bool, float, str]:
@@ -57,18 +58,18 @@ def _rank(finding: Finding) -> tuple[bool, float, bool, bool, float, str]:
     return doubt, -finding.max_speedup, general, finding.location is None, -finding.share, finding.code
 
 
-def _behind_its_cause(findings: Sequence[Finding]) -> list[Finding]:
-    """Let the general statement promise no more than the best cause that explains it, so that the cause leads.
+def _without_repetition(findings: Sequence[Finding]) -> list[Finding]:
+    """Leave out what another finding says better.
 
-    What removing all input would give stays in its evidence.
+    The general statement that the step waits for its input goes when a cause explains most of that; a slow line goes
+    when the same line is found to wait rather than to work.
     """
     whole = next((finding for finding in findings if finding.code == GENERAL), None)
-    if whole is None:
-        return list(findings)
-    causes = [f for f in findings if f.code.startswith("IN") and f is not whole and f.share >= EXPLAINS * whole.share]
-    best = max((cause.max_speedup for cause in causes), default=whole.max_speedup)
-    if best >= whole.max_speedup:
-        return list(findings)
-    ceiling = Evidence("speed-up without any input", whole.max_speedup, "x")
-    follower = replace(whole, max_speedup=best, evidence=(*whole.evidence, ceiling))
-    return [follower if finding is whole else finding for finding in findings]
+    waits = {finding.location for finding in findings if finding.code == WAITING and finding.location is not None}
+    causes = [finding for finding in findings if finding.code.startswith("IN") and finding is not whole]
+    explained = whole is not None and any(cause.share >= EXPLAINS * whole.share for cause in causes)
+    return [
+        finding
+        for finding in findings
+        if not (explained and finding is whole) and not (finding.code == SLOW_LINE and finding.location in waits)
+    ]

@@ -4,7 +4,7 @@
 
 The share of each steady step that the training loop spends asking for a batch: the time inside `next(loader)`, on the
 clock of the main thread. It fires at 10% of the step. Where another IN finding explains at least half of that share,
-it is listed first, because it names the cause.
+only that one is listed, because it names the cause.
 
 ## Why it matters
 

@@ -99,8 +99,16 @@ def _is_data(source: ast.expr, function: ast.AST | None) -> bool:
         value = _assigned(source.id, function)
         if value is not None and not isinstance(value, ast.Name):
             return _is_data(value, function)
-        return _sounds_like_data(source.id)
+        return _sounds_like_data(source.id) or _is_the_input(source.id, function)
     return False
+
+
+def _is_the_input(name: str, function: ast.AST | None) -> bool:
+    """Return whether `name` is all that a `forward` takes: a batch, gone through one sample after the other."""
+    if not isinstance(function, ast.FunctionDef) or function.name != "forward":
+        return False
+    taken = [argument.arg for argument in function.args.args if argument.arg != "self"]
+    return taken == [name] and not PARTS_OF_THE_MODEL.search(name)
 
 
 def _is_long(count: ast.expr, function: ast.AST | None) -> bool:
