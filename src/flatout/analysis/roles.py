@@ -52,6 +52,8 @@ def assign_roles(run: Run) -> Run:
     lines = tuple(_assigned(cost, spine, {part: made[part] for part in parts}) for cost in run.causes.lines)
     causes = dataclasses.replace(run.causes, lines=lines)
     shares = _shares(run.causes.lines, lines)
+    if not shares:
+        return run
     steps, gaps = run.steps, run.outside
     if shares.get(("lead", Phase.EPOCH_GAP), 0.0) > 0:
         steps, lumps = _without_lumps(steps)

@@ -1,12 +1,15 @@
 """Whose work the host's time is."""
 
+import dataclasses
+
 import pytest
 
 from flatout.analysis.roles import assign_roles
 from flatout.schema.phase import STEP_PHASES, Phase
-from flatout.schema.run import Causes, Frame, Header, LineCost, LoaderFacts, Run, Step
+from flatout.schema.run import Causes, Frame, Header, LineCost, LoaderFacts, ModelFacts, OptimizerFacts, Run, Step
 
 MS = 1_000_000
+NET = (ModelFacts(name="Net"),)
 
 SCRIPT = """\
 def batches():
@@ -44,13 +47,20 @@ def at(script, text, function):
     return Frame(script, number, function)
 
 
-def run_of(costs, lead=60, loss=30, loaders=()):
+def run_of(costs, lead=60, loss=30, loaders=(), models=NET, torch_optimizer=True):
     host = (lead * MS, loss * MS, 10 * MS)
     phases = [0] * len(STEP_PHASES)
     phases[STEP_PHASES.index(Phase.BACKWARD)] = 50 * MS
     phases[STEP_PHASES.index(Phase.HOST)] = sum(host)
     step = Step(start_ns=0, wall_ns=sum(phases), phases_ns=tuple(phases), host_parts_ns=host)
-    return Run(header=Header(script="train.py"), steps=(step,), causes=Causes(lines=tuple(costs)), loaders=loaders)
+    return Run(
+        header=Header(script="train.py"),
+        steps=(step,),
+        causes=Causes(lines=tuple(costs)),
+        loaders=loaders,
+        models=models,
+        optimizers=(OptimizerFacts(name="SGD"),) if torch_optimizer else (),
+    )
 
 
 def cost(phase, *stack, part="", seconds=1.0):
@@ -139,3 +149,57 @@ def test_rare_ways_to_backward_do_not_count(script, way):
     rare = cost(Phase.BACKWARD, outer(script, "report(x)"), seconds=0.01)
     made = cost(Phase.HOST, outer(script, "report(x)"), part="lead")
     assert "input" not in spent(assign_roles(run_of([way, rare, made])))
+
+
+def test_without_modules_what_feeds_the_backward_pass_is_the_forward_pass(script, way):
+    made = cost(Phase.HOST, at(script, "return wait()", "load"), outer(script, "for x in batches()"), part="lead")
+    found = spent(assign_roles(run_of([way, made], models=())))
+    assert found["forward"] == 60
+    assert "input" not in found
+
+
+BY_HAND = """\
+for epoch in range(9):
+    table = build()
+    for x in table:
+        loss = model(x)
+        loss.backward()
+        with torch.no_grad():
+            for p in params:
+                g = clip(p.grad)
+                p.sub_(g)
+        log(loss)
+"""
+
+
+def test_an_update_by_hand_is_the_optimizer_and_what_comes_once_an_epoch_lies_between(tmp_path):
+    file = tmp_path / "by_hand.py"
+    file.write_text(BY_HAND)
+    place = [Frame(str(file), number, "<module>") for number in range(12)]
+    lines = [
+        cost(Phase.BACKWARD, place[5]),
+        cost(Phase.HOST, place[2], part="lead"),
+        cost(Phase.HOST, place[9], part="tail", seconds=3.0),
+        cost(Phase.HOST, place[10], part="tail"),
+    ]
+    run = run_of(lines, torch_optimizer=False)
+    usual = run.steps[0]._replace(host_parts_ns=(2 * MS, 30 * MS, 40 * MS))
+    phases = [0] * len(STEP_PHASES)
+    phases[STEP_PHASES.index(Phase.HOST)] = 72 * MS
+    usual = usual._replace(phases_ns=tuple(phases), wall_ns=72 * MS)
+    lump = usual._replace(
+        host_parts_ns=(602 * MS, 30 * MS, 40 * MS),
+        phases_ns=tuple(ns + 600 * MS if ns else 0 for ns in phases),
+        wall_ns=672 * MS,
+    )
+    found = assign_roles(dataclasses.replace(run, steps=(usual, usual, lump, usual, usual)))
+    assert [stretch.wall_ns for stretch in found.outside] == [600 * MS]
+    assert {stretch.phase for stretch in found.outside} == {Phase.EPOCH_GAP}
+    assert {step.wall_ns for step in found.steps} == {72 * MS}
+    assert {step.phases_ns[STEP_PHASES.index(Phase.OPTIMIZER)] for step in found.steps} == {30 * MS}
+    assert [cost.phase for cost in found.causes.lines] == [
+        Phase.BACKWARD,
+        Phase.EPOCH_GAP,
+        Phase.OPTIMIZER,
+        Phase.HOST,
+    ]
