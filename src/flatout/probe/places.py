@@ -62,9 +62,18 @@ def user_stack(frame: FrameType | None) -> tuple[tuple[str, int, str], ...]:
     while frame is not None and len(found) < _MAX_DEPTH:
         code = frame.f_code
         if is_user_file(code.co_filename):
-            found.append((os.path.abspath(code.co_filename), frame.f_lineno or code.co_firstlineno, code.co_qualname))
+            found.append((os.path.abspath(code.co_filename), _line(frame), code.co_qualname))
         frame = frame.f_back
     return tuple(found)
+
+
+def _line(frame: FrameType) -> int:
+    """Return the line a frame is at; for instructions that have none, as jumps back in loops, the one before them."""
+    if frame.f_lineno is not None:
+        return frame.f_lineno
+    code = frame.f_code
+    before = [line for start, _, line in code.co_lines() if line is not None and start <= frame.f_lasti]
+    return before[-1] if before else code.co_firstlineno
 
 
 def caller(depth: int = 1) -> Frame | None:
