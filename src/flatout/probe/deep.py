@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeepWatch"]
 
-_ANOMALY_BLOCK = 2  # steps with anomaly detection off, then as many with it on
+_ANOMALY_BLOCK = 5  # steps with anomaly detection on, then as many with it off
 
 
 class DeepWatch:
@@ -175,7 +175,7 @@ def fetch_fields(stats: Any) -> dict[str, Any]:
 
 
 class _AnomalyPrice:
-    """Switches anomaly detection off for every other pair of steps and compares forward + backward."""
+    """Switches anomaly detection off for every other block of steps and compares forward + backward."""
 
     def __init__(self) -> None:
         self._arms: tuple[list[int], list[int]] = ([], [])
@@ -187,7 +187,6 @@ class _AnomalyPrice:
     def install(self, seams: Seams) -> None:
         for name in ("set_detect_anomaly", "detect_anomaly"):
             seams.wrap(f"torch.autograd.anomaly_mode:{name}.__init__", self._noted)
-
         seams.wrap("torch.autograd.anomaly_mode:detect_anomaly.__enter__", self._entered)
 
     def _entered(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
@@ -219,7 +218,8 @@ class _AnomalyPrice:
         spent = step.phases_ns[FORWARD] + step.phases_ns[BACKWARD]
         if with_host:  # no module is called: the forward pass is the loop's own code
             spent += step.phases_ns[STEP_PHASES.index(Phase.HOST)]
-        if self._steps:
+        # a step without a loader is told while the next one runs: the first two of a block may be of either arm
+        if self._steps % _ANOMALY_BLOCK >= 2:
             self._arms[self._off].append(spent)
         self._steps += 1
         self._off = self._steps // _ANOMALY_BLOCK % 2 == 1
