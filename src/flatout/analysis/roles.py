@@ -5,7 +5,8 @@ deep run's lines say why. In a script that trains from no DataLoader, a statemen
 what the backward pass needs is input (the forward pass itself where no module is called), and one outside the loop
 that repeats the steps lies between epochs. A statement
 between forward and backward that the loss is made of is part of the forward pass; where no optimizer of torch makes a
-step, code after the backward pass that works on gradients is the optimizer.
+step, code after the backward pass that works on gradients is the optimizer. Host time in the line that asks a loader
+for batches is the release of the batch before, which of a worker's shared memory can take longer than the wait.
 """
 
 import dataclasses
@@ -49,7 +50,8 @@ def assign_roles(run: Run) -> Run:
         parts.append("tail")
     by_modules = any(model.name for model in run.models)
     made = {"lead": Phase.INPUT if by_modules else Phase.FORWARD, "loss": Phase.FORWARD, "tail": Phase.OPTIMIZER}
-    lines = tuple(_assigned(cost, spine, {part: made[part] for part in parts}) for cost in run.causes.lines)
+    asking = frozenset(loader.iterated_at for loader in run.loaders if loader.is_training and loader.iterated_at)
+    lines = tuple(_assigned(cost, spine, {part: made[part] for part in parts}, asking) for cost in run.causes.lines)
     causes = dataclasses.replace(run.causes, lines=lines)
     shares = _shares(run.causes.lines, lines)
     if not shares:
@@ -85,7 +87,9 @@ def _spine(lines: tuple[LineCost, ...]) -> _Spine:
     return _Spine({place: frozenset(places) for place, places in way.items()}, frozenset(outer - inner), loops)
 
 
-def _assigned(cost: LineCost, spine: _Spine, made: Mapping[str, Phase]) -> LineCost:
+def _assigned(cost: LineCost, spine: _Spine, made: Mapping[str, Phase], asking: frozenset[Frame]) -> LineCost:
+    if cost.process == "main" and cost.part == "lead" and cost.stack[:1] and cost.stack[0] in asking:
+        return dataclasses.replace(cost, phase=Phase.INPUT, stage="handover")  # letting the batch before go
     if cost.process != "main" or cost.phase is not Phase.HOST or cost.part not in made:
         return cost
     role = _role(cost.stack, spine, cost.part, made[cost.part])

@@ -39,8 +39,11 @@ MIN_FRACTION_DEFAULT = 0.5
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN004: collating is a tenth of the step."""
     loader = training_loader(run)
-    if loader is None or picks_rows(run, loader):
+    if loader is None:
         return None
+    own = not loader.default_collate and loader.collate_s > loader.sample_s
+    if picks_rows(run, loader) and not own:
+        return None  # IN006: rows of memory are gathered one by one
     fraction = fraction_of_batch(loader, loader.collate_s) or _fraction_seen(run, loader)
     share = breakdown.share(Phase.INPUT) * fraction
     if share < (MIN_SHARE_DEFAULT if loader.default_collate else MIN_SHARE):

@@ -47,6 +47,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     loader = training_loader(run)
     if loader is None or loader.has_getitems or loader.iterable_style or not picks_rows(run, loader):
         return None
+    if not loader.default_collate and loader.collate_s > loader.sample_s:
+        return None  # the script's own collate is what takes the time: IN004
     num_samples = samples_per_batch(run, loader)
     fraction = fraction_of_batch(loader, loader.sample_s + loader.collate_s)
     share = breakdown.share(Phase.INPUT) * fraction
