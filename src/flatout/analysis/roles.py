@@ -45,10 +45,10 @@ def assign_roles(run: Run) -> Run:
     if run.causes is None:
         return run
     spine = _spine(run.causes.lines)
-    parts = ["loss"] if any(loader.is_training for loader in run.loaders) else ["lead", "loss"]
+    by_modules = any(model.name for model in run.models)
+    parts = ["loss"] if by_modules and any(loader.is_training for loader in run.loaders) else ["lead", "loss"]
     if not run.optimizers:
         parts.append("tail")
-    by_modules = any(model.name for model in run.models)
     made = {"lead": Phase.INPUT if by_modules else Phase.FORWARD, "loss": Phase.FORWARD, "tail": Phase.OPTIMIZER}
     asking = frozenset(loader.iterated_at for loader in run.loaders if loader.is_training and loader.iterated_at)
     lines = tuple(_assigned(cost, spine, {part: made[part] for part in parts}, asking) for cost in run.causes.lines)
