@@ -22,7 +22,7 @@ Where = tuple[str, str]
 _Key = tuple[str, str, str, tuple[tuple[str, int, str], ...], str, str]
 
 _PERIOD_S = 0.003
-_SWITCH_S = 0.0002
+_SWITCH_S = 0.00001  # waiting longer would favour lines that release the lock over lines that hold it
 _LONGEST_S = 2.0  # a gap above this is a suspended process, not a long call
 _OWN_WORK = {f"flatout.probe.{name}" for name in ("steps", "recorder", "part", "deep")}  # no cost of the script
 _PARTS = {7: "lead", 8: "loss", 9: "tail"}
