@@ -122,4 +122,5 @@ def _probes(report: Report, look: Look) -> list[Text]:
     if not cost_us or not mean_ms:
         return []
     share = format_share(cost_us / 1000 / mean_ms)
-    return look.paragraph(f"The light probes took about {cost_us:.0f} us of each step ({share}).", style="dim")
+    told = f"The light probes took at least {cost_us:.0f} us of each step ({share}), as timed in a tight loop."
+    return look.paragraph(told, style="dim")
