@@ -1,6 +1,7 @@
 """What every test gets: its own environment, and a check that it leaves no process and no thread behind."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,12 @@ REPO = Path(__file__).resolve().parents[1]
 GRACE_S = 3.0  # a loader's workers need a moment to see that their iterator is gone
 # Started once by the standard library or torch, shared by later users, ended with this process.
 KEPT_BY_OTHERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch_shm_manager")
+
+
+def pytest_configure():
+    """Let tests send Ctrl-C: a shell that starts a run in the background leaves SIGINT ignored, and children inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
