@@ -24,8 +24,8 @@ GRACE_S = 3.0  # a loader's workers need a moment to see that their iterator is 
 KEPT_BY_OTHERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch_shm_manager")
 
 
-def pytest_configure():
-    """Let tests send Ctrl-C: a shell that starts a run in the background leaves SIGINT ignored, and children inherit it."""
+def pytest_configure() -> None:
+    """Let tests send Ctrl-C: a run started in the background has SIGINT ignored, and its children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
