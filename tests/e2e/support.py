@@ -1,5 +1,6 @@
 """The real command line in a process of its own, on scripts as people write them."""
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -206,13 +207,16 @@ def picture(top):
         folders[:] = [name for name in folders if name not in (".flatout", "__pycache__")]
         for name in [*folders, *files]:
             path = os.path.join(folder, name)
-            status = os.lstat(path)
-            if stat.S_ISLNK(status.st_mode):
-                what = os.readlink(path)
-            elif stat.S_ISDIR(status.st_mode):
-                what = stat.S_IMODE(status.st_mode)
-            else:
-                content = hashlib.sha1(Path(path).read_bytes()).hexdigest()
-                what = (content, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
-            found[os.path.relpath(path, top)] = what
+            with contextlib.suppress(FileNotFoundError):  # a running script has just removed it
+                found[os.path.relpath(path, top)] = _looks(path)
     return found
+
+
+def _looks(path):
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return os.readlink(path)
+    if stat.S_ISDIR(status.st_mode):
+        return stat.S_IMODE(status.st_mode)
+    content = hashlib.sha1(Path(path).read_bytes()).hexdigest()
+    return content, stat.S_IMODE(status.st_mode), status.st_mtime_ns

@@ -23,9 +23,6 @@ _PLAIN_BACKWARDS = 8  # backward passes without any optimizer of torch after whi
 _UNSTEPPED_BACKWARDS = 512  # the same when there is an optimizer that may only be accumulating
 
 
-_new_step = tuple.__new__
-
-
 class StepTracker:
     """Turns the events of the training thread into steps and stretches outside them."""
 
@@ -265,9 +262,9 @@ class StepTracker:
         self.num_steps += 1
         lead, loss, tail = slots[LEAD : TAIL + 1]
         phases = (*slots[:LEAD], lead + loss + tail)
-        epoch = self.epochs - 1 if self.epochs else 0
+        epoch = max(0, self.epochs - 1)
         values = (segments[0].start, sum(phases), phases, batches or 1, epoch, fresh, evaluated, (lead, loss, tail), ())
-        self._on_step(_new_step(Step, values))  # past the named tuple's own constructor, which is Python
+        self._on_step(tuple.__new__(Step, values))  # past the named tuple's own constructor, which is Python
 
     def _without_validation(self, segments: list[Segment]) -> list[Segment]:
         """Report the segments whose forward passes stand alone as validation; return the others."""
