@@ -140,7 +140,6 @@ class LoaderWatch:
         self.trouble: Callable[[Exception], None] = lambda error: tracker.trouble(error)
         self.loaders: list[WatchedLoader] = []
         self.batch_sizes: list[int] = []
-        self.trained_on: set[int] = set()
         self._passes = 0
         self._fetching = False
 

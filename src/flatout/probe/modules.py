@@ -109,10 +109,6 @@ class ModuleWatch:
 
         seams.wrap("gc:freeze", make)
 
-    def settled(self) -> bool:
-        """Return whether every hooked module has been called."""
-        return bool(self._hooked) and all(hooked.calls for hooked in self._hooked)
-
     def unhook(self) -> None:
         """Remove all hooks, for good or until `rehook`."""
         for hooked in self._hooked:
