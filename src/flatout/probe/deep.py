@@ -37,11 +37,11 @@ class DeepWatch:
     def __init__(self, recorder: "Recorder") -> None:
         """Take the recorder whose account says what phase is running."""
         self._recorder = recorder
-        self._account = recorder.account
-        self.trouble: Callable[[Exception], None] = lambda error: recorder.tracker.trouble(error)
+        self._tape = recorder.tape
+        self.trouble: Callable[[Exception], None] = lambda error: recorder.tape.tracker.trouble(error)
         self._fetching = FetchWatch()
         self._retention = RetentionWatch()
-        self._sampler = LineSampler("main", lambda: self._account.thread, self._where)
+        self._sampler = LineSampler("main", lambda: self._tape.thread, self._where)
         self._sampler.stage_of = lambda: self._fetching.stage
         self._waits: dict[tuple[str, Frame | None], list[int]] = {}
         self._copies: dict[tuple[Frame | None, str, bool, bool], list[int]] = {}
@@ -64,7 +64,7 @@ class DeepWatch:
     def step(self, step: Step, number: int) -> None:
         """Take one finished step; sampling begins with the second."""
         if number == 1:
-            self._account.thread = get_ident()
+            self._tape.thread = get_ident()
             self._sampler.start()
             return
         self._num_steps += 1
@@ -74,8 +74,8 @@ class DeepWatch:
         self._retention.glance(sys._getframe(1))
 
     def _where(self) -> tuple[str, str]:
-        tracker = self._recorder.tracker
-        slot = self._account.current
+        tracker = self._recorder.tape.tracker
+        slot = self._tape.account.current
         if tracker.in_validation:
             return Phase.VALIDATION, ""
         return where(slot, tracker.between_epochs)
@@ -110,7 +110,7 @@ class DeepWatch:
         part = self._recorder.part
         self._retained = self._retention.find(sys._getframe(1))
         loaders = self._recorder.loading.loaders
-        training = self._recorder.tracker.trained_passes
+        training = self._recorder.tape.tracker.trained_passes
         looked = 0
         for watched in loaders:
             loader = watched.ref()

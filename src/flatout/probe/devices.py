@@ -6,9 +6,11 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from flatout.probe.seams import Hits, Seams
-from flatout.probe.spans import SYNC, TRANSFER, Account
+from flatout.probe.spans import SYNC, TRANSFER
+from flatout.probe.tape import Tape
 
 __all__ = ["CopySink", "DeviceWatch"]
 
@@ -32,9 +34,9 @@ def _on_device(tensor: Any) -> bool:
 class DeviceWatch:
     """Charges copies to `transfer` and waits to `sync`; on a machine without accelerator nothing is installed."""
 
-    def __init__(self, account: Account, sink: CopySink | None, *, everywhere: bool = False) -> None:
-        """Take the account, and the deep run's sink when there is one; `everywhere`: on machines without one too."""
-        self._account = account
+    def __init__(self, tape: Tape, sink: CopySink | None, *, everywhere: bool = False) -> None:
+        """Take the tape, and the deep run's sink when there is one; `everywhere`: on machines without one too."""
+        self._tape = tape
         self._everywhere = everywhere
         self._sink = sink
 
@@ -50,18 +52,18 @@ class DeviceWatch:
         seams.wrap("torch.cuda:synchronize", self._synchronize)
 
     def _copy(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        account, sink = self._account, self._sink
+        tape, sink = self._tape, self._sink
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or get_ident() != account.thread:
+            if is_dynamo_compiling() or get_ident() != tape.thread:
                 return original(tensor, *args, **kwargs)
             from_device = _on_device(tensor)
-            account.enter(SYNC if from_device else TRANSFER)
+            tape.record((tape.enter[SYNC if from_device else TRANSFER], tape.now()))
             start = perf_counter_ns()
             try:
                 result = original(tensor, *args, **kwargs)
             finally:
-                account.leave()
+                tape.record((tape.leave, tape.now()))
             if not from_device and _on_device(result):
                 hits.count += 1
                 if sink is not None:
@@ -71,37 +73,37 @@ class DeviceWatch:
         return copy
 
     def _wait(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        account, sink = self._account, self._sink
+        tape, sink = self._tape, self._sink
         name = getattr(original, "__name__", "item")
 
         def wait(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or not _on_device(tensor) or get_ident() != account.thread:
+            if is_dynamo_compiling() or not _on_device(tensor) or get_ident() != tape.thread:
                 return original(tensor, *args, **kwargs)
             hits.count += 1
             start = perf_counter_ns()
-            account.enter(SYNC)
+            tape.record((tape.enter[SYNC], tape.now()))
             try:
                 return original(tensor, *args, **kwargs)
             finally:
-                account.leave()
+                tape.record((tape.leave, tape.now()))
                 if sink is not None:
                     sink.waited(name, perf_counter_ns() - start)
 
         return wait
 
     def _synchronize(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        account, sink = self._account, self._sink
+        tape, sink = self._tape, self._sink
 
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != account.thread:
+            if get_ident() != tape.thread:
                 return original(*args, **kwargs)
             hits.count += 1
             start = perf_counter_ns()
-            account.enter(SYNC)
+            tape.record((tape.enter[SYNC], tape.now()))
             try:
                 return original(*args, **kwargs)
             finally:
-                account.leave()
+                tape.record((tape.leave, tape.now()))
                 if sink is not None:
                     sink.waited("torch.cuda.synchronize", perf_counter_ns() - start)
 

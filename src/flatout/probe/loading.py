@@ -11,8 +11,8 @@ from torch.utils import data as torch_data
 
 from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams
-from flatout.probe.spans import EPOCH_GAP, INPUT, LEAD, Account
-from flatout.probe.steps import StepTracker
+from flatout.probe.spans import LEAD
+from flatout.probe.tape import Event, Tape
 from flatout.probe.trouble import guarded
 from flatout.schema.run import Frame, LoaderFacts
 
@@ -133,15 +133,13 @@ def _in_memory_bytes(dataset: Any) -> int:
 class LoaderWatch:
     """Installs the seams of loaders and tells the step tracker what they do."""
 
-    def __init__(self, account: Account, tracker: StepTracker) -> None:
+    def __init__(self, tape: Tape) -> None:
         """Watch nothing yet."""
-        self.account = account
-        self.tracker = tracker
-        self.trouble: Callable[[Exception], None] = lambda error: tracker.trouble(error)
+        self.tape = tape
+        self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
         self.loaders: list[WatchedLoader] = []
         self.batch_sizes: list[int] = []
         self._passes = 0
-        self._fetching = False
 
     def install(self, seams: Seams) -> None:
         """Wrap construction, `iter()` and `next()` of torch's DataLoader."""
@@ -173,62 +171,70 @@ class LoaderWatch:
         return init
 
     def _iter(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        account = self.account
+        tape = self.tape
 
         def iterate(loader: Any) -> Any:
-            if get_ident() != account.thread:
+            if get_ident() != tape.thread:
                 return original(loader)
             hits.count += 1
-            account.enter(EPOCH_GAP)
-            before = account.totals[EPOCH_GAP]
+            start = tape.now()
+            tape.record((tape.loader_begins, start))
             try:
                 iterator = original(loader)
             finally:
-                account.leave()
+                end = tape.now()
+                tape.record((tape.leave, end))
             self._passes += 1
             watched = self._of(loader)
             watched.passes.add(self._passes)
-            watched.start_ns += account.totals[EPOCH_GAP] - before
+            watched.start_ns += end - start
             watched.iterated_at = watched.iterated_at or caller(2)
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
             with contextlib.suppress(AttributeError):
-                iterator._flatout = (self._passes, watched)
+                iterator._flatout = (self._passes, watched, tape.asked(self._passes))
             return iterator
 
         return iterate
 
     def _next(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        account, tracker = self.account, self.tracker
+        tape = self.tape
+        record, now, to_host = tape.record, tape.now, tape.leave_to[LEAD]
 
         def following(iterator: Any) -> Any:
-            if get_ident() != account.thread or self._fetching:  # a loader inside a loader's dataset
+            if get_ident() != tape.thread or tape.fetching:  # a loader inside a loader's dataset
                 return original(iterator)
             hits.count += 1
-            source, watched = getattr(iterator, "_flatout", (id(iterator), None))
-            tracker.asked(source)
-            account.enter(INPUT)
-            start = account.totals[INPUT]
-            self._fetching = True
+            source, watched, asked = getattr(iterator, "_flatout", None) or self._unknown(iterator)
+            start = now()
+            record((asked, start))
+            if start >= tape.due:
+                tape.replay()
+            tape.fetching = True
             try:
                 batch = original(iterator)
             except StopIteration:
-                account.leave()
-                tracker.exhausted(source)
+                tape.record((tape.leave, tape.now()))
+                tape.record((tape.exhausted(source), tape.now()))
                 raise
             except BaseException:
-                account.leave()
+                tape.record((tape.leave, tape.now()))
                 raise
             finally:
-                self._fetching = False
-            account.leave(LEAD)
+                tape.fetching = False
+            end = now()
+            record((to_host, end))
             if watched is not None:
                 watched.waits += 1
-                watched.wait_ns += account.totals[INPUT] - start
+                watched.wait_ns += end - start
                 if len(self.batch_sizes) < _SIZED_BATCHES:
                     self._look_at(batch, watched)
             return batch
 
         return following
+
+    def _unknown(self, iterator: Any) -> tuple[int, None, Event]:
+        """Return what stands for an iterator that was made before the probes came, or takes no attributes."""
+        return id(iterator), None, self.tape.asked(id(iterator))
 
     @guarded
     def _look_at(self, batch: Any, watched: WatchedLoader) -> None:

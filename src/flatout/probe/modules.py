@@ -16,12 +16,11 @@ from threading import get_ident
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
-from flatout.probe.clock import DeviceClock
 from flatout.probe.loading import batch_size, tensors_in
 from flatout.probe.seams import Hits, Seams
-from flatout.probe.spans import FORWARD, INPUT, LEAD, LOSS, TAIL, Account
-from flatout.probe.steps import StepTracker
+from flatout.probe.tape import Tape
 from flatout.probe.trouble import guarded
 from flatout.schema.run import Frame, ModelFacts
 
@@ -63,12 +62,10 @@ class _Hooked:
 class ModuleWatch:
     """Finds and hooks the modules whose call is the forward pass."""
 
-    def __init__(self, account: Account, tracker: StepTracker) -> None:
+    def __init__(self, tape: Tape) -> None:
         """Hook nothing yet."""
-        self._account = account
-        self._tracker = tracker
-        self.trouble: Callable[[Exception], None] = lambda error: tracker.trouble(error)
-        self.device: DeviceClock | None = None
+        self._tape = tape
+        self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
         self._hooked: list[_Hooked] = []
         self._seen_parameters: set[int] = set()
         self._remembered: list[weakref.ref[Any]] = []
@@ -132,44 +129,31 @@ class ModuleWatch:
         self._attach(hooked)
 
     def _attach(self, hooked: _Hooked) -> None:
-        ref, account = hooked.ref, self._account
+        ref, tape = hooked.ref, self._tape
+        record, now = tape.record, tape.now
         compiled = vars(hooked.module).get("_compiled_call_impl")
+        begins, ends = tape.forward.begins, tape.forward.ends
+        plain, acting = tape.forward.plain_ends, tape.forward.acting_ends
 
         def call(*args: Any, **kwargs: Any) -> Any:
             module: Any = ref()  # alive: it is being called
             inner = compiled or module._call_impl
-            if torch.compiler.is_compiling() or account.current == INPUT or get_ident() != account.thread:
+            if is_dynamo_compiling() or tape.fetching or get_ident() != tape.thread:
                 return inner(*args, **kwargs)  # in a data set it is part of the input
             if hooked.calls < _LOOKED_AT:
                 self._look_at(hooked, args or tuple(kwargs.values()))
             hooked.calls += 1
-            return self._forward(inner, args, kwargs, module.training)
+            if self.on_forward is not None:
+                self.on_forward()
+            record((begins, now()))
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                record((ends if torch.is_grad_enabled() else acting if module.training else plain, now()))
 
         hooked.attach(call)
 
     # -- events -------------------------------------------------------------------------------------------------
-
-    def _forward(self, inner: Callable[..., Any], args: Any, kwargs: Any, training: bool) -> Any:
-        account, tracker, device = self._account, self._tracker, self.device
-        if self.on_forward is not None:
-            self.on_forward()
-        segment = tracker.open
-        if (segment.grad_forwards or segment.plain_forwards) and account.current in (LEAD, LOSS, TAIL):
-            tracker.forward_begins()
-        account.enter(FORWARD)
-        if device is not None:
-            device.begin(0)
-        try:
-            return inner(*args, **kwargs)
-        finally:
-            if device is not None:
-                device.finish()
-            grad = torch.is_grad_enabled()
-            account.leave(LOSS if grad else -1)
-            if grad:
-                tracker.open.grad_forwards += 1
-            else:
-                tracker.forward_done(False, training)
 
     @guarded
     def _look_at(self, hooked: _Hooked, args: Any) -> None:
@@ -179,13 +163,18 @@ class ModuleWatch:
 
     def compiled_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function`, a compiled function, so that its calls from host code count as forward passes."""
-        account = self._account
+        tape = self._tape
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            outermost = account.current in (LEAD, LOSS, TAIL)
-            if torch.compiler.is_compiling() or get_ident() != account.thread or not outermost:
+            if is_dynamo_compiling() or tape.fetching or get_ident() != tape.thread:
                 return function(*args, **kwargs)
-            return self._forward(function, args, kwargs, training=False)
+            if self.on_forward is not None:
+                self.on_forward()
+            tape.record((tape.forward.function_begins, tape.now()))
+            try:
+                return function(*args, **kwargs)
+            finally:
+                tape.record((tape.forward.function_ends, tape.now()))
 
         return call
 

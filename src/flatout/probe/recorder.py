@@ -22,8 +22,8 @@ from flatout.probe.losses import Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.part import PartFile
 from flatout.probe.seams import Seams
-from flatout.probe.spans import Account
-from flatout.probe.steps import StepTracker
+from flatout.probe.spans import OPTIMIZER
+from flatout.probe.tape import Tape
 from flatout.probe.training import TrainingWatch
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
@@ -33,7 +33,7 @@ __all__ = ["Recorder", "StopRecording", "enough"]
 
 
 _DEVICE_WITHIN = 50  # steps within which a script that uses CUDA has begun to
-_LOOK_EVERY_NS = 20_000_000  # whether enough was seen is asked at most every 20 ms
+_LOOK_EVERY_NS = 20_000_000  # events are worked out, and whether enough was seen is asked, every 20 ms
 
 
 class StopRecording(BaseException):
@@ -65,15 +65,18 @@ class Recorder:
         self.order = order
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
         self.seams = Seams()
-        self.account = Account()
-        self.tracker = StepTracker(self.account, self._step, self._outside)
+        exact = order.steps is not None  # then look at the end of every step
+        self.tape = Tape(self._step, self._outside, interval_ns=0 if exact else _LOOK_EVERY_NS)
+        self.tracker = self.tape.tracker
         self.tracker.trouble = self._trouble
         self.losses = Losses()
         self.device: DeviceClock | None = None
-        self.modules = ModuleWatch(self.account, self.tracker)
-        self.loading = LoaderWatch(self.account, self.tracker)
-        self.training = TrainingWatch(self.account, self.tracker, self.modules, self.losses)
+        self.modules = ModuleWatch(self.tape)
+        self.loading = LoaderWatch(self.tape)
+        self.training = TrainingWatch(self.tape, self.modules, self.losses)
         self.deep = DeepWatch(self) if order.mode == "deep" else None
+        if self.deep is not None or torch.cuda.device_count():  # a sampler, a device clock ask at any moment
+            self.tape.at_once()
         self.first_ns = 0
         self._look_again_ns = 0
         self.done = ""
@@ -107,7 +110,7 @@ class Recorder:
             self.training.install,
             self.modules.install,
             self.loading.install,
-            DeviceWatch(self.account, self.deep, everywhere=self.order.all_devices).install,
+            DeviceWatch(self.tape, self.deep, everywhere=self.order.all_devices).install,
             *([self.deep.install] if self.deep else []),
         ):
             try:
@@ -128,7 +131,7 @@ class Recorder:
         self._finishing = True
         if reason != "steps":  # else a step has ended this moment: nothing is half done
             with contextlib.suppress(Exception):
-                self.tracker.finish()
+                self.tape.finish()
         at_ns = time.perf_counter_ns()
         self.done = reason
         for describe in (self._facts, self._losses, self._causes):
@@ -144,14 +147,14 @@ class Recorder:
     def _trouble(self, error: Exception) -> None:
         """A probe failed: take all of them away, keep what was measured, let the training go on."""
         if not self.done:
-            self.account.thread = -1
+            self.tape.thread = -1
             self.notes.append(f"the probes failed and were removed: {type(error).__name__}: {error}")
             self.detach()
             self.finish("probe failed")
 
     def _forked(self) -> None:
         """In a forked child nothing is recorded: it is another process's work."""
-        self.account.thread = -1
+        self.tape.thread = -1
         self.done = "forked"
 
     def _hook_errors(self) -> None:
@@ -184,7 +187,7 @@ class Recorder:
         if self.device is not None:
             self.device.step_done(number)
         elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
-            self.device = self.modules.device = self.training.device = DeviceClock(_timing_event, self._device_time)
+            self.device = self.tape.device = DeviceClock(_timing_event, self._device_time)
         if not self.first_ns:
             self.first_ns = step.start_ns
             self.part.put("environment", describe_environment())
@@ -245,20 +248,20 @@ class Recorder:
 
 def cost_of_probes(spans_per_step: float, rounds: int = 2000) -> float:
     """Return the microseconds that the light probes add to a step of so many spans, timed here and now in a loop."""
-    account = Account()
-    tracker = StepTracker(account, lambda step: None, lambda stretch: None)
-    tracker.num_steps = 1
+    tape = Tape(lambda step: None, lambda stretch: None, interval_ns=_LOOK_EVERY_NS)
+    tape.tracker.num_steps = 1
+    asked, begins, ends = tape.asked(1), tape.optimizer_begins(1), tape.optimizer_ends(1)
     start = time.perf_counter_ns()
     for _ in range(rounds):
-        tracker.asked(1)
-        tracker.backward_done()
-        tracker.optimizer_begins(1)
-        tracker.optimizer_done(1)
+        for event in (asked, tape.leave, tape.backward_begins, tape.backward_ends, begins, ends):
+            tape.record((event, tape.now()))
+    tape.replay()
     step_ns = (time.perf_counter_ns() - start) / rounds
     start = time.perf_counter_ns()
     for _ in range(rounds):
-        account.enter(0)
-        account.leave()
+        tape.record((tape.enter[OPTIMIZER], tape.now()))
+        tape.record((tape.leave, tape.now()))
+    tape.replay()
     span_ns = (time.perf_counter_ns() - start) / rounds
     return (step_ns + spans_per_step * span_ns) / 1e3
 

@@ -1,10 +1,5 @@
 """The account of the training thread: at any moment exactly one phase is running, so the sum is the wall time."""
 
-from collections.abc import Callable
-from threading import get_ident
-
-from flatout.probe.clock import now as host_clock
-
 __all__ = [
     "BACKWARD",
     "CHECKPOINT",
@@ -28,22 +23,23 @@ NUM_SLOTS = 11
 
 
 class Account:
-    """Charges the time of one thread to one slot at a time; nested spans take their time out of the outer one."""
+    """Charges the time of one thread to one slot at a time; nested spans take their time out of the outer one.
 
-    __slots__ = ("_last", "_now", "_stack", "current", "start", "thread", "totals")
+    `moment` is the time of the event that is being told, in nanoseconds; whoever tells it sets it first.
+    """
 
-    def __init__(self, clock: Callable[[], int] = host_clock) -> None:
-        """Begin with host time before the first forward pass."""
-        self._now = clock
+    __slots__ = ("_last", "_stack", "current", "moment", "start", "totals")
+
+    def __init__(self, moment: int) -> None:
+        """Begin at `moment`, with host time before the first forward pass."""
         self._stack: list[int] = []
         self.current = LEAD
         self.totals = [0] * NUM_SLOTS
-        self.thread = get_ident()
-        self.start = self._last = clock()
+        self.moment = self.start = self._last = moment
 
     def enter(self, slot: int) -> None:
         """Begin a span of `slot` inside whatever runs now."""
-        moment = self._now()
+        moment = self.moment
         self.totals[self.current] += moment - self._last
         self._last = moment
         self._stack.append(self.current)
@@ -51,7 +47,7 @@ class Account:
 
     def leave(self, host: int = -1) -> None:
         """End the innermost span; `host` names the part of host time that follows when no span encloses this one."""
-        moment = self._now()
+        moment = self.moment
         self.totals[self.current] += moment - self._last
         self._last = moment
         if self._stack:
@@ -61,7 +57,7 @@ class Account:
 
     def cut(self, host: int = -1) -> tuple[int, int, list[int]]:
         """Close the totals here and begin new ones; return start, end and the slots' nanoseconds in between."""
-        moment = self._now()
+        moment = self.moment
         self.totals[self.current] += moment - self._last
         self._last = moment
         start, totals = self.start, self.totals
@@ -74,6 +70,6 @@ class Account:
         """Forget spans left open by an exception; their time so far stays where it was charged."""
         if self._stack:
             self._stack.clear()
-            self.totals[self.current] += self._now() - self._last
-            self._last = self._now()
+            self.totals[self.current] += self.moment - self._last
+            self._last = self.moment
             self.current = TAIL

@@ -12,7 +12,7 @@ from operator import add
 
 from flatout.probe.segments import AloneForwards, Segment
 from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, LEAD, TAIL, Account
-from flatout.probe.trouble import guarded, raise_it
+from flatout.probe.trouble import raise_it
 from flatout.schema.phase import Phase
 from flatout.schema.run import Outside, Step
 
@@ -67,7 +67,6 @@ class StepTracker:
         """Return whether a validation runs: a pass known to be one, or by hand more forward passes than ever."""
         return self.open.source in self._validating or (self._alone.now > 0 and self._alone.unusual(self._alone.now))
 
-    @guarded
     def asked(self, source: int) -> None:
         """A pass over a loader is asked for its next batch."""
         self.account.clear()
@@ -80,7 +79,6 @@ class StepTracker:
             self._between_epochs = between
         self._settle(segment, asked=source)
 
-    @guarded
     def exhausted(self, source: int) -> None:
         """The pass `source` had no further batch."""
         self.open.batch = False
@@ -92,7 +90,6 @@ class StepTracker:
         elif self.num_steps:
             self._outside(Phase.VALIDATION if source in self._validating else Phase.OTHER, segment)
 
-    @guarded
     def forward_begins(self) -> None:
         """An outermost module is being called; the call before it, if no backward pass came of it, stands alone."""
         segment = self.open
@@ -116,7 +113,6 @@ class StepTracker:
         if not self._optimizer_steps and self._backwards >= _PLAIN_BACKWARDS:
             self._backward_alone()
 
-    @guarded
     def _backward_alone(self) -> None:
         if self._backwards >= (_UNSTEPPED_BACKWARDS if self.num_optimizers else _PLAIN_BACKWARDS):
             self.optimizer_begins(0)
@@ -124,20 +120,13 @@ class StepTracker:
 
     def optimizer_begins(self, optimizer: int) -> None:
         """The optimizer with identity `optimizer` begins a step."""
-        if optimizer in self._cycle:
-            try:  # not by the decorator: this and the next run in every step
-                if self.open.source is None or self._by_hand():
-                    self._finish_cycle()
-            except Exception as error:
-                self.trouble(error)
+        if optimizer in self._cycle and (self.open.source is None or self._by_hand()):
+            self._finish_cycle()
 
     def optimizer_done(self, optimizer: int) -> None:
         """That optimizer has made its step, or its gradient scaler has skipped it."""
         self._optimizer_steps += 1
-        try:
-            self._optimizer_ended(optimizer)
-        except Exception as error:
-            self.trouble(error)
+        self._optimizer_ended(optimizer)
 
     def finish(self) -> None:
         """The recording ends here: close what is closed by its nature, leave out the step that is half done."""
@@ -243,8 +232,7 @@ class StepTracker:
             if segment.grad_forwards or segment.plain_forwards:
                 unused += not segment.backwards
                 evaluated |= segment.plain_forwards > 0 and not segment.acting
-        acting = any(segment.acting for segment in segments) if unused else False
-        if unused and not acting and self._alone.unusual(unused):
+        if unused and not any(segment.acting for segment in segments) and self._alone.unusual(unused):
             segments = self._without_validation(segments)
             evaluated = False
         else:

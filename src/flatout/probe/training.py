@@ -8,15 +8,15 @@ from threading import get_ident
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from flatout.probe.clock import DeviceClock
-from flatout.probe.losses import Losses
+from flatout.probe.losses import LIMIT, Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams
-from flatout.probe.spans import BACKWARD, CHECKPOINT, LEAD, LOSS, OPTIMIZER, TAIL, Account
-from flatout.probe.steps import StepTracker
+from flatout.probe.spans import CHECKPOINT, OPTIMIZER, TAIL
+from flatout.probe.tape import Event, Tape
 from flatout.schema.run import Frame, OptimizerFacts
 
 __all__ = ["TrainingWatch"]
@@ -28,14 +28,13 @@ _LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost mo
 class TrainingWatch:
     """Tells the step tracker what the training loop does."""
 
-    def __init__(self, account: Account, tracker: StepTracker, modules: ModuleWatch, losses: Losses) -> None:
+    def __init__(self, tape: Tape, modules: ModuleWatch, losses: Losses) -> None:
         """Watch nothing yet."""
-        self._account = account
-        self._tracker = tracker
+        self._tape = tape
         self._modules = modules
         self._losses = losses
-        self.device: DeviceClock | None = None
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
+        self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
         self._created: dict[int, Frame | None] = {}
         self._num_steps = 0
         self._num_backwards = 0
@@ -60,10 +59,7 @@ class TrainingWatch:
             seams.wrap(name, self._as_checkpoint)
         seams.wrap("torch:compile", self._compile)
         seams.wrap("os:_exit", self._exit)
-        self._handles = [
-            register_optimizer_step_pre_hook(self._step_begins),
-            register_optimizer_step_post_hook(self._step_done),
-        ]
+        self._hook_steps()
 
     def uninstall(self) -> None:
         """Take the optimizer's hooks away again; the seams undo themselves."""
@@ -73,31 +69,34 @@ class TrainingWatch:
     # -- backward -----------------------------------------------------------------------------------------------
 
     def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        account = self._account
+        tape, kept = self._tape, self._losses.kept
+        record, now = tape.record, tape.now
+        begins, ends = tape.backward_begins, tape.backward_ends
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if get_ident() != account.thread or self._in_backward or torch.compiler.is_compiling():
+            if is_dynamo_compiling() or self._in_backward or get_ident() != tape.thread:
                 return original(tensors, *args, **kwargs)
-            hits.count += 1
             self._in_backward = True
-            device = self.device
-            account.enter(BACKWARD)
+            record((begins, now()))
             try:
                 if self.on_backward is not None:
                     self.on_backward(tensors)
-                if device is not None:
-                    device.begin(1)
                 result = original(tensors, *args, **kwargs)
-                self._losses.take(tensors)
+                try:  # on the CPU reading is no wait, and a float is lighter to keep than a tensor
+                    if tensors.numel() == 1 and len(kept) < LIMIT:
+                        kept.append(tensors.item() if tensors.is_cpu else tensors.detach())
+                except (AttributeError, RuntimeError):  # several tensors, no scalar
+                    pass
             finally:
                 self._in_backward = False
-                if device is not None:
-                    device.finish()
-                account.leave(TAIL)
-            self._num_backwards += 1
-            if not self._num_steps and self._num_backwards in _LOOK_WITHOUT_OPTIMIZER:
+                moment = now()
+                record((ends, moment))
+            hits.count += 1
+            self._num_backwards = hits.count
+            if not self._num_steps and hits.count in _LOOK_WITHOUT_OPTIMIZER:
                 self._modules.look(set(_parameters_with_gradients()))
-            self._tracker.backward_done()
+            if moment >= tape.due:
+                tape.replay()
             return result
 
         return backward
@@ -108,42 +107,47 @@ class TrainingWatch:
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
             hits.count += 1
-            self._tracker.num_optimizers += 1
+            self._tape.tracker.num_optimizers += 1
             if len(self._created) < 1000:
                 self._created[id(optimizer)] = caller(2)
 
         return init
 
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        account, number = self._account, id(optimizer)
-        if get_ident() != account.thread or torch.compiler.is_compiling():
-            return
-        if number not in self._optimizers:
-            self._optimizers[number] = (optimizer, self._created.get(number))
-        if self._step_began != self._num_backwards:  # else a step inside a step: of a base class, of a wrapped one
-            self._in_step = 0
-        self._step_began = self._num_backwards
-        self._in_step += 1
-        if self._in_step == 1:
-            self._tracker.optimizer_begins(number)
-        account.enter(OPTIMIZER)
-        if self.device is not None:
-            self.device.begin(2)
+    def _hook_steps(self) -> None:
+        """Mark the steps of every optimizer by torch's own global hooks."""
+        tape = self._tape
+        record, now, events = tape.record, tape.now, self._events
 
-    def _step_done(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if get_ident() != self._account.thread or torch.compiler.is_compiling():
-            return
-        if self.device is not None:
-            self.device.finish()
-        self._account.leave(TAIL)
-        if self._in_step > 1:
-            self._in_step -= 1
-            return
-        self._in_step = 0
-        self._num_steps += 1
-        if self._num_steps <= _LOOK_AFTER[-1] and self._num_steps in _LOOK_AFTER:
-            self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
-        self._tracker.optimizer_done(id(optimizer))
+        def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if is_dynamo_compiling() or get_ident() != tape.thread:
+                return
+            number = id(optimizer)
+            if number not in events:
+                self._optimizers[number] = (optimizer, self._created.get(number))
+                events[number] = (tape.optimizer_begins(number), tape.optimizer_ends(number))
+            if self._step_began != self._num_backwards:  # else a step inside a step: of a base class, of a wrapped one
+                self._in_step = 0
+                self._step_began = self._num_backwards
+            self._in_step += 1
+            record((events[number][0] if self._in_step == 1 else tape.enter[OPTIMIZER], now()))
+
+        def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if is_dynamo_compiling() or get_ident() != tape.thread:
+                return
+            moment = now()
+            if self._in_step > 1:
+                self._in_step -= 1
+                record((tape.leave_to[TAIL], moment))
+                return
+            self._in_step = 0
+            self._num_steps += 1
+            record((events[id(optimizer)][1], moment))
+            if self._num_steps <= _LOOK_AFTER[-1] and self._num_steps in _LOOK_AFTER:
+                self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
+            if moment >= tape.due:
+                tape.replay()
+
+        self._handles = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ends)]
 
     def _scaler_step(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         """A gradient scaler that skips the optimizer's step ends the training step all the same."""
@@ -151,47 +155,37 @@ class TrainingWatch:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before = self._num_steps
             hits.count += 1
-            with self._span(OPTIMIZER):
+            with self._tape.span(self._tape.enter[OPTIMIZER]):
                 result = original(scaler, optimizer, *args, **kwargs)
-            if self._num_steps == before and get_ident() == self._account.thread:
-                self._tracker.optimizer_begins(id(optimizer))
-                self._tracker.optimizer_done(id(optimizer))
+            if self._num_steps == before and get_ident() == self._tape.thread:
+                self._tape.record((self._tape.optimizer_begins(id(optimizer)), self._tape.now()))
+                self._tape.record((self._tape.optimizer_ends(id(optimizer)), self._tape.now()))
             return result
 
         return step
 
     def _as_optimizer(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        account = self._account
+        tape = self._tape
+        record, now, begins, ends = tape.record, tape.now, tape.enter[OPTIMIZER], tape.leave
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != account.thread or torch.compiler.is_compiling():
+            if is_dynamo_compiling() or get_ident() != tape.thread:
                 return original(*args, **kwargs)
             hits.count += 1
-            account.enter(OPTIMIZER)
+            record((begins, now()))
             try:
                 return original(*args, **kwargs)
             finally:
-                account.leave()
+                record((ends, now()))
 
         return call
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _span(self, slot: int) -> Iterator[None]:
-        if get_ident() != self._account.thread:
-            yield
-            return
-        self._account.enter(slot)
-        try:
-            yield
-        finally:
-            self._account.leave()
-
     def _save(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             hits.count += 1
-            with self._span(CHECKPOINT):
+            with self._tape.span(self._tape.enter[CHECKPOINT]):
                 if self.before_save is not None:
                     self.before_save(f)
                 self._modules.unhook()
@@ -204,13 +198,13 @@ class TrainingWatch:
 
     def _as_checkpoint(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         """Putting a saved file in its place is part of the checkpoint: removing a large old one can take longer."""
-        account = self._account
+        tape = self._tape
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != account.thread or account.current not in (LEAD, LOSS, TAIL):
+            if get_ident() != tape.thread:
                 return original(*args, **kwargs)
             hits.count += 1
-            with self._span(CHECKPOINT):
+            with tape.span(tape.checkpoint_from_host):
                 return original(*args, **kwargs)
 
         return call

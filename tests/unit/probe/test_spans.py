@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.probe.watched import Clock
+from tests.unit.probe.watched import MS
 
 from flatout.probe.spans import CHECKPOINT, EPOCH_GAP, FORWARD, INPUT, LEAD, LOSS, NUM_SLOTS, SYNC, TAIL, Account
 
@@ -14,25 +14,23 @@ ACTS = st.lists(
 
 
 def test_a_span_inside_another_takes_its_time_out_of_it():
-    clock = Clock()
-    account = Account(clock)
-    clock.spend(1)
+    account = Account(0)
+    account.moment += 1 * MS
     account.enter(FORWARD)
-    clock.spend(2)
+    account.moment += 2 * MS
     account.enter(SYNC)
-    clock.spend(4)
+    account.moment += 4 * MS
     account.leave()
-    clock.spend(8)
+    account.moment += 8 * MS
     account.leave(LOSS)
-    clock.spend(16)
+    account.moment += 16 * MS
     start, end, slots = account.cut()
     assert (start, end) == (0, 31_000_000)
     assert {slot: ns // 10**6 for slot, ns in enumerate(slots) if ns} == {LEAD: 1, FORWARD: 10, SYNC: 4, LOSS: 16}
 
 
 def test_host_time_is_named_only_when_no_span_is_open():
-    clock = Clock()
-    account = Account(clock)
+    account = Account(0)
     account.enter(INPUT)
     account.enter(FORWARD)
     account.leave(LOSS)
@@ -42,19 +40,18 @@ def test_host_time_is_named_only_when_no_span_is_open():
 
 
 def test_a_cut_inside_a_span_goes_on_in_that_span():
-    clock = Clock()
-    account = Account(clock)
+    account = Account(0)
     account.enter(FORWARD)
-    clock.spend(3)
+    account.moment += 3 * MS
     _, _, first = account.cut(TAIL)
-    clock.spend(5)
+    account.moment += 5 * MS
     account.leave(TAIL)
     _, _, second = account.cut()
     assert (first[FORWARD], second[FORWARD]) == (3_000_000, 5_000_000)
 
 
 def test_leaving_what_was_never_entered_is_harmless():
-    account = Account(Clock())
+    account = Account(0)
     account.leave()
     account.leave(TAIL)
     assert account.current == TAIL
@@ -62,11 +59,10 @@ def test_leaving_what_was_never_entered_is_harmless():
 
 @given(ACTS)
 def test_whatever_happens_the_pieces_add_up_to_the_whole(acts):
-    clock = Clock()
-    account = Account(clock)
+    account = Account(0)
     pieces = []
     for act, slot, host, ns in acts:
-        clock.ns += ns
+        account.moment += ns
         if act == "enter":
             account.enter(slot)
         elif act == "leave":
@@ -75,8 +71,8 @@ def test_whatever_happens_the_pieces_add_up_to_the_whole(acts):
             account.clear()
         else:
             pieces.append(account.cut(host))
-    clock.ns += 17
+    account.moment += 17
     pieces.append(account.cut())
     assert all(sum(slots) == end - start and len(slots) == NUM_SLOTS for start, end, slots in pieces)
     assert [start for start, _, _ in pieces] == [0, *(end for _, end, _ in pieces[:-1])]
-    assert sum(sum(slots) for _, _, slots in pieces) == clock.ns
+    assert sum(sum(slots) for _, _, slots in pieces) == account.moment

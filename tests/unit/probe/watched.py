@@ -10,8 +10,7 @@ from flatout.probe.loading import LoaderWatch
 from flatout.probe.losses import Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.seams import Seams
-from flatout.probe.spans import Account
-from flatout.probe.steps import StepTracker
+from flatout.probe.tape import Tape
 from flatout.probe.training import TrainingWatch
 from flatout.schema.phase import STEP_PHASES, Phase
 
@@ -44,11 +43,11 @@ class Watch:
     def __init__(self, clock=None):
         self.clock = clock or Clock()
         self.steps, self.outside = [], []
-        self.account = Account(self.clock)
-        self.tracker = StepTracker(self.account, self.steps.append, self.outside.append)
-        self.modules = ModuleWatch(self.account, self.tracker)
-        self.loading = LoaderWatch(self.account, self.tracker)
-        self.training = TrainingWatch(self.account, self.tracker, self.modules, Losses())
+        self.tape = Tape(self.steps.append, self.outside.append, clock=self.clock)
+        self.account, self.tracker = self.tape.account, self.tape.tracker
+        self.modules = ModuleWatch(self.tape)
+        self.loading = LoaderWatch(self.tape)
+        self.training = TrainingWatch(self.tape, self.modules, Losses())
         self.seams = Seams()
 
     def __enter__(self) -> Self:
@@ -65,7 +64,7 @@ class Watch:
 
     def end(self):
         """End the recording and hold it to what every recording must obey."""
-        self.tracker.finish()
+        self.tape.finish()
         for step in self.steps:
             assert sum(step.phases_ns) == step.wall_ns
             assert sum(step.host_parts_ns) == step.phases_ns[STEP_PHASES.index(Phase.HOST)]

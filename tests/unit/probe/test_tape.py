@@ -1,0 +1,70 @@
+"""The tape: events told later give the same account and the same steps as events told at once."""
+
+import pytest
+import torch
+from tests.unit.probe.watched import MS, Watch
+
+from flatout.probe.tape import Tape
+
+
+def train(w, num_steps):
+    model = w.model()
+    optimizer = w.sgd(model)
+    for _ in range(2):
+        for x in w.loader(num_steps):
+            w.train_on(model, optimizer, x)
+        with torch.no_grad():
+            for x in w.loader(2):
+                model(x)
+    w.end()
+
+
+@pytest.mark.parametrize("interval_ms", [0, 50, 10**6])
+def test_told_late_is_told_the_same(interval_ms):
+    seen = []
+    for at_once in (True, False):
+        with Watch() as w:
+            w.tape.interval_ns = interval_ms * MS
+            if at_once:
+                w.tape.at_once()
+                w.training.uninstall()
+                w.seams.undo()
+                w.training.install(w.seams)
+                w.loading.install(w.seams)
+            train(w, 6)
+            seen.append((w.steps, w.outside))
+    assert seen[0] == seen[1]
+    assert len(seen[0][0]) == 12
+
+
+def test_events_wait_no_longer_than_the_interval():
+    tape = Tape([].append, [].append, clock=lambda: 0, interval_ns=20 * MS)
+    told = []
+    for moment in (0, 5 * MS, 19 * MS, 20 * MS, 21 * MS):
+        tape.record((lambda moment=moment: told.append(moment), moment))
+        if moment >= tape.due:
+            tape.replay()
+    assert told == [0, 5 * MS, 19 * MS, 20 * MS]
+    tape.finish()
+    assert told[-1] == 21 * MS
+
+
+def test_a_failing_event_goes_to_the_trouble_and_not_into_the_training():
+    tape = Tape([].append, [].append, clock=lambda: 0)
+    errors = []
+    tape.tracker.trouble = errors.append
+    tape.record((lambda: 1 / 0, 0))
+    tape.replay()
+    tape.at_once()
+    tape.record((lambda: 1 / 0, 0))
+    assert [type(error) for error in errors] == [ZeroDivisionError] * 2
+
+
+def test_what_was_recorded_before_is_told_first():
+    tape = Tape([].append, [].append, clock=lambda: 0)
+    told = []
+    late = tape.record
+    tape.at_once()
+    late((lambda: told.append("first"), 1))
+    tape.record((lambda: told.append("second"), 2))
+    assert told == ["first", "second"]
