@@ -51,8 +51,47 @@ def attach(order_file: str) -> None:
         from flatout.probe.recorder import start
         from flatout.schema.codec import read_order
 
-        start(read_order(Path(order_file)))
+        order = read_order(Path(order_file))
+        if order.mode == "run":
+            from flatout.fixes.under_recipe import train_under
+
+            train_under(order)
+        elif order.mode == "timing":
+            start(order, _prepare_timing)
+        elif order.mode == "verify":
+            start(order, _prepare_verification)
+        else:
+            start(order)
     except Exception:
         with contextlib.suppress(OSError):
             failure = Path(order_file).parent / "parts" / f"failed-{os.getpid()}.txt"
             failure.write_text(traceback.format_exc(), encoding="utf-8")
+
+
+def _prepare_timing(recorder: Any) -> None:
+    """Install the fixes of a timing, and let it follow the steps."""
+    from flatout.fixes.alternation import Alternation, WholeProcess
+    from flatout.fixes.apply import install_fix, install_fixes
+
+    order = recorder.order
+    base = install_fixes(order.fixes, recorder.seams, recorder.modules)
+    if not order.timing.arms:
+        whole = WholeProcess(order.timing, base, recorder.write)
+        recorder.on_step, recorder.on_finish = whole.step, whole.finish
+        return
+    if order.timing.without:
+        arms = [[site for site in base if site.selection in arm] for arm in order.timing.arms]
+    else:
+        arms = [[install_fix(one, recorder.seams, recorder.modules) for one in arm] for arm in order.timing.arms]
+    recorder.on_step = Alternation(order.timing, base, arms, recorder.write).step
+
+
+def _prepare_verification(recorder: Any) -> None:
+    """Install the fixes of a verification, and let it take the training down."""
+    from flatout.fixes.apply import install_fixes
+    from flatout.probe.verify import Verification
+
+    sites = install_fixes(recorder.order.fixes, recorder.seams, recorder.modules)
+    verification = Verification(recorder, lambda: [dict(site.hits) for site in sites])
+    verification.install()
+    recorder.on_step, recorder.on_finish = verification.step, verification.finish

@@ -71,15 +71,17 @@ class ModuleWatch:
         self._remembered: list[weakref.ref[Any]] = []
         self.batch_sizes: list[int] = []
         self.on_forward: Callable[[], None] | None = None  # deep run
+        self.around: list[Callable[[Any, Callable[..., Any]], Callable[..., Any]]] = []  # what fixes put in between
+        self.on_root: list[Callable[[Any], None]] = []  # who wants to know of every trained outermost module
         self.anomaly: tuple[float, int, Frame | None] = (0.0, 0, None)
 
     # -- finding ------------------------------------------------------------------------------------------------
 
     @guarded
-    def look(self, parameters: set[int]) -> None:
+    def look(self, parameters: set[int], *, descend: bool = True) -> None:
         """Hook the roots over `parameters` (ids of the optimizer's tensors); descend where a hook was never passed."""
         self._hooked = [hooked for hooked in self._hooked if hooked.module is not None]
-        for hooked in [item for item in self._hooked if item.trained and item.calls == 0]:
+        for hooked in [item for item in self._hooked if descend and item.trained and item.calls == 0]:
             module = hooked.module
             if isinstance(module, torch.nn.DataParallel):  # copies what its children hold, calls of ours included
                 continue
@@ -120,13 +122,25 @@ class ModuleWatch:
     def _hook(self, module: Any, *, trained: bool) -> None:
         for hooked in self._hooked:
             if hooked.module is module:
-                hooked.trained |= trained
+                if trained and not hooked.trained:
+                    hooked.trained = True
+                    self._tell(module)
                 return
         if sum(hooked.trained is trained for hooked in self._hooked) >= _MAX_HOOKED[trained]:
             return
         hooked = _Hooked(module, trained)
         self._hooked.append(hooked)
         self._attach(hooked)
+        if trained:
+            self._tell(module)
+
+    def _tell(self, module: Any) -> None:
+        for told in self.on_root:
+            told(module)
+
+    def roots(self) -> list[Any]:
+        """Return the outermost modules that are trained, as far as they are known."""
+        return [hooked.module for hooked in self._hooked if hooked.trained and hooked.module is not None]
 
     def _attach(self, hooked: _Hooked) -> None:
         ref, tape = hooked.ref, self._tape
@@ -147,6 +161,9 @@ class ModuleWatch:
                 self.on_forward()
             record((begins, now()))
             try:
+                if self.around and hooked.trained and module.training and torch.is_grad_enabled():
+                    for around in self.around:
+                        inner = around(module, inner)
                 return inner(*args, **kwargs)
             finally:
                 record((ends if torch.is_grad_enabled() else acting if module.training else plain, now()))

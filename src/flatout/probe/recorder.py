@@ -5,7 +5,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from flatout.probe.clock import DeviceClock
+from flatout.probe.cost import cost_of_probes
 from flatout.probe.deep import DeepWatch
 from flatout.probe.devices import DeviceWatch
 from flatout.probe.environment import describe_environment
@@ -22,7 +23,6 @@ from flatout.probe.losses import Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.part import PartFile
 from flatout.probe.seams import Seams
-from flatout.probe.spans import OPTIMIZER
 from flatout.probe.tape import Tape
 from flatout.probe.training import TrainingWatch
 from flatout.schema.codec import dump_record
@@ -65,7 +65,7 @@ class Recorder:
         self.order = order
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
         self.seams = Seams()
-        exact = order.steps is not None  # then look at the end of every step
+        exact = order.steps is not None or order.mode in ("timing", "verify")  # then look at the end of every step
         self.tape = Tape(self._step, self._outside, interval_ns=0 if exact else _LOOK_EVERY_NS)
         self.tracker = self.tape.tracker
         self.tracker.trouble = self._trouble
@@ -79,6 +79,8 @@ class Recorder:
             self.tape.at_once()
         self.first_ns = 0
         self._look_again_ns = 0
+        self.on_step: Callable[[Step], bool] | None = None  # a timing or a verification: says when it has enough
+        self.on_finish: Callable[[], object] | None = None  # the same: writes down what it has
         self.done = ""
         self._finishing = False
         self.notes: list[str] = []
@@ -134,6 +136,9 @@ class Recorder:
                 self.tape.finish()
         at_ns = time.perf_counter_ns()
         self.done = reason
+        if self.on_finish is not None:
+            with contextlib.suppress(Exception):
+                self.on_finish()
         for describe in (self._facts, self._losses, self._causes):
             try:
                 describe()
@@ -183,25 +188,33 @@ class Recorder:
         self.part.step(step)
         if self._finishing:
             return
-        number = self.tracker.num_steps
-        if self.device is not None:
-            self.device.step_done(number)
-        elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
-            self.device = self.tape.device = DeviceClock(_timing_event, self._device_time)
+        self._follow_device(self.tracker.num_steps)
         if not self.first_ns:
             self.first_ns = step.start_ns
             self.part.put("environment", describe_environment())
         if self.deep is not None:
-            self.deep.step(step, number)
-        end_ns = step.start_ns + step.wall_ns
-        if self.order.steps is None and end_ns < self._look_again_ns:
-            return
-        self._look_again_ns = end_ns + _LOOK_EVERY_NS
-        elapsed_s = (end_ns - self.first_ns) / 1e9
-        if enough(self.order, number, elapsed_s, self.tracker.epochs):
+            self.deep.step(step, self.tracker.num_steps)
+        if self.on_step(step) if self.on_step is not None else self._enough(step):
             self.finish("steps")
             self.done = "stopped"
             raise StopRecording
+
+    def _follow_device(self, number: int) -> None:
+        if self.device is not None:
+            self.device.step_done(number)
+        elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
+            self.device = self.tape.device = DeviceClock(_timing_event, self._device_time)
+
+    def _enough(self, step: Step) -> bool:
+        end_ns = step.start_ns + step.wall_ns
+        if self.order.steps is None and end_ns < self._look_again_ns:
+            return False
+        self._look_again_ns = end_ns + _LOOK_EVERY_NS
+        return enough(self.order, self.tracker.num_steps, (end_ns - self.first_ns) / 1e9, self.tracker.epochs)
+
+    def write(self, kind: str, body: Mapping[str, object]) -> None:
+        """Write one record of a timing or a verification."""
+        self.part.put_line(dump_record(kind, body))
 
     def _outside(self, stretch: Outside) -> None:
         if not self.done:
@@ -246,36 +259,21 @@ class Recorder:
             self.deep.finish()
 
 
-def cost_of_probes(spans_per_step: float, rounds: int = 2000) -> float:
-    """Return the microseconds that the light probes add to a step of so many spans, timed here and now in a loop."""
-    tape = Tape(lambda step: None, lambda stretch: None, interval_ns=_LOOK_EVERY_NS)
-    tape.tracker.num_steps = 1
-    asked, begins, ends = tape.asked(1), tape.optimizer_begins(1), tape.optimizer_ends(1)
-    start = time.perf_counter_ns()
-    for _ in range(rounds):
-        for event in (asked, tape.leave, tape.backward_begins, tape.backward_ends, begins, ends):
-            tape.record((event, tape.now()))
-    tape.replay()
-    step_ns = (time.perf_counter_ns() - start) / rounds
-    start = time.perf_counter_ns()
-    for _ in range(rounds):
-        tape.record((tape.enter[OPTIMIZER], tape.now()))
-        tape.record((tape.leave, tape.now()))
-    tape.replay()
-    span_ns = (time.perf_counter_ns() - start) / rounds
-    return (step_ns + spans_per_step * span_ns) / 1e3
-
-
 _current: list[Recorder] = []
 """The recorder of this process, held here so that it lives as long as the process."""
 
 
-def start(order: Order) -> Callable[[], None] | None:
-    """Attach a recorder to this process; return what undoes it, or None when there is one already."""
+def start(order: Order, prepare: Callable[[Recorder], None] | None = None) -> Callable[[], None] | None:
+    """Attach a recorder to this process; return what undoes it, or None when there is one already.
+
+    `prepare` is called before the probes are installed, so that they lie around whatever it installs.
+    """
     if _current:
         return None
     recorder = Recorder(order)
     _current.append(recorder)
+    if prepare is not None:
+        prepare(recorder)
     recorder.attach()
     return recorder.detach
 

@@ -110,6 +110,8 @@ class TrainingWatch:
             self._tape.tracker.num_optimizers += 1
             if len(self._created) < 1000:
                 self._created[id(optimizer)] = caller(2)
+            if self._modules.on_root:  # fixes want the modules before they are called for the first time
+                self._modules.look({id(parameter) for parameter in _parameters(optimizer)}, descend=False)
 
         return init
 

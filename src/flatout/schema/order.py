@@ -1,11 +1,47 @@
 """The order: what the parent asks the probes of one script execution to do."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-__all__ = ["ORDER_VARIABLE", "Order"]
+from flatout.schema.trial import Selection
+
+__all__ = ["ORDER_VARIABLE", "Order", "TimingOrder", "VerifyOrder"]
 
 ORDER_VARIABLE = "FLATOUT_ORDER"
 """The environment variable that names the order file; processes without it are left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingOrder:
+    """Blocks of steps to time.
+
+    With `arms`, every arm (fixes on top of `Order.fixes`) is timed against the base in alternating blocks inside this
+    process, one arm after the other; without, the process as a whole is one block.
+    """
+
+    arms: tuple[tuple[Selection, ...], ...] = ()
+    alpha: float = 0.002  # error probability an arm may spend, all looks together
+    looks: tuple[int, ...] = (4, 8, 16, 32)  # pairs after which the data are looked at
+    block_s: float = 0.25  # a block lasts at least so long
+    max_s: float = 60.0  # for everything in this process
+    without: bool = False  # leave-one-out: an arm names fixes of `Order.fixes` that are switched off in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOrder:
+    """One execution whose training is taken down step by step, to be compared with another one's.
+
+    `role` is "baseline" (writes states, gradients and the trace), "again" (the untouched script once more),
+    "ulp" (weights moved by one unit in the last place before the first step), "reference" (captured steps in
+    float64) or "candidate". All of them replay the captured steps of the baseline from its own states.
+    """
+
+    role: str
+    captures: str  # folder of the baseline's captured states
+    steps: int = 64
+    max_s: float = 20.0
+    at: tuple[int, ...] = (0, 3, 12)  # steps whose state is captured and replayed
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +52,7 @@ class Order:
     see `flatout.probe.recorder.enough`. `max_s` bounds the time since the first step.
     """
 
-    mode: str  # "timed" or "deep"
+    mode: str  # "timed", "deep", "timing", "verify" or "run"
     folder: str  # the run's folder; parts are written below it
     script: str  # as shown to people
     steps: int | None = None
@@ -24,3 +60,7 @@ class Order:
     launched_unix_s: float = 0.0
     protect_files: bool = True
     all_devices: bool = False  # install the seams of transfers and syncs even when there is no accelerator
+    fixes: tuple[Selection, ...] = ()  # applied from the start
+    timing: TimingOrder | None = None
+    verify: VerifyOrder | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)  # of the run, for fixes that need them

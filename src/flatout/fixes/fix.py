@@ -1,0 +1,53 @@
+"""What a fix is: a cure with a name, the faults it addresses, what it promises, and the function that applies it."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+__all__ = ["Choices", "Fix", "always"]
+
+Choices = Callable[[Run], tuple[Mapping[str, object], ...]]
+"""From the recorded Run, the settings worth trying here, best first; empty: nothing to do for this fix."""
+
+
+def always(run: Run) -> tuple[Mapping[str, object], ...]:
+    """One candidate without settings."""
+    return ({},)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """One cure.
+
+    `patch(site, **settings)` runs in the training's process, before the script builds anything, and acts through
+    `site` alone. `choices(run)` runs in the parent, without torch: it returns the settings to try for the script that
+    `run` recorded, and nothing where the fix does not apply (no GPU, the script does it already). `phases` are the
+    phases of the step it can shorten: their share bounds what it can give. `switchable`: it takes effect, and stops,
+    at the next step when it is switched; otherwise only from the start of a process. `on_request`: tried only when
+    the user names it.
+    """
+
+    name: str
+    equivalence: Equivalence
+    phases: tuple[Phase, ...]
+    patch: Callable[..., None]
+    choices: Choices = always
+    addresses: tuple[str, ...] = ()
+    switchable: bool = False
+    on_request: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables the process must start with
+
+    @property
+    def page(self) -> str:
+        """Return the fix's page: the docstring of the module that `patch` was written in."""
+        return inspect.cleandoc(sys.modules[self.patch.__module__].__doc__ or "")
+
+    @property
+    def summary(self) -> str:
+        """Return the first sentence of the page: the cure in one line."""
+        return self.page.partition("\n")[0]

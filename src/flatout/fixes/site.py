@@ -1,0 +1,123 @@
+"""Where a fix acts: the seams, the outermost modules and the flags it may touch in the training's process.
+
+Everything a fix does goes through its `Site`, so that switching it off, undoing it, counting what it did and failing
+open are solved once. A fix that raises is switched off with one line of warning, and the training goes on.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from flatout.probe.modules import ModuleWatch
+from flatout.probe.seams import Hits, Seams
+from flatout.schema.trial import Selection
+
+__all__ = ["Site"]
+
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""From the original function its replacement."""
+
+
+class Site:
+    """The place one fix acts at.
+
+    `hits` counts what the fix really did, by the name of the thing it touched: a fix that never acted is reported as
+    NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only.
+    """
+
+    def __init__(self, selection: Selection, seams: Seams, modules: ModuleWatch) -> None:
+        """Act at nothing yet; switched off."""
+        self.selection = selection
+        self.enabled = False
+        self.hits: dict[str, int] = {}
+        self.failure = ""
+        self._seams = seams
+        self._modules = modules
+        self._switches: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self._roots: list[tuple[Callable[[Any], None], Callable[[Any], None]]] = []
+        self._applied: list[tuple[weakref.ref[Any], Callable[[Any], None]]] = []
+        modules.on_root.append(self._root_found)
+
+    # -- what a fix may do --------------------------------------------------------------------------------------
+
+    def hit(self, name: str) -> None:
+        """Count that the fix has acted on `name`."""
+        self.hits[name] = self.hits.get(name, 0) + 1
+
+    def wrap(self, dotted: str, make: Make) -> bool:
+        """Replace `package.module:Class.attribute` by `make(original)` while the fix is switched on.
+
+        Return False when there is no such attribute. The replacement counts its own hits.
+        """
+
+        def both(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+            changed = make(original)
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return (changed if self.enabled else original)(*args, **kwargs)
+
+            return call
+
+        return self._seams.wrap(dotted, both)
+
+    def switch(self, on: Callable[[], None], off: Callable[[], None]) -> None:
+        """Call `on` when the fix is switched on and `off` when it is switched off: for flags of the process."""
+        self._switches.append((on, off))
+
+    def each_root(self, apply: Callable[[Any], None], revert: Callable[[Any], None]) -> None:
+        """Call `apply(module)` for every outermost trained module, now and as they appear, and `revert` when off.
+
+        An outermost module is the one the script calls: the model, its DDP wrapper or its compiled wrapper.
+        """
+        self._roots.append((apply, revert))
+
+    def around_forward(self, around: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Call every outermost trained module through `around(module, inner)` while the fix is switched on.
+
+        `inner` is the module's own call; what `around` returns is called in its place with the same arguments. It
+        runs at every forward pass, so keep what can be kept.
+        """
+        self._modules.around.append(lambda module, inner: around(module, inner) if self.enabled else inner)
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the fix cannot act here: it is switched off for good, the training goes on."""
+        self.failure = self.failure or f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        self.disable()
+
+    # -- switching ----------------------------------------------------------------------------------------------
+
+    def enable(self) -> None:
+        """Switch the fix on."""
+        if self.enabled or self.failure:
+            return
+        self.enabled = True
+        try:
+            for on, _ in self._switches:
+                on()
+            for module in self._modules.roots():
+                self._root_found(module)
+        except Exception as error:
+            self.fail(error)
+
+    def disable(self) -> None:
+        """Switch it off: what it changed is put back, its wrappers let every call through."""
+        if not self.enabled:
+            return
+        self.enabled = False
+        while self._applied:
+            ref, revert = self._applied.pop()
+            module = ref()
+            if module is not None:
+                revert(module)
+        for _, off in reversed(self._switches):
+            off()
+
+    def _root_found(self, module: Any) -> None:
+        if not self.enabled or any(ref() is module for ref, _ in self._applied):
+            return
+        try:
+            for apply, revert in self._roots:
+                apply(module)
+                self._applied.append((weakref.ref(module), revert))
+        except Exception as error:
+            self.fail(error)

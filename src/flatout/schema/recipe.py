@@ -1,0 +1,61 @@
+"""The fixes that were kept, their settings, and where they were proven: what `flatout.toml` holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flatout.schema.trial import Equivalence, Selection
+
+__all__ = ["SCHEMA", "Kept", "Proof", "Recipe"]
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One fix of a recipe: its own speed-up with interval, as it was measured on top of those before it."""
+
+    selection: Selection
+    equivalence: Equivalence
+    speedup: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Where and when a recipe was proven; `flatout run` warns where it is used elsewhere."""
+
+    date: str  # ISO, UTC
+    flatout: str
+    python: str
+    torch: str
+    device: str
+    num_cpus: int = 0
+    script_digest: str = ""  # SHA-256 of the script's file, 16 hex digits
+    world_size: int = 1
+    speedup: float = 1.0  # of the whole recipe against the untouched script, in fresh processes
+    low: float = 1.0
+    high: float = 1.0
+    num_pairs: int = 0
+    baseline_ms: float = 0.0
+    samples: Mapping[str, int] = field(default_factory=dict)  # data set: number of samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What `flatout tune` hands back."""
+
+    script: str
+    fixes: tuple[Kept, ...]
+    proof: Proof
+    schema: int = SCHEMA
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        """Return the fixes with their settings, in the order in which they are applied."""
+        return tuple(kept.selection for kept in self.fixes)
+
+    @property
+    def equivalence(self) -> Equivalence:
+        """Return the weakest class among the fixes: what the recipe as a whole promises."""
+        return max((kept.equivalence for kept in self.fixes), key=lambda each: each.rank, default=Equivalence.BITWISE)
