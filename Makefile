@@ -17,7 +17,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@PYTHON="$(PYTHON)" scripts/install
 	@touch $@
 
-demo: $(INSTALLED) ## diagnose a bundled script that is slow in the usual ways
+demo: $(INSTALLED) ## diagnose, tune and train a bundled script that is slow in the usual ways
 	@$(BIN)/flatout demo
 
 test: $(INSTALLED) ## every test that needs no GPU, fast and slow; one at a time, because some of them measure time
@@ -41,7 +41,7 @@ test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops w
 bench-gpu: $(INSTALLED) ## the figures on this machine's GPU; says so and stops where there is none
 	@scripts/on-gpu benchmarks/gpu.py $(BIN)/python benchmarks/gpu.py
 
-docs: $(INSTALLED) ## write docs/rules from the rules' own pages
+docs: $(INSTALLED) ## write docs/rules and docs/fixes from their own pages
 	@$(BIN)/python scripts/docs
 
 clean: ## remove what checks and builds left; .venv stays

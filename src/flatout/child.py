@@ -70,13 +70,14 @@ def attach(order_file: str) -> None:
 
 def _prepare_timing(recorder: Any) -> None:
     """Install the fixes of a timing, and let it follow the steps."""
-    from flatout.fixes.alternation import Alternation, WholeProcess
+    from flatout.fixes.alternation import Alternation
     from flatout.fixes.apply import install_fix, install_fixes
+    from flatout.fixes.turns import Turns, WholeProcess
 
     order = recorder.order
     base = install_fixes(order.fixes, recorder.seams, recorder.modules)
     if not order.timing.arms:
-        whole = WholeProcess(order.timing, base, recorder.write)
+        whole = (Turns if order.timing.turns else WholeProcess)(order.timing, base, recorder.write)
         recorder.on_step, recorder.on_finish = whole.step, whole.finish
         return
     if order.timing.without:
@@ -92,6 +93,6 @@ def _prepare_verification(recorder: Any) -> None:
     from flatout.probe.verify import Verification
 
     sites = install_fixes(recorder.order.fixes, recorder.seams, recorder.modules)
-    verification = Verification(recorder, lambda: [dict(site.hits) for site in sites])
+    verification = Verification(recorder, lambda: [{"hits": site.hits, "failure": site.failure} for site in sites])
     verification.install()
     recorder.on_step, recorder.on_finish = verification.step, verification.finish

@@ -10,7 +10,7 @@ from tests.architecture.source import LAYERS, LEVEL, Import, Module, imports, is
 PARENT = ("", "__main__", "cli", "engine", "report", "rules", "fixes", "analysis", "schema", "units", "errors")
 CHILD_ONLY = ("child", "probe", "train", "pipeline", "data")
 TORCH_AT_MODULE_LEVEL = ("pipeline", "data", "train", "probe")
-RUNTIME_DEPENDENCIES = ("torch", "click", "rich", "psutil", "pynvml")
+RUNTIME_DEPENDENCIES = ("torch", "click", "rich", "psutil", "pynvml", "tomli_w")
 
 
 def in_layers(*names: str) -> list[Module]:

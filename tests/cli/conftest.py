@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.unit.report.specimens import ordinary
+from tests.unit.report.specimens import ordinary, tuned
 
 from flatout.engine.progress import Progress
 
@@ -58,6 +58,24 @@ def engine(monkeypatch, project):
     module.diagnose = fake.diagnose
     module.Limits = Limits
     monkeypatch.setitem(sys.modules, "flatout.engine.diagnose", module)
+    return fake
+
+
+@dataclass(frozen=True)
+class TuneLimits:
+    budget_s: float
+    only: frozenset[str]
+    equal: str
+
+
+@pytest.fixture
+def search(monkeypatch, project):
+    """Stand in for `flatout.engine.tune`, which returns the report of a tune that kept three fixes."""
+    fake = FakeEngine(result=tuned())
+    module = types.ModuleType("flatout.engine.tune")
+    module.tune = fake.diagnose
+    module.TuneLimits = TuneLimits
+    monkeypatch.setitem(sys.modules, "flatout.engine.tune", module)
     return fake
 
 

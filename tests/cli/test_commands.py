@@ -8,21 +8,26 @@ import types
 from dataclasses import replace
 
 import pytest
-from tests.unit.report.specimens import empty, ordinary
+from tests.unit.report.specimens import empty, ordinary, report, tuned, tuned_in_vain
 from tests.unit.report.specimens import run as specimen_run
 
 from flatout.cli import names
+from flatout.cli.demo import FOLDER, Training, train
 from flatout.cli.main import COMMANDS, cli, main, run
+from flatout.errors import ScriptFailed
+from flatout.fixes.catalog import fixes
+from flatout.fixes.fix import Fix
 from flatout.report.json import dumps
 from flatout.rules.catalog import catalog
 from flatout.rules.rule import Rule
 from flatout.schema.codec import write_run
+from flatout.schema.trial import Equivalence
 
 PAGE = "The step waits.\n\n## What it measures\n\nThe wait, in `ms`.\n"
 
 
 @pytest.fixture
-def one_rule(monkeypatch):
+def catalogs(monkeypatch):
     module = types.ModuleType("page_of_xx001")
     module.__doc__ = PAGE
     monkeypatch.setitem(sys.modules, "page_of_xx001", module)
@@ -37,6 +42,17 @@ def one_rule(monkeypatch):
     )
     monkeypatch.setattr(sys.modules["flatout.rules.catalog"], "catalog", lambda: rules)
     monkeypatch.setattr(names, "catalog", lambda: rules)
+
+    def patch(site):
+        """Do nothing."""
+
+    patch.__module__ = "page_of_xx001"
+    cures = (
+        Fix(name="hurry", equivalence=Equivalence.ROUNDING, phases=(), patch=patch, addresses=("XX001", "XX002")),
+        Fix(name="larger-batch", equivalence=Equivalence.SEMANTIC, phases=(), patch=patch, on_request=True),
+    )
+    monkeypatch.setattr(sys.modules["flatout.fixes.catalog"], "fixes", lambda: cures)
+    monkeypatch.setattr(names, "fixes", lambda: cures)
 
 
 def child(*words, code="import sys; from flatout.cli.main import main; main(sys.argv[1:])", **options):
@@ -98,35 +114,52 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 # -------------------------------------------------------------------------------------------------------------- explain
-def test_all_rules_are_listed_with_their_first_sentence(one_rule, capsys, golden):
+def test_all_rules_and_fixes_are_listed_with_their_first_sentence(catalogs, capsys, golden):
     assert run(["explain"]) == 0
     golden("explain", capsys.readouterr().out)
 
 
-def test_a_narrow_terminal_gets_the_sentence_on_a_line_of_its_own(one_rule, capsys, monkeypatch):
+def test_a_narrow_terminal_gets_the_sentence_on_a_line_of_its_own(catalogs, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert run(["explain"]) == 0
     assert "XX001  waits\n       The step waits.\n" in capsys.readouterr().out
 
 
-def test_every_rule_that_exists_is_listed(capsys):
+def test_every_rule_and_every_fix_that_exists_is_listed(capsys):
     assert run(["explain"]) == 0
     shown = capsys.readouterr().out
     assert all(rule.code in shown for rule in catalog())
+    assert all(f"\n{fix.name}" in shown for fix in fixes())
+
+
+@pytest.mark.parametrize("word", ["hurry", " Hurry"])
+def test_the_page_of_a_fix_comes_with_its_class_and_what_it_addresses(catalogs, capsys, word):
+    assert run(["explain", word]) == 0
+    assert capsys.readouterr().out == (f"# hurry\n\n{PAGE.strip()}\n\nClass: ROUNDING. Addresses: XX001, XX002.\n")
+
+
+def test_a_fix_on_request_says_how_to_request_it(catalogs, capsys):
+    assert run(["explain", "larger_batch"]) == 0
+    assert "Tried only on request: `flatout tune --only larger-batch SCRIPT`." in capsys.readouterr().out
+
+
+def test_a_misspelt_fix_comes_with_its_neighbours(catalogs, capsys):
+    assert run(["explain", "huryr"]) == 2
+    assert "Did you mean hurry?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["XX001", "xx001", "waits", "WAITS"])
-def test_a_rule_is_found_by_code_and_by_name_in_any_case(one_rule, capsys, word):
+def test_a_rule_is_found_by_code_and_by_name_in_any_case(catalogs, capsys, word):
     assert run(["explain", word]) == 0
     assert capsys.readouterr().out == f"# XX001 waits\n\n{PAGE.strip()}\n"
 
 
-def test_a_rule_in_preview_says_so(one_rule, capsys):
+def test_a_rule_in_preview_says_so(catalogs, capsys):
     assert run(["explain", "waits_for_long"]) == 0
     assert "Preview:" in capsys.readouterr().out
 
 
-def test_a_terminal_gets_the_page_laid_out(one_rule, capsys, monkeypatch):
+def test_a_terminal_gets_the_page_laid_out(catalogs, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert run(["explain", "XX001"]) == 0
     shown = capsys.readouterr().out
@@ -134,7 +167,7 @@ def test_a_terminal_gets_the_page_laid_out(one_rule, capsys, monkeypatch):
     assert "## What" not in shown
 
 
-def test_an_unknown_rule_comes_with_its_neighbours(one_rule, capsys, golden):
+def test_an_unknown_rule_comes_with_its_neighbours(catalogs, capsys, golden):
     assert run(["explain", "xx01"]) == 2
     golden("explain-unknown", capsys.readouterr().err)
     assert run(["explain", "quite-different"]) == 2
@@ -220,19 +253,85 @@ def test_a_recording_of_a_hundred_thousand_steps_is_shown(project, capsys):
 
 
 # ----------------------------------------------------------------------------------------------------------------- demo
-def test_the_demo_copies_its_script_and_diagnoses_the_copy(engine, capsys, project):
+@pytest.fixture
+def trainings(monkeypatch):
+    """Stand in for the two trainings: the second takes half as long."""
+    asked = []
+
+    def fake(command, words, *, verbose):
+        asked.append(words)
+        return Training(command, 8.0 / len(asked), "epoch 4: test accuracy 0.9")
+
+    monkeypatch.setattr("flatout.cli.demo.train", fake)
+    return asked
+
+
+def test_the_demo_tunes_a_copy_of_its_script_and_trains_it_both_ways(search, trainings, capsys, project):
     assert run(["demo"]) == 0
-    assert engine.calls[0]["target"].name == ".flatout/demo/train.py"
-    assert (project / ".flatout/demo/train.py").is_file()
-    assert (project / ".flatout/demo/data/digits.zip").is_file()
-    assert "the script is .flatout/demo/train.py" in capsys.readouterr().err
+    assert search.calls[0]["target"].name == ".flatout/demo/train.py"
+    for name in ("train.py", "data/digits.zip", "flatout.toml"):
+        assert (project / ".flatout/demo" / name).is_file()
+    assert not (project / "flatout.toml").exists()
+    assert trainings == [("train.py", "--epochs", "4"), ("-m", "flatout", "run", "train.py", "--epochs", "4")]
+    streams = capsys.readouterr()
+    assert "the script is .flatout/demo/train.py" in streams.err
+    assert streams.out.endswith(
+        "Trained in .flatout/demo, from start to end, once each:\n"
+        "  python train.py --epochs 4        8.00 s\n"
+        "    epoch 4: test accuracy 0.9\n"
+        "  flatout run train.py --epochs 4   4.00 s  2.0x as fast\n"
+        "    epoch 4: test accuracy 0.9\n"
+    )
 
 
-def test_the_demo_can_be_run_twice(engine):
+def test_the_demo_with_json_on_stdout_prints_nothing_else_there(search, trainings, capsys):
+    assert run(["demo", "--json", "-"]) == 0
+    streams = capsys.readouterr()
+    assert json.loads(streams.out)["recipe"] is not None
+    assert "2.0x as fast" in streams.err
+
+
+@pytest.mark.parametrize(("forward", "epochs"), [(3, "20"), (2000, "2")])
+def test_the_demo_trains_for_some_seconds_however_fast_the_machine_is(search, trainings, forward, epochs):
+    search.result = replace(tuned(), breakdown=report(forward=forward).breakdown)
+    assert run(["demo"]) == 0
+    assert trainings[0] == ("train.py", "--epochs", epochs)
+
+
+def test_the_demo_can_be_run_twice(search, trainings):
     assert (run(["demo"]), run(["demo"])) == (0, 0)
 
 
-def test_the_demo_names_the_packages_that_it_needs(engine, capsys, monkeypatch):
+def test_a_demo_that_kept_nothing_trains_nothing(search, trainings, project):
+    assert run(["demo"]) == 0
+    search.result = tuned_in_vain()
+    trainings.clear()
+    assert run(["demo"]) == 0
+    assert trainings == []
+    assert not (project / ".flatout/demo/flatout.toml").exists()
+
+
+@pytest.mark.slow
+def test_a_training_of_the_demo_runs_in_its_folder_and_is_timed(project, capsys):
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "short.py").write_text("open('checkpoint.pt', 'w').close(); print('one'); print('last \\x1b[31m')\n")
+    done = train("python short.py", ("short.py",), verbose=False)
+    assert (done.command, done.last_line) == ("python short.py", "last \x1b[31m")
+    assert done.wall_s > 0
+    assert (FOLDER / "checkpoint.pt").exists()
+    assert capsys.readouterr().err == "flatout: python short.py\n"
+
+
+@pytest.mark.slow
+def test_a_training_of_the_demo_that_fails_is_told_with_its_last_words(project):
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "bad.py").write_text("raise ValueError('no images')\n")
+    with pytest.raises(ScriptFailed, match=r"python bad\.py ended with exit code 1") as caught:
+        train("python bad.py", ("bad.py",), verbose=True)
+    assert "ValueError: no images" in caught.value.meaning
+
+
+def test_the_demo_names_the_packages_that_it_needs(search, capsys, monkeypatch):
     monkeypatch.setattr("flatout.cli.demo.find_spec", lambda name: None)
     assert run(["demo"]) == 2
     told = capsys.readouterr().err
@@ -240,7 +339,7 @@ def test_the_demo_names_the_packages_that_it_needs(engine, capsys, monkeypatch):
     assert "flatout[demo]" in told
 
 
-def test_a_folder_that_cannot_be_written_is_named(engine, capsys, project):
+def test_a_folder_that_cannot_be_written_is_named(search, capsys, project):
     (project / ".flatout" / "demo").write_text("in the way")
     assert run(["demo"]) == 2
     assert ".flatout/demo cannot be written" in capsys.readouterr().err

@@ -21,6 +21,8 @@ __all__ = ["COMMANDS", "cli", "main", "run"]
 
 COMMANDS = {
     "diagnose": "flatout.cli.diagnose:diagnose",
+    "tune": "flatout.cli.tune:tune",
+    "run": "flatout.cli.run:run",
     "explain": "flatout.cli.explain:explain",
     "report": "flatout.cli.report:report",
     "demo": "flatout.cli.demo:demo",
@@ -55,7 +57,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="flatout")
 def cli() -> None:
-    """Make PyTorch training run flat out: measure a script as it is, and name what slows it down."""
+    """Make PyTorch training run flat out: find what slows a script down, and prove what makes it faster."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

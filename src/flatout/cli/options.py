@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["STDOUT", "budget_option", "json_option", "out_option", "verbose_option"]
+__all__ = ["STDOUT", "budget_option", "json_option", "out_option", "recipe_option", "verbose_option"]
 
 STDOUT = Path("-")
 """What `--json -` asks for."""
@@ -62,6 +62,18 @@ out_option: _Decorator = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Folder for the recording, in place of .flatout/SCRIPT/TIME.",
+)
+
+
+recipe_option: _Decorator = click.option(
+    "--recipe",
+    "recipe_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="flatout.toml",
+    show_default=True,
+    callback=_writable,
+    metavar="FILE",
+    help="Where the recipe is written.",
 )
 
 

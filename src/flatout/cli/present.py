@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,11 +10,19 @@ from flatout.cli.options import STDOUT
 from flatout.errors import UsageError
 from flatout.schema.report import Report
 
+if TYPE_CHECKING:
+    from flatout.report.staircase import Handover
+
 __all__ = ["present", "store"]
 
 
-def present(report: Report, *, json_file: Path | None = None, verbose: bool = False) -> None:
-    """Print `report`, and write it to `json_file`; with JSON on stdout the text goes to stderr."""
+def present(
+    report: Report, *, json_file: Path | None = None, verbose: bool = False, handover: "Handover | None" = None
+) -> None:
+    """Print `report`, and write it to `json_file`; with JSON on stdout the text goes to stderr.
+
+    A `handover` makes it the page of a tune.
+    """
     from rich.console import Console
 
     from flatout.report.json import dumps
@@ -22,7 +31,7 @@ def present(report: Report, *, json_file: Path | None = None, verbose: bool = Fa
 
     preview = {rule.code for rule in catalog() if rule.preview}
     console = Console(stderr=json_file == STDOUT, highlight=False, markup=False, emoji=False)
-    show(report, console, preview=preview, verbose=verbose)
+    show(report, console, preview=preview, verbose=verbose, handover=handover)
     if json_file == STDOUT:
         sys.stdout.write(dumps(report))
     elif json_file is not None:

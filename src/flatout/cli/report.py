@@ -1,4 +1,4 @@
-"""`flatout report`: show a recording again, with the rules of today."""
+"""`flatout report`: show a recording again, with the rules of today and the trials of then."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -69,13 +69,35 @@ def read_report(file: Path) -> Report:
     breakdown = account(run)
     headroom = _headroom(file.parent)
     found = examine(run, breakdown, headroom)
-    return Report(
+    shown = Report(
         run=replace(run, notes=(*run.notes, *found.notes)),
         breakdown=breakdown,
         headroom=headroom,
         findings=found.findings,
         folder=str(file.parent),
     )
+    return _with_trials(shown, file.parent)
+
+
+def _with_trials(shown: Report, folder: Path) -> Report:
+    """Return `shown` with what a tune has left beside the recording, as far as it came."""
+    from flatout.engine.journal import TrialJournal, read_state
+    from flatout.schema.trial import Verdict
+
+    try:
+        trials = TrialJournal(folder).read()
+    except (OSError, BadRecording) as error:
+        return replace(shown, run=replace(shown.run, notes=(*shown.run.notes, str(error))))
+    state = read_state(folder)
+    if state is None:
+        return replace(shown, trials=trials)
+    if state.finished and state.recipe is None:  # the journal is older than the confirmation
+        reason = "the recipe as a whole was not confirmed"
+        trials = tuple(
+            replace(each, verdict=Verdict.UNDECIDED, reason=reason) if each.verdict is Verdict.KEPT else each
+            for each in trials
+        )
+    return replace(shown, trials=trials, recipe=state.recipe, confirmation=state.confirmation)
 
 
 def _headroom(folder: Path) -> tuple[Ceiling, ...]:

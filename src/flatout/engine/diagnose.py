@@ -21,7 +21,7 @@ from flatout.schema.order import Order
 from flatout.schema.report import Report
 from flatout.schema.run import Run
 
-__all__ = ["Limits", "conclude", "diagnose", "recover"]
+__all__ = ["Limits", "conclude", "diagnose", "diagnose_in", "recover"]
 
 Watch = Callable[[Progress], None]
 
@@ -65,6 +65,18 @@ def diagnose(
             return session.diagnose()
         except KeyboardInterrupt:
             raise _with_report(Interrupted("Interrupted."), session) from None
+
+
+def diagnose_in(
+    target: Target, folder: Path, *, limits: Limits, watch: Watch, echo: Callable[[bytes], None] | None,
+    notes: Sequence[str] = (),
+) -> Report:  # fmt: skip
+    """Diagnose `target` in `folder`, which the caller holds; Ctrl-C comes through as it is.
+
+    Raises:
+        NothingMeasured, ScriptFailed: as `diagnose`.
+    """
+    return _Session(target, folder, limits, watch, echo, notes).diagnose()
 
 
 def _with_report(error: FlatoutError, session: "_Session") -> FlatoutError:

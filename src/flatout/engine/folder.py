@@ -16,6 +16,7 @@ from flatout.errors import UsageError
 __all__ = ["one_at_a_time", "restore_left_over", "run_folder"]
 
 
+_DEPTHS = ("*/*", "*/*/trials/*")  # of a diagnosis, of one execution of a trial
 _ROOM_BYTES = 64 * 1024  # without so much, nothing can be recorded
 
 
@@ -78,8 +79,9 @@ def restore_left_over(out: Path | None) -> list[Path]:
     """Put back files that an execution killed together with its guards left changed; return the folders it was in."""
     top = out if out is not None else Path(".flatout")
     found = []
-    left = {lock.parent for lock in top.glob(f"*/*/{GUARD_LOCK}")}
-    for folder in sorted(left | {journal.parent.parent for journal in top.glob("*/*/files/journal")}):
+    left = {lock.parent for depth in _DEPTHS for lock in top.glob(f"{depth}/{GUARD_LOCK}")}
+    left |= {journal.parent.parent for depth in _DEPTHS for journal in top.glob(f"{depth}/files/journal")}
+    for folder in sorted(left):
         with contextlib.suppress(OSError), (folder / GUARD_LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a guard that outlived its flatout restores by itself
             end_left_over(folder.absolute())

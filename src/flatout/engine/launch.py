@@ -57,13 +57,16 @@ class Outcome:
 class Execution:
     """A script under observation, from start to end."""
 
-    def __init__(self, target: Target, folder: Path, order: Path, mode: str) -> None:
-        """Prepare; `order` is the order file, `mode` "timed" or "deep"."""
+    def __init__(
+        self, target: Target, folder: Path, order: Path, mode: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Prepare; `order` is the order file, `mode` as in it, `environment` added to what the script starts with."""
         self._target = target
         self._folder = folder
         self._order = order
         self.log = folder / f"output-{mode}.log"
         self._mode = mode
+        self._added = environment or {}
         self.parts = folder / "parts"
         self._guard: subprocess.Popen[bytes] | None = None
         self._messages = b""
@@ -84,6 +87,8 @@ class Execution:
             outcome.wall_s = time.monotonic() - start
             outcome.utilization = sampler.samples()
             self._read_messages(outcome)
+            if self._guard is not None and self._guard.stdout is not None:
+                self._guard.stdout.close()
         return outcome
 
     def end(self) -> None:
@@ -134,7 +139,7 @@ class Execution:
             "MLFLOW_TRACKING_URI": (self._folder / "files" / "mlflow").as_uri(),
             **TRACKERS_OFF,
         }
-        return {**os.environ, **added}
+        return {**self._added, **os.environ, **added}
 
     def _follow(
         self,

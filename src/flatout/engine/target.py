@@ -1,5 +1,6 @@
 """What to run: a script, a module, or any launcher line."""
 
+import hashlib
 import shutil
 import sys
 import warnings
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from flatout.errors import NothingMeasured, UsageError
 
-__all__ = ["Target", "parse_target"]
+__all__ = ["Target", "parse_target", "script_digest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +106,18 @@ def _script(path: Path, words: Sequence[str]) -> Target:
     except ValueError as error:
         raise UsageError(f"{path} is no Python file ({error}).") from None
     return Target(name=str(path), command=(sys.executable, *words))
+
+
+def script_digest(target: Target) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of the script's file, "" where no file can be told from the name.
+
+    A module's file is looked for below the working folder only: finding it elsewhere could mean importing packages.
+    """
+    inner = target.name.replace(".", "/")
+    for path in (Path(target.name), Path(inner + ".py"), Path(inner) / "__main__.py"):
+        if path.is_file():
+            try:
+                return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+            except OSError:
+                return ""
+    return ""

@@ -15,46 +15,14 @@ from flatout.schema.order import TimingOrder
 from flatout.schema.run import Step
 from flatout.schema.trial import Pair
 
-__all__ = ["Alternation", "WholeProcess"]
+__all__ = ["Alternation", "describe"]
 
 _WARMUP_STEPS, _WARMUP_S = 6, 0.5  # of the process: what is slow once
-_ARM_WARMUP_S = 45.0  # longest that an arm may take to settle (compilation)
-_FEWEST, _MOST = 4, 4000  # steps in a block
+_ARM_WARMUP_S = 120.0  # longest that an arm may take to settle (compilation)
+_FEWEST, _MOST = 4, 4000  # steps in a block; 2 when steps take longer than a second
 _SETTLED = 1.5  # an arm has settled when its last three steps lie within this factor of each other
 
 Write = Callable[[str, Mapping[str, object]], None]
-
-
-class WholeProcess:
-    """The process as one block: leave the first steps out, then one mean."""
-
-    def __init__(self, timing: TimingOrder, sites: Sequence[Site], write: Write) -> None:
-        """Take what the process runs under."""
-        self._timing = timing
-        self._sites = sites
-        self._write = write
-        self._warm_s, self._num_warm = 0.0, 0
-        self._walls_ms: list[float] = []
-
-    def step(self, step: Step) -> bool:
-        """Take one finished step; return True when there are enough."""
-        ms = step.wall_ns / 1e6
-        if self._num_warm < _WARMUP_STEPS or self._warm_s < _WARMUP_S:
-            self._num_warm += 1
-            self._warm_s += ms / 1e3
-            return False
-        self._walls_ms.append(ms)
-        total_s = sum(self._walls_ms) / 1e3
-        if total_s < self._timing.block_s or len(self._walls_ms) < _FEWEST:
-            return False
-        return self.finish()
-
-    def finish(self) -> bool:
-        """Write the block as far as it came."""
-        if self._walls_ms:
-            body = {"ms": block_mean(self._walls_ms), "steps": len(self._walls_ms)}
-            self._write("block", {**body, "sites": describe(self._sites)})
-        return True
 
 
 class Alternation:
@@ -105,7 +73,8 @@ class Alternation:
         self._warming = False
         if self._arm < 0:
             typical = sorted(self._warm)[len(self._warm) // 2]
-            self._num_steps = max(_FEWEST, min(_MOST, math.ceil(self._timing.block_s * 1e3 / max(typical, 1e-3))))
+            fewest = _FEWEST if typical < 1000 else 2
+            self._num_steps = max(fewest, min(_MOST, math.ceil(self._timing.block_s * 1e3 / max(typical, 1e-3))))
             self._next_arm()
             return
         if self._nothing_done():
@@ -145,8 +114,9 @@ class Alternation:
             return False
         body = {"arm": self._arm, "decision": decision or "undecided", "reason": failed}
         self._write("arm", {**body, "warmup_s": self._warmup_s(), "sites": describe(sites)})
-        if late:
-            self._arm = len(self._arms)
+        if late or (decision == "faster" and not self._timing.without):
+            self._turn(False)
+            self._arm = len(self._arms)  # what follows is measured on top of it, if it leaves results equal
         else:
             self._next_arm()
         return True
@@ -162,6 +132,7 @@ class Alternation:
         if self._arm < len(self._arms):
             self._write("begin", {"arm": self._arm})
             self._turn(True)
+            self._pairs = list(self._timing.prior[self._arm]) if self._timing.prior else []
             self._warm, self._warming = [], True
 
     def _first_on(self) -> bool:
@@ -169,7 +140,7 @@ class Alternation:
 
     def _switch(self, on: bool) -> None:
         if on != self._on:
-            self._skip = max(2, self._num_steps // 8)
+            self._skip = max(self._timing.skip, self._num_steps // 8)
             self._turn(on)
 
     def _turn(self, on: bool) -> None:

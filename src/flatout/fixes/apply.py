@@ -1,17 +1,20 @@
 """Fixes put in place in the training process: those of the order at once, those of its arms ready to be switched on."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from flatout.fixes.catalog import find_fix
 from flatout.fixes.site import Site
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.seams import Seams
 from flatout.schema.trial import Selection
+
+if TYPE_CHECKING:
+    from flatout.probe.modules import ModuleWatch
+    from flatout.probe.seams import Seams
 
 __all__ = ["install_fix", "install_fixes"]
 
 
-def install_fix(selection: Selection, seams: Seams, modules: ModuleWatch) -> Site:
+def install_fix(selection: Selection, seams: "Seams", modules: "ModuleWatch") -> Site:
     """Install the fix that `selection` names, switched off; one that cannot be installed carries its failure."""
     site = Site(selection, seams, modules)
     fix = find_fix(selection.fix)
@@ -25,7 +28,7 @@ def install_fix(selection: Selection, seams: Seams, modules: ModuleWatch) -> Sit
     return site
 
 
-def install_fixes(selections: Iterable[Selection], seams: Seams, modules: ModuleWatch) -> list[Site]:
+def install_fixes(selections: Iterable[Selection], seams: "Seams", modules: "ModuleWatch") -> list[Site]:
     """Install all of `selections` in order and switch them on."""
     sites = []
     for selection in selections:

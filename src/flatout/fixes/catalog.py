@@ -1,15 +1,22 @@
-"""The fixes that exist: every file of this folder that defines `FIX`."""
+"""The fixes that exist: every file of this folder that defines `FIX`, and those of packages named by the user.
+
+`FLATOUT_EXTRA_FIXES` holds module names, separated by commas: the way to try a fix of one's own. Each module defines
+`FIX`, or several in `FIXES`, and must be importable both by flatout and by the script.
+"""
 
 import functools
 import importlib
+import os
 import pkgutil
 from pathlib import Path
 
 from flatout.fixes.fix import Fix
 
-__all__ = ["find_fix", "fixes"]
+__all__ = ["EXTRA_VARIABLE", "find_fix", "fixes"]
 
-_NOT_FIXES = {"fix", "catalog", "site", "alternation", "apply"}
+EXTRA_VARIABLE = "FLATOUT_EXTRA_FIXES"
+
+_NOT_FIXES = {"fix", "catalog", "site", "alternation", "turns", "apply", "under_recipe"}
 
 
 @functools.cache
@@ -17,7 +24,10 @@ def fixes() -> tuple[Fix, ...]:
     """Return every fix, by name."""
     names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])]
     modules = [importlib.import_module(f"flatout.fixes.{name}") for name in names if name not in _NOT_FIXES]
-    return tuple(sorted((module.FIX for module in modules if hasattr(module, "FIX")), key=lambda fix: fix.name))
+    extra = [name.strip() for name in os.environ.get(EXTRA_VARIABLE, "").split(",") if name.strip()]
+    modules += [importlib.import_module(name) for name in extra]
+    found = [fix for module in modules for fix in (*getattr(module, "FIXES", ()), getattr(module, "FIX", None)) if fix]
+    return tuple(sorted(found, key=lambda fix: fix.name))
 
 
 def find_fix(name: str) -> Fix | None:

@@ -40,6 +40,7 @@ class Fix:
     addresses: tuple[str, ...] = ()
     switchable: bool = False
     on_request: bool = False
+    settles_s: float = 0.0  # longest that it may take at the start of a training (compilation)
     environment: Mapping[str, str] = field(default_factory=dict)  # variables the process must start with
 
     @property

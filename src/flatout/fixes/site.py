@@ -6,11 +6,13 @@ open are solved once. A fix that raises is switched off with one line of warning
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.seams import Hits, Seams
 from flatout.schema.trial import Selection
+
+if TYPE_CHECKING:
+    from flatout.probe.modules import ModuleWatch
+    from flatout.probe.seams import Hits, Seams
 
 __all__ = ["Site"]
 
@@ -25,7 +27,7 @@ class Site:
     NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only.
     """
 
-    def __init__(self, selection: Selection, seams: Seams, modules: ModuleWatch) -> None:
+    def __init__(self, selection: Selection, seams: "Seams", modules: "ModuleWatch") -> None:
         """Act at nothing yet; switched off."""
         self.selection = selection
         self.enabled = False
@@ -50,7 +52,7 @@ class Site:
         Return False when there is no such attribute. The replacement counts its own hits.
         """
 
-        def both(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def both(original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
             changed = make(original)
 
             def call(*args: Any, **kwargs: Any) -> Any:
@@ -71,13 +73,24 @@ class Site:
         """
         self._roots.append((apply, revert))
 
-    def around_forward(self, around: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> None:
+    def around_forward(
+        self,
+        around: Callable[[Any, Callable[..., Any]], Callable[..., Any]],
+        *,
+        innermost: bool = False,
+        always: bool = False,
+    ) -> None:
         """Call every outermost trained module through `around(module, inner)` while the fix is switched on.
 
         `inner` is the module's own call; what `around` returns is called in its place with the same arguments. It
-        runs at every forward pass, so keep what can be kept.
+        runs at every forward pass, so keep what can be kept. `innermost`: inside what other fixes put around, where
+        `inner` is the module's own call and nothing else. `always`: also where no gradients are asked for, in
+        evaluation mode, and around modules that are not trained.
         """
-        self._modules.around.append(lambda module, inner: around(module, inner) if self.enabled else inner)
+        there = self._modules.around_always if always else self._modules.around
+        there.insert(
+            0 if innermost else len(there), lambda module, inner: around(module, inner) if self.enabled else inner
+        )
 
     def fail(self, error: BaseException) -> None:
         """Note that the fix cannot act here: it is switched off for good, the training goes on."""

@@ -110,6 +110,8 @@ def _begin() -> None:
     except OSError:
         pass
     sys.meta_path.insert(0, _Finder(order))
+    if os.path.basename(order) == "under-recipe.json":  # a training as the user wants it: every file is its own
+        return
     try:
         from flatout.child import protect
 

@@ -29,6 +29,8 @@ __all__ = ["ModuleWatch"]
 _MAX_HOOKED = {True: 64, False: 32}  # trained modules, others
 _LOOKED_AT = 3  # calls whose inputs are looked at
 
+_Around = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+
 
 class _Hooked:
     """One hooked module, held weakly: it must die when the script lets it go."""
@@ -71,7 +73,9 @@ class ModuleWatch:
         self._remembered: list[weakref.ref[Any]] = []
         self.batch_sizes: list[int] = []
         self.on_forward: Callable[[], None] | None = None  # deep run
-        self.around: list[Callable[[Any, Callable[..., Any]], Callable[..., Any]]] = []  # what fixes put in between
+        self.on_call: Callable[[Any, Any], None] | None = None  # verification: sees the module and its arguments
+        self.around: list[_Around] = []  # what fixes put in between, where the training's gradients are made
+        self.around_always: list[_Around] = []  # the same, at every call of an outermost module
         self.on_root: list[Callable[[Any], None]] = []  # who wants to know of every trained outermost module
         self.anomaly: tuple[float, int, Frame | None] = (0.0, 0, None)
 
@@ -159,11 +163,15 @@ class ModuleWatch:
             hooked.calls += 1
             if self.on_forward is not None:
                 self.on_forward()
+            if self.on_call is not None:
+                self.on_call(module, (args, kwargs))
             record((begins, now()))
             try:
                 if self.around and hooked.trained and module.training and torch.is_grad_enabled():
                     for around in self.around:
                         inner = around(module, inner)
+                for around in self.around_always:
+                    inner = around(module, inner)
                 return inner(*args, **kwargs)
             finally:
                 record((ends if torch.is_grad_enabled() else acting if module.training else plain, now()))

@@ -1,15 +1,22 @@
 """The JSON that a program can rely on, schema 1: keys, their order and their units are a promise.
 
 A change of any of them raises `SCHEMA`, and readers refuse what they do not know.
+
+A row of `trials`: what was tried (`fix`, `settings`, `equivalence` that it claims), on top of which other fixes
+(`base`), what came of it (`verdict`, `reason` in words), how fast (`speedup` with its 95 % interval `low` to `high`
+from `num_pairs` pairs of blocks; mean milliseconds a step without and with it; null where nothing was timed), how
+equal (`results_equal`: null where it was not tested; `deterministic`: the untouched script gives the same bits twice;
+`checks`, each with the worst `value` and its `limit`), how often it acted (`hits` by place), and what it cost:
+`warmup_s` once a training, `wall_s` for the trial itself. `recipe` says the same as `flatout.toml`.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from flatout.errors import BadRecording
-from flatout.schema.finding import Breakdown, Ceiling, Finding
+from flatout.report.rows import ceiling_row, finding_row, finite, recipe_row, trial_row
+from flatout.schema.finding import Breakdown
 from flatout.schema.plain import to_plain
 from flatout.schema.report import Report
 
@@ -18,11 +25,9 @@ __all__ = ["REPORT_FILE", "SCHEMA", "dumps", "from_json", "to_json"]
 SCHEMA = 1
 REPORT_FILE = "report.json"
 
-LARGEST = 1e9
-"""What an infinite number is written as: JSON has no infinity."""
-
 _Kind = type | tuple[type, ...]
 _NUMBER: _Kind = (int, float)
+_NUMBER_OR_NULL: _Kind = (int, float, type(None))
 _KEYS: Mapping[str, _Kind] = {
     "schema": int,
     "script": str,
@@ -40,7 +45,7 @@ _STEPS: Mapping[str, _Kind] = {
     "measured": int,
     "median_ms": _NUMBER,
     "p95_ms": _NUMBER,
-    "samples_per_s": (int, float, type(None)),
+    "samples_per_s": _NUMBER_OR_NULL,
 }
 _ROWS: Mapping[str, Mapping[str, _Kind]] = {
     "breakdown": {"phase": str, "ms": _NUMBER, "share": _NUMBER},
@@ -57,6 +62,37 @@ _ROWS: Mapping[str, Mapping[str, _Kind]] = {
         "evidence": list,
         "fixes": list,
     },
+    "trials": {
+        "number": int,
+        "fix": str,
+        "settings": dict,
+        "equivalence": str,
+        "base": list,
+        "verdict": str,
+        "reason": str,
+        "speedup": _NUMBER_OR_NULL,
+        "low": _NUMBER_OR_NULL,
+        "high": _NUMBER_OR_NULL,
+        "num_pairs": int,
+        "baseline_ms": _NUMBER_OR_NULL,
+        "candidate_ms": _NUMBER_OR_NULL,
+        "results_equal": (bool, type(None)),
+        "deterministic": (bool, type(None)),
+        "checks": list,
+        "hits": dict,
+        "warmup_s": _NUMBER,
+        "wall_s": _NUMBER,
+    },
+}
+_CHECK: Mapping[str, _Kind] = {"name": str, "passed": bool, "value": _NUMBER, "limit": _NUMBER, "detail": str}
+_RECIPE: Mapping[str, _Kind] = {"script": str, "equivalence": str, "fixes": list, "proven": dict}
+_KEPT: Mapping[str, _Kind] = {
+    "fix": str,
+    "settings": dict,
+    "equivalence": str,
+    "speedup": _NUMBER,
+    "low": _NUMBER,
+    "high": _NUMBER,
 }
 
 
@@ -70,17 +106,15 @@ def to_json(report: Report) -> dict[str, Any]:
         "environment": to_plain(report.run.environment),
         "steps": _steps(breakdown),
         "breakdown": [
-            {"phase": part.phase.value, "ms": _finite(part.ms), "share": _finite(part.share)}
-            for part in breakdown.phases
+            {"phase": part.phase.value, "ms": finite(part.ms), "share": finite(part.share)} for part in breakdown.phases
         ],
         "outside": [
-            {"phase": part.phase.value, "s": _finite(part.s), "share": _finite(part.share)}
-            for part in breakdown.outside
+            {"phase": part.phase.value, "s": finite(part.s), "share": finite(part.share)} for part in breakdown.outside
         ],
-        "headroom": [_ceiling(ceiling) for ceiling in report.headroom],
-        "findings": [_finding(each) for each in sorted(report.findings, key=lambda each: -_finite(each.max_speedup))],
-        "trials": [],
-        "recipe": None,
+        "headroom": [ceiling_row(ceiling) for ceiling in report.headroom],
+        "findings": [finding_row(each) for each in sorted(report.findings, key=lambda each: -finite(each.max_speedup))],
+        "trials": [trial_row(trial) for trial in report.trials],
+        "recipe": None if report.recipe is None else recipe_row(report.recipe),
     }
 
 
@@ -111,7 +145,19 @@ def from_json(text: str) -> dict[str, Any]:
     for name, keys in _ROWS.items():
         for position, row in enumerate(document[name]):
             _check(f"{name}[{position}]", row, keys)
+    _check_nested(document)
     return document
+
+
+def _check_nested(document: Mapping[str, Any]) -> None:
+    """Refuse a document whose trials or recipe hold rows of the wrong kind."""
+    for number, trial in enumerate(document["trials"]):
+        for position, row in enumerate(trial["checks"]):
+            _check(f"trials[{number}].checks[{position}]", row, _CHECK)
+    if document["recipe"] is not None:
+        _check("recipe", document["recipe"], _RECIPE)
+        for position, row in enumerate(document["recipe"]["fixes"]):
+            _check(f"recipe.fixes[{position}]", row, _KEPT)
 
 
 def _check(place: str, value: object, keys: Mapping[str, _Kind]) -> None:
@@ -121,7 +167,8 @@ def _check(place: str, value: object, keys: Mapping[str, _Kind]) -> None:
     for name, kind in keys.items():
         if name not in value:
             raise BadRecording(f"This report is damaged: {place} has no {name!r}.")
-        if not isinstance(value[name], kind) or isinstance(value[name], bool):
+        truth = isinstance(value[name], bool)
+        if not isinstance(value[name], kind) or (truth and bool not in (kind if isinstance(kind, tuple) else (kind,))):
             raise BadRecording(
                 f"This report is damaged: {name!r} of {place} is of the wrong kind ({type(value[name]).__name__})."
             )
@@ -131,38 +178,7 @@ def _steps(breakdown: Breakdown) -> dict[str, Any]:
     """Return the figures of the steady steps."""
     return {
         "measured": breakdown.measured,
-        "median_ms": _finite(breakdown.median_ms),
-        "p95_ms": _finite(breakdown.p95_ms),
-        "samples_per_s": None if breakdown.samples_per_s is None else _finite(breakdown.samples_per_s),
+        "median_ms": finite(breakdown.median_ms),
+        "p95_ms": finite(breakdown.p95_ms),
+        "samples_per_s": None if breakdown.samples_per_s is None else finite(breakdown.samples_per_s),
     }
-
-
-def _ceiling(ceiling: Ceiling) -> dict[str, Any]:
-    """Return one measured ceiling."""
-    return {
-        "ceiling": ceiling.ceiling,
-        "median_ms": _finite(ceiling.median_ms),
-        "speedup": _finite(ceiling.speedup),
-    }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    """Return one finding."""
-    return {
-        "code": finding.code,
-        "name": finding.name,
-        "phase": finding.phase.value,
-        "share": _finite(finding.share),
-        "max_speedup": _finite(finding.max_speedup),
-        "location": to_plain(finding.location),
-        "message": finding.message,
-        "evidence": [{"name": each.name, "value": _finite(each.value), "unit": each.unit} for each in finding.evidence],
-        "fixes": list(finding.fixes),
-    }
-
-
-def _finite(value: float) -> float:
-    """Return `value` as a number that JSON has: what is not a number becomes 0."""
-    if math.isnan(value):
-        return 0.0
-    return float(max(-LARGEST, min(LARGEST, value)))

@@ -8,6 +8,7 @@ from rich.text import Text
 from flatout.report.account import account_lines, ceiling_lines, outside_lines, rank_lines
 from flatout.report.cards import cards
 from flatout.report.look import Look, join
+from flatout.report.staircase import Handover, handover_lines, headline, is_tuned, staircase
 from flatout.report.verdict import best_finding, is_doubt, verdict
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report
@@ -26,12 +27,27 @@ _ENDS = {
 }
 
 
-def show(report: Report, console: Console, *, preview: Collection[str] = (), verbose: bool = False) -> None:
+def show(
+    report: Report,
+    console: Console,
+    *,
+    preview: Collection[str] = (),
+    verbose: bool = False,
+    handover: Handover | None = None,
+) -> None:
     """Write `report` to `console`; lines are already as long as they may be, so nothing is wrapped or cut again."""
-    console.print(text(report, Look.of(console), preview=preview, verbose=verbose), soft_wrap=True)
+    page = text(report, Look.of(console), preview=preview, verbose=verbose, handover=handover)
+    console.print(page, soft_wrap=True)
 
 
-def text(report: Report, look: Look, *, preview: Collection[str] = (), verbose: bool = False) -> Text:
+def text(
+    report: Report,
+    look: Look,
+    *,
+    preview: Collection[str] = (),
+    verbose: bool = False,
+    handover: Handover | None = None,
+) -> Text:
     """Return the whole page.
 
     Args:
@@ -39,25 +55,46 @@ def text(report: Report, look: Look, *, preview: Collection[str] = (), verbose: 
         look: the width and the characters to show it with.
         preview: codes of rules that no real recording has confirmed yet; their findings are marked.
         verbose: all findings with the numbers behind them, in place of the first six.
+        handover: what a tune hands over; its presence makes this the page of a tune, whatever was tried.
     """
     findings = tuple(finding for finding in report.findings if not is_doubt(finding))
+    tuned = handover is not None or is_tuned(report)
+    found = (
+        _findings(report, findings, look, preview, verbose) if verbose or not tuned else _names(report, findings, look)
+    )
+    middle = _tuned(report, look, verbose=verbose) if tuned else [_verdict(report, look)]
     sections = [
         _title(report.run, look),
-        _verdict(report, look),
+        *middle,
         account_lines(report.breakdown, look),
         [
             *outside_lines(report.breakdown, look),
             *ceiling_lines(report.headroom, look),
             *rank_lines(report.run.ranks, look),
         ],
-        _findings(report, findings, look, preview, verbose),
+        found,
         _notes(report, look),
-        [*_probes(report, look), *_folder(report.folder, look)],
+        [*_probes(report, look), *_folder(report.folder, look), *handover_lines(handover, look)],
     ]
     lines: list[Text] = []
     for section in filter(None, sections):
         lines += [Text(), *section] if lines else section
     return join(lines)
+
+
+def _tuned(report: Report, look: Look, *, verbose: bool) -> list[list[Text]]:
+    """Return what came of a tune, then the verdict on the script as it was."""
+    style = "bold yellow" if report.recipe is None else "bold green"
+    before = [look.line("The script as it is", style="bold"), *look.paragraph(verdict(report))]
+    return [look.paragraph(headline(report), style=style), *staircase(report, look, verbose=verbose), before]
+
+
+def _names(report: Report, findings: tuple[Finding, ...], look: Look) -> list[Text]:
+    """Return the findings by name only: below a staircase, they are the reasons and no longer the news."""
+    if not findings:
+        return []
+    names = ", ".join(f"{each.code} {each.name}" for each in findings)
+    return look.paragraph(f"Found: {names}. Each one: flatout report {report.folder or 'DIR'} --verbose", hanging=2)
 
 
 def _title(run: Run, look: Look) -> list[Text]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flatout.schema.trial import Selection
+from flatout.schema.trial import Pair, Selection
 
 __all__ = ["ORDER_VARIABLE", "Order", "TimingOrder", "VerifyOrder"]
 
@@ -24,6 +24,11 @@ class TimingOrder:
     looks: tuple[int, ...] = (4, 8, 16, 32)  # pairs after which the data are looked at
     block_s: float = 0.25  # a block lasts at least so long
     max_s: float = 60.0  # for everything in this process
+    skip: int = 2  # steps left out after each switch, at least
+    epoch_steps: int = 0  # by processes: blocks of whole epochs, timed with all that lies between their steps
+    prior: tuple[tuple[Pair, ...], ...] = ()  # pairs of each arm from processes that ended too early
+    turns: str = ""  # folder in which two processes, side by side, tell each other whose block it is
+    side: int = 0  # in it: 0 without the candidate, 1 with it
     without: bool = False  # leave-one-out: an arm names fixes of `Order.fixes` that are switched off in it
 
 
@@ -32,15 +37,19 @@ class VerifyOrder:
     """One execution whose training is taken down step by step, to be compared with another one's.
 
     `role` is "baseline" (writes states, gradients and the trace), "again" (the untouched script once more),
-    "ulp" (weights moved by one unit in the last place before the first step), "reference" (captured steps in
-    float64) or "candidate". All of them replay the captured steps of the baseline from its own states.
+    "nudged" (weights moved by one unit in the last place, or by the share `nudge`), "reference" (captured steps in
+    float64) or "candidate". All but the baseline replay its captured steps from its own states where `replay` says
+    so, and write down how far off they are. Steps are optimizer steps, counted over all optimizers.
     """
 
     role: str
     captures: str  # folder of the baseline's captured states
-    steps: int = 64
+    references: str = ""  # folder of the gradients in float64, where there are any
+    steps: int = 64  # the baseline goes on until a second epoch has begun, where time allows; others stop there
     max_s: float = 20.0
-    at: tuple[int, ...] = (0, 3, 12)  # steps whose state is captured and replayed
+    at: tuple[int, ...] = (0, 1, 3, 5, 8, 12, 17, 23)  # steps captured and replayed; fewer of a large model
+    replay: bool = True  # False: leave the training alone, for bit equality
+    nudge: float = 0.0  # "nudged": relative size of the move; 0: one unit in the last place
     seed: int = 0
 
 

@@ -57,6 +57,7 @@ class Candidate:
     equivalence: Equivalence  # what it promises; the trial tests it
     ceiling: float = 1.0  # the most it could give here, as a factor; 1.0: nothing
     switchable: bool = False  # can be switched on and off inside one process, between steps
+    whole_epochs: bool = False  # what it shortens lies between the steps: blocks must be whole epochs
     reasons: tuple[str, ...] = ()  # codes of the findings it addresses
 
 
@@ -89,7 +90,8 @@ class Check:
     passed: bool
     value: float = 0.0
     limit: float = 0.0
-    detail: str = ""  # which tensor, which step
+    detail: str = ""  # in words: what differs first, or what was covered
+    step: int | None = None  # the optimizer step it speaks of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,10 @@ from dataclasses import replace
 from flatout.analysis.breakdown import account
 from flatout.schema.finding import Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
 from flatout.schema.run import End, Environment, Frame, Header, Outside, Run, Step
+from flatout.schema.trial import Candidate, Check, Comparison, Equality, Equivalence, Pair, Selection, Trial, Verdict
 
 MS = 1_000_000
 
@@ -120,3 +122,139 @@ def hostile():
         end=End(reason="script failed", error=HOSTILE),
     )
     return replace(whole, run=recorded)
+
+
+# -------------------------------------------------------------------------------------------------------------- trials
+def comparison(speedup=1.5, spread=0.03, num_pairs=8, baseline_ms=100.0, decision="faster"):
+    """Return a Comparison of equal pairs."""
+    pair = Pair(baseline_ms, baseline_ms / speedup)
+    return Comparison(
+        pairs=(pair,) * num_pairs,
+        speedup=speedup,
+        low=speedup * (1 - spread),
+        high=speedup * (1 + spread),
+        decision=decision,
+        looks=2,
+        alpha=0.001,
+    )
+
+
+def trial(
+    fix="loader-workers", verdict=Verdict.KEPT, equivalence=Equivalence.BITWISE, *, settings=None, number=1, **changes
+):
+    """Return a Trial; `changes` are further fields of it."""
+    selection = Selection(fix, settings or {})
+    whole = Trial(
+        number=number,
+        candidate=Candidate(selection=selection, equivalence=equivalence, ceiling=2.6, reasons=("IN001",)),
+        verdict=verdict,
+        comparison=comparison() if verdict is Verdict.KEPT else None,
+        hits={"torch.utils.data:DataLoader.__init__": 2},
+        wall_s=6.5,
+    )
+    return replace(whole, **changes)
+
+
+def equality(*checks, claimed=Equivalence.BITWISE, equal=True, **changes):
+    """Return an Equality over 64 steps."""
+    return replace(Equality(claimed=claimed, equal=equal, checks=checks, num_steps=64), **changes)
+
+
+def recipe(*trials, speedup=2.4, script="train.py"):
+    """Return the Recipe of kept trials."""
+    fixes = tuple(
+        Kept(
+            selection=each.candidate.selection,
+            equivalence=each.candidate.equivalence,
+            speedup=each.comparison.speedup,
+            low=each.comparison.low,
+            high=each.comparison.high,
+        )
+        for each in trials
+    )
+    proof = Proof(
+        date="2026-01-02T03:04:05Z",
+        flatout="0.1.0",
+        python="3.11.7",
+        torch="2.13.0",
+        device="cpu",
+        num_cpus=2,
+        script_digest="0123456789abcdef",
+        speedup=speedup,
+        low=speedup * 0.97,
+        high=speedup * 1.03,
+        num_pairs=12,
+        baseline_ms=100.0,
+        samples={"loader": 1442},
+    )
+    return Recipe(script=script, fixes=fixes, proof=proof)
+
+
+def kept_trials():
+    """Return three fixes that were kept, one of each class that is tried by default."""
+    return (
+        trial("loader-workers", settings={"workers": 2}, comparison=comparison(1.44), equality=equality()),
+        trial(
+            "compile",
+            equivalence=Equivalence.ROUNDING,
+            number=4,
+            comparison=comparison(1.12, baseline_ms=69.4),
+            equality=equality(Check(name="gradients", passed=True, value=1e-7, limit=1e-5)),
+            warmup_s=41.0,
+        ),
+        trial("bf16-autocast", equivalence=Equivalence.PRECISION, number=5, comparison=comparison(1.5, num_pairs=16)),
+    )
+
+
+def dropped_trials():
+    """Return a trial for every way in which one is not kept."""
+    differs = equality(
+        Check(name="loss", passed=True),
+        Check(name="sample order", passed=False, value=12.0, limit=0.0, detail="epoch 1, batch 3"),
+        equal=False,
+        reason="sample order differs: 12 samples of batch 3 in epoch 1 are others",
+    )
+    slow = comparison(0.81, decision="slower")
+    flat = comparison(1.004, spread=0.01, decision="not faster", num_pairs=16)
+    open_ = comparison(1.04, spread=0.08, decision="undecided", num_pairs=32)
+    return (
+        trial("threads", Verdict.NOT_FASTER, settings={"torch": 1}, number=2, comparison=flat),
+        trial("channels-last", Verdict.SLOWER, Equivalence.ROUNDING, number=3, comparison=slow),
+        trial("cached-input", Verdict.RESULTS_DIFFER, number=6, comparison=comparison(1.9), equality=differs),
+        trial("gc-control", Verdict.NOT_APPLIED, number=7, reason="none of its places was passed", hits={}),
+        trial("merge-batches", Verdict.OUT_OF_MEMORY, number=8, reason="RuntimeError: can't allocate 8 GiB"),
+        trial("fused-optimizer", Verdict.CRASHED, number=9, reason="the interpreter ended with signal 11"),
+        trial("pinned-copy", Verdict.TIMED_OUT, number=10, reason="no step within 60 s"),
+        trial("denormals-off", Verdict.UNDECIDED, number=11, comparison=open_),
+    )
+
+
+def tuned():
+    """Return the report of a tune that kept three fixes and refused others for every reason there is."""
+    kept = kept_trials()
+    trials = tuple(sorted((*kept, *dropped_trials()), key=lambda each: each.number))
+    return replace(ordinary(), trials=trials, recipe=recipe(*kept), confirmation=comparison(2.4, num_pairs=12))
+
+
+def tuned_in_vain():
+    """Return the report of a tune that kept nothing."""
+    return replace(ordinary(), trials=dropped_trials())
+
+
+def hostile_tune():
+    """Return a tune in which every text that a script or a fix controls tries to take over the terminal."""
+    bad = trial(
+        HOSTILE,
+        Verdict.RESULTS_DIFFER,
+        settings={HOSTILE: HOSTILE},
+        reason=HOSTILE,
+        equality=equality(
+            Check(name=HOSTILE, passed=False, detail=HOSTILE, value=float("nan"), limit=float("inf")),
+            equal=False,
+            reason=HOSTILE,
+        ),
+    )
+    odd = Comparison(pairs=(Pair(1.0, 0.5),), speedup=2.0, low=0.0, high=float("inf"), decision=HOSTILE)
+    kept = trial("x" * 200, settings={HOSTILE: "y" * 200}, number=2, comparison=odd, warmup_s=1e12)
+    worse = trial(HOSTILE, Verdict.CRASHED, number=3, reason=HOSTILE * 9, warmup_s=float("nan"))
+    return replace(hostile(), trials=(bad, kept, worse), recipe=recipe(kept, script=HOSTILE), confirmation=odd)

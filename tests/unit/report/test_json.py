@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.report.specimens import empty, finding, healthy, hostile, ordinary, report
+from tests.unit.report.specimens import (
+    empty,
+    finding,
+    healthy,
+    hostile,
+    hostile_tune,
+    ordinary,
+    report,
+    trial,
+    tuned,
+    tuned_in_vain,
+)
 
 from flatout.errors import BadRecording
 from flatout.report.json import dumps, from_json, to_json
@@ -18,6 +29,12 @@ GOLDEN = Path(__file__).parent / "golden" / "ordinary.json"
 
 def test_schema_one_is_what_it_was_when_it_was_promised():
     assert dumps(ordinary()) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_trials_and_recipe_are_what_they_were_when_they_were_promised():
+    document = to_json(tuned())
+    golden = json.loads(GOLDEN.with_name("tuned.json").read_text(encoding="utf-8"))
+    assert {key: document[key] for key in ("trials", "recipe")} == golden
 
 
 def test_keys_come_in_the_order_of_the_design():
@@ -57,7 +74,7 @@ def test_findings_come_with_the_largest_speed_up_first():
     assert [each["max_speedup"] for each in to_json(shuffled)["findings"]] == [3.0, 2.0, 1.1]
 
 
-@pytest.mark.parametrize("made", [ordinary, healthy, empty, hostile])
+@pytest.mark.parametrize("made", [ordinary, healthy, empty, hostile, tuned, tuned_in_vain, hostile_tune])
 def test_what_is_written_can_be_read(made):
     text = dumps(made())
     assert text.isascii()
@@ -105,6 +122,14 @@ def test_a_report_without_one_of_its_keys_is_refused(key):
         ("breakdown", [{"phase": "input", "ms": True, "share": 0.1}]),
         ("headroom", [{}]),
         ("recipe", 3),
+        ("recipe", {}),
+        ("recipe", {**to_json(tuned())["recipe"], "fixes": [{}]}),
+        ("recipe", {**to_json(tuned())["recipe"], "fixes": [3]}),
+        ("trials", [{}]),
+        ("trials", [{**to_json(tuned())["trials"][0], "results_equal": 1}]),
+        ("trials", [{**to_json(tuned())["trials"][0], "speedup": True}]),
+        ("trials", [{**to_json(tuned())["trials"][0], "checks": [{"name": "loss"}]}]),
+        ("trials", [{**to_json(tuned())["trials"][0], "checks": [None]}]),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused(place, value):
@@ -122,6 +147,27 @@ def test_no_value_in_any_place_breaks_the_reader(key, value):
         from_json(json.dumps({**to_json(ordinary()), key: value}))
     except BadRecording as error:
         assert error.exit_code == 2
+
+
+@given(key=st.sampled_from(list(to_json(tuned())["trials"][0])), value=values)
+def test_no_value_in_a_trial_breaks_the_reader(key, value):
+    whole = to_json(tuned())
+    try:
+        from_json(json.dumps({**whole, "trials": [{**whole["trials"][0], key: value}]}))
+    except BadRecording as error:
+        assert error.exit_code == 2
+
+
+def test_a_trial_without_timing_says_null_and_not_zero():
+    row = to_json(replace(ordinary(), trials=(trial(comparison=None, equality=None),)))["trials"][0]
+    assert (row["speedup"], row["low"], row["high"], row["baseline_ms"], row["results_equal"]) == (None,) * 5
+    assert row["num_pairs"] == 0
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), [float("-inf")], {"a": (float("nan"),)}])
+def test_settings_that_json_does_not_have_are_never_written(value):
+    odd = replace(ordinary(), trials=(trial(settings={"size": value}),))
+    assert from_json(dumps(odd))["trials"][0]["fix"] == "loader-workers"
 
 
 def test_the_place_of_a_finding_may_be_missing():

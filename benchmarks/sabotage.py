@@ -1,0 +1,78 @@
+"""Whether wrong fixes are found out: each case of `sabotage/wrong_fixes.py` claims to leave results equal.
+
+Every case is run through the verifier that `flatout tune` uses, on the script of `honest/` that it names; it counts as
+found when the verdict is "not equal" and the reason names what is wrong.
+
+    python benchmarks/sabotage.py [--quick] [--only NAME] [--out FILE]
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+QUICK = ("drops-one-sample", "raises-the-rate", "scales-the-gradients", "freezes-batchnorm", "switches-dropout-off")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="five of the cases")
+    parser.add_argument("--only", action="append", default=[], help="cases of this name")
+    parser.add_argument("--out", type=Path, help="write the table here, too")
+    options = parser.parse_args()
+    os.environ["FLATOUT_EXTRA_FIXES"] = "wrong_fixes"
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE / "sabotage"), os.environ.get("PYTHONPATH")]))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # other jobs of a shared machine make OpenMP regions wait
+    sys.path.insert(0, str(HERE / "sabotage"))
+    from wrong_fixes import CASES
+
+    wanted = options.only or (QUICK if options.quick else ())
+    cases = sorted((case for case in CASES if not wanted or case.fix in wanted), key=lambda case: case.script)
+    lines = [f"{'wrong fix':34} {'claims':10} {'on':14} {'verdict':10} reason"]
+    print(lines[0], flush=True)
+    found = 0
+    start = time.monotonic()
+    for script, group in groupby(cases, key=lambda case: case.script):
+        for line, good in verdicts(script, list(group)):
+            lines.append(line)
+            found += good
+            print(line, flush=True)
+    took = f"{time.monotonic() - start:.0f} s"
+    num = len({case.fix for case in cases})
+    lines.append(f"{found} of {len(cases)} wrong claims found out and named, made by {num} wrong fixes, in {took}")
+    where = f"torch {version('torch')}, {platform.machine()}, {os.cpu_count()} cores"
+    lines.append(f"Python {platform.python_version()}, {where}")
+    print(*lines[-2:], sep="\n")
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0 if found == len(cases) else 1
+
+
+def verdicts(script, cases):
+    """Yield a line for each case on one script, and whether it was found out."""
+    from flatout.engine.target import parse_target
+    from flatout.engine.verify import Verifier
+    from flatout.schema.trial import Selection
+
+    with tempfile.TemporaryDirectory(prefix="sabotage-") as folder:
+        verifier = Verifier(parse_target((str(HERE / "honest" / f"{script}.py"),)), Path(folder))
+        for case in cases:
+            equality = verifier.check((Selection(case.fix),), case.claimed)
+            verdict = {True: "EQUAL", False: "rejected", None: "no verdict"}[equality.equal]
+            named = case.named in equality.reason
+            note = "" if named or equality.equal is not False else f"  [not named: {case.named}]"
+            yield (
+                f"{case.fix:34} {case.claimed:10} {script:14} {verdict:10} {equality.reason}{note}",
+                equality.equal is False and named,
+            )
+        verifier.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

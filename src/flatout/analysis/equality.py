@@ -1,0 +1,106 @@
+"""The equality ladder: whether training results stayed as equal under a fix as the fix promises.
+
+Every class keeps the invariants (`analysis.invariants`). BITWISE adds equality of every loss, parameter and buffer to
+the last bit; ROUNDING and PRECISION add captured steps gone through from the same state, tensor by tensor, and a
+trajectory inside the band that a nudge of the weights opens (`analysis.gates`). Where the untouched script does not
+give the same bits twice, its own spread takes the place of bit equality. What cannot be judged is said to be so.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from flatout.analysis.gates import Limits, bit_equality, replay_gates, trajectory_gate
+from flatout.analysis.invariants import common, finite_check, invariants
+from flatout.analysis.traces import Trace
+from flatout.schema.trial import Check, Equality, Equivalence
+
+__all__ = ["FEWEST_STEPS", "LIMITS", "deterministic", "judge"]
+
+FEWEST_STEPS = 3
+"""Steps below which nothing is said."""
+
+LIMITS = {
+    Equivalence.BITWISE: Limits(  # of a script that is not deterministic: twice its own spread and no more
+        loss=1e-6, gradient=1e-5, cosine=1 - 1e-8, scale=1e-6, update=1e-5, buffer=1e-6, nudged=4.0, own=0.0,
+    ),
+    Equivalence.ROUNDING: Limits(
+        loss=1e-5, gradient=1e-4, cosine=1 - 1e-6, scale=1e-4, update=1e-3, buffer=1e-5, nudged=10.0, own=10.0,
+    ),
+    Equivalence.PRECISION: Limits(
+        loss=3e-3, gradient=0.1, cosine=0.99, scale=5e-3, update=0.3, buffer=1e-2, nudged=2.0, own=2.0,
+        unit=2.0**-8, trajectory=1e-2,
+    ),
+}  # fmt: skip
+"""What each class allows where the script itself is not more sensitive."""
+
+
+def deterministic(baseline: Trace, again: Trace) -> bool:
+    """Return whether the untouched script has given the same bits twice."""
+    return bool(common(baseline, again)) and all(check.passed for check in bit_equality(baseline, again))
+
+
+def judge(
+    claimed: Equivalence,
+    baseline: Trace,
+    again: Trace,
+    nudged: Trace | None,
+    reference: Trace | None,
+    candidate: Trace,
+) -> Equality:
+    """Return whether `candidate` is as equal to `baseline` as the class `claimed` promises.
+
+    `nudged` is needed for ROUNDING and PRECISION, and for BITWISE where `again` differs from the baseline: there it is
+    the untouched script once more, replayed. `reference` tightens and explains limits where there is one.
+    """
+    same = deterministic(baseline, again)
+    blank = Equality(claimed=claimed, equal=None, deterministic=same, num_steps=common(baseline, candidate))
+    reason = _unjudgeable(claimed, baseline, again, nudged, candidate, same=same)
+    if reason:
+        return replace(blank, reason=reason)
+    checks = tuple(_checks(claimed, baseline, nudged, reference, candidate, same=same))
+    failed = [check for check in checks if not check.passed]
+    first = min(failed, key=lambda check: math.inf if check.step is None else check.step, default=None)
+    return replace(blank, equal=first is None, checks=checks, reason=first.detail if first else "")
+
+
+def _unjudgeable(
+    claimed: Equivalence, baseline: Trace, again: Trace, nudged: Trace | None, candidate: Trace, *, same: bool
+) -> str:
+    """Return why nothing can be said, "" when something can."""
+    if claimed.rank > Equivalence.PRECISION.rank:
+        return f"a change of class {claimed} cannot be told from equal by comparing single runs"
+    for trace, name in ((baseline, "untouched script"), (again, "untouched script, run again,"), (candidate, "script")):
+        if trace.troubles:
+            return f"the {name} could not be followed: {trace.troubles[0]}"
+        if trace.reason == "script failed":
+            return f"the {name} failed: {trace.error}"
+        if len(trace.intervals) < min(FEWEST_STEPS, len(baseline.intervals) or 1):
+            return f"the {name} made {len(trace.intervals)} steps in the time given"
+    if any(not check.passed for check in invariants(baseline, again)):
+        first = next(check.detail for check in invariants(baseline, again) if not check.passed)
+        return f"the untouched script does other things each time: {first}"
+    if (claimed is not Equivalence.BITWISE or not same) and (nudged is None or not nudged.replays):
+        return "the script's own sensitivity could not be measured"
+    if (claimed is not Equivalence.BITWISE or not same) and not candidate.replays:
+        return "no captured step could be gone through again"
+    return ""
+
+
+def _checks(
+    claimed: Equivalence,
+    baseline: Trace,
+    nudged: Trace | None,
+    reference: Trace | None,
+    candidate: Trace,
+    *,
+    same: bool,
+) -> Iterator[Check]:
+    yield from invariants(baseline, candidate, boundaries=claimed is Equivalence.BITWISE)
+    if claimed is Equivalence.BITWISE and same:
+        yield from bit_equality(baseline, candidate)
+    else:
+        assert nudged is not None
+        yield from replay_gates(candidate, nudged, reference, LIMITS[claimed])
+        yield from trajectory_gate(baseline, nudged, candidate, LIMITS[claimed].trajectory)
+    yield finite_check(baseline, candidate)

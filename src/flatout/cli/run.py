@@ -1,0 +1,123 @@
+"""`flatout run`: the whole training under the recipe that `flatout tune` has made."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flatout.cli.diagnose import ScriptCommand
+from flatout.cli.options import verbose_option
+from flatout.errors import UsageError
+from flatout.schema.recipe import Kept, Recipe
+
+if TYPE_CHECKING:
+    from flatout.engine.train import Trained
+
+__all__ = ["run"]
+
+
+@click.command(
+    "run",
+    cls=ScriptCommand,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+    options_metavar="[OPTIONS]",
+)
+@click.option(
+    "--recipe",
+    "recipe_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The recipe, in place of flatout.toml here or beside the script.",
+)
+@click.option("--only", multiple=True, metavar="FIX", help="Apply only this fix of it; may be given again.")
+@verbose_option("Show where the recipe was proven and what was done in which process.")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], verbose: bool) -> int:
+    """Train under flatout.toml, the recipe that `flatout tune` has made.
+
+    SCRIPT is as for `flatout diagnose`. Its input, output, signals and exit code are its own; what flatout has to say
+    it says on stderr, before and after.
+    """
+    from flatout.engine.elsewhere import here, require_same_script, warnings
+    from flatout.engine.recipe import find_recipe, read_recipe
+    from flatout.engine.target import parse_target
+    from flatout.engine.train import train
+
+    target = parse_target(words)
+    path = find_recipe(target, recipe_file)
+    recipe = read_recipe(path)
+    require_same_script(recipe, path, target)
+    kept = _chosen(recipe, only, path)
+    known = warnings(recipe, target, here(target)) if kept else []
+    _announce(target.name, path, recipe, kept, known, verbose=verbose)
+    trained = train(target, [each.selection for each in kept])
+    if kept:
+        later = [each for each in warnings(recipe, target, trained.found) if each not in known]
+        _account(trained, later, verbose=verbose)
+    return trained.exit_code
+
+
+def _chosen(recipe: Recipe, only: Sequence[str], path: Path) -> tuple[Kept, ...]:
+    """Return the fixes to apply.
+
+    Raises:
+        UsageError: `only` names one that is not in the recipe.
+    """
+    wanted = [word.strip().lower().replace("_", "-") for word in only]
+    known = list(dict.fromkeys(kept.selection.fix for kept in recipe.fixes))
+    for word, name in zip(only, wanted, strict=True):
+        if name not in known:
+            close = get_close_matches(name, known)
+            advice = f"Did you mean {' or '.join(close)}?" if close else f"It holds: {', '.join(known) or 'no fix'}."
+            raise UsageError(f"There is no fix {word!r} in {path}.", advice=advice)
+    return tuple(kept for kept in recipe.fixes if not only or kept.selection.fix in wanted)
+
+
+def _say(text: str) -> None:
+    from flatout.report.visible import visible
+
+    click.echo(f"flatout: {visible(text)}", err=True)
+
+
+def _announce(
+    script: str, path: Path, recipe: Recipe, kept: Sequence[Kept], known: Sequence[str], *, verbose: bool
+) -> None:
+    """Say what will be applied, and what is not as it was where that was proven."""
+    if not kept:
+        _say(f"{path} holds no fix: {script} trains as it is")
+        return
+    whole = len(kept) == len(recipe.fixes)
+    proof = recipe.proof
+    _say(
+        f"{script} trains under {path}"
+        + (f", proven {proof.speedup:.2f}x as fast ({proof.low:.2f} to {proof.high:.2f})" if whole else "")
+    )
+    for each in kept:
+        _say(f"  {each.selection.label} ({each.equivalence}, {each.speedup:.2f}x)")
+    if verbose:
+        _say(
+            f"  proven {proof.date} with flatout {proof.flatout}, torch {proof.torch}, Python {proof.python}"
+            f" on {proof.device}, {proof.num_cpus} cores, {proof.num_pairs} pairs"
+        )
+    for sentence in known:
+        _say(f"warning: {sentence}")
+
+
+def _account(trained: "Trained", later: Sequence[str], *, verbose: bool) -> None:
+    """Say what each fix did, and which could not act."""
+    for sentence in later:
+        _say(f"warning: {sentence}")
+    for act in trained.acts:
+        if act.hits or not act.failures:
+            told = ", ".join(f"{name} {count}" for name, count in act.hits.items())
+            _say(f"{act.selection.label}: {told or 'found nothing to act on'}")
+        for reason, processes in act.failures.items():
+            where = f" in {processes} processes" if processes > 1 else ""
+            _say(f"{act.selection.label} could not act{where} and was left out: {reason}")
+    for note in trained.notes:
+        _say(f"warning: {note}")
+    if verbose:
+        for rank, steps in sorted(trained.ranks.items()):
+            _say(f"rank {rank}: {steps} optimizer steps")

@@ -1,0 +1,174 @@
+"""`flatout tune`: try the cures on a script, keep what is faster and leaves results equal, write the recipe."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flatout.cli.diagnose import ScriptCommand
+from flatout.cli.options import budget_option, json_option, out_option, recipe_option, verbose_option
+from flatout.errors import FlatoutError, UsageError
+from flatout.schema.report import Report
+
+if TYPE_CHECKING:
+    from flatout.report.staircase import Handover
+
+__all__ = ["tune", "tune_and_present"]
+
+CLASSES = ("bitwise", "rounding", "precision")
+OURS = ("schema", "script", "proven")
+"""What every flatout recipe holds, whichever version wrote it."""
+
+
+@click.command(
+    cls=ScriptCommand,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+    options_metavar="[OPTIONS]",
+)
+@budget_option
+@click.option(
+    "--only", multiple=True, metavar="FIX", help="Try this fix only, or those for this finding; may be given again."
+)
+@click.option(
+    "--equal",
+    type=click.Choice(CLASSES, case_sensitive=False),
+    default="precision",
+    show_default=True,
+    metavar="CLASS",
+    help="How equal results must stay: bitwise, rounding or precision.",
+)
+@recipe_option
+@json_option
+@out_option
+@verbose_option("Show the script's own output, and every trial and finding with its numbers.")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def tune(
+    words: tuple[str, ...],
+    budget_s: float,
+    only: tuple[str, ...],
+    equal: str,
+    recipe_file: Path,
+    json_file: Path | None,
+    out: Path | None,
+    verbose: bool,
+) -> None:
+    """Try cures on a script; keep what is faster with equal results.
+
+    SCRIPT is as for `flatout diagnose`. What is kept is written to flatout.toml, and `flatout run` trains under it.
+    A fix that changes the training itself is tried only when --only names it.
+    """
+    from flatout.cli.names import fix_names
+
+    tune_and_present(
+        words,
+        budget_s=budget_s,
+        only=fix_names(only),
+        equal=equal,
+        recipe_file=recipe_file,
+        json_file=json_file,
+        out=out,
+        verbose=verbose,
+    )
+
+
+def tune_and_present(
+    words: Sequence[str],
+    *,
+    budget_s: float,
+    recipe_file: Path,
+    only: frozenset[str] = frozenset(),
+    equal: str = "precision",
+    json_file: Path | None = None,
+    out: Path | None = None,
+    verbose: bool = False,
+) -> Report | None:
+    """Tune what `words` start, write the recipe, show and store the report, also when the tune ended half-way.
+
+    Raises:
+        FlatoutError: what the engine says went wrong, after what was measured has been shown.
+    """
+    from flatout.cli.present import present, store
+
+    _require_ours(recipe_file)
+    failure: FlatoutError | None = None
+    handover: Handover | None = None
+    try:
+        found: Report | None = _tune(words, budget_s, only, equal, out, verbose)
+    except FlatoutError as error:
+        failure, found = error, getattr(error, "report", None)
+    if found is not None:
+        store(found)
+        if failure is None:
+            handover, failure = _hand_over(found, words, recipe_file)
+        present(found, json_file=json_file, verbose=verbose, handover=handover)
+    if failure is not None:
+        raise failure
+    return found
+
+
+def _tune(
+    words: Sequence[str], budget_s: float, only: frozenset[str], equal: str, out: Path | None, verbose: bool
+) -> Report:
+    """Call the engine, with somebody watching."""
+    from flatout.cli.progress import Watcher, echo_bytes
+    from flatout.engine.target import parse_target
+    from flatout.engine.tune import TuneLimits
+    from flatout.engine.tune import tune as search
+    from flatout.schema.trial import Equivalence
+
+    target = parse_target(words)
+    limits = TuneLimits(budget_s=budget_s, only=only, equal=Equivalence(equal.upper()))
+    with Watcher(bar=not verbose) as watcher:
+        return search(target, limits=limits, out=out, watch=watcher.watch, echo=echo_bytes if verbose else None)
+
+
+def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[Handover, FlatoutError | None]":
+    """Write the recipe; return what the page says of it, and why it could not be written."""
+    from flatout.engine.recipe import write_recipe
+    from flatout.report.staircase import Handover
+
+    if report.recipe is None or not report.recipe.fixes:
+        if file.exists():
+            click.echo(f"note: {file}, of an earlier tune, is left as it was", err=True)
+        return Handover(), None
+    try:
+        write_recipe(report.recipe, file)
+    except FlatoutError as error:
+        return Handover(), error
+    return Handover(file=str(file), command=_command(words, file)), None
+
+
+def _command(words: Sequence[str], file: Path) -> tuple[str, ...]:
+    """Return the command that trains under `file`; it is named only where `flatout run` would find another one."""
+    from flatout.engine.recipe import find_recipe
+    from flatout.engine.target import parse_target
+
+    try:
+        found: Path | None = find_recipe(parse_target(words), None)
+    except FlatoutError:
+        found = None
+    same = found is not None and found.absolute() == file.absolute()
+    return ("flatout", "run", *(() if same else ("--recipe", str(file))), *words)
+
+
+def _require_ours(file: Path) -> None:
+    """Refuse to overwrite what is no recipe of flatout's, before anything is measured.
+
+    Raises:
+        UsageError: `file` holds something else.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        ours = not text.strip() or all(key in tomllib.loads(text) for key in OURS)
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        ours = False
+    if not ours:
+        raise UsageError(
+            f"{file} exists and is no recipe of flatout's.",
+            "It would be overwritten.",
+            "Name another file with --recipe, or move this one away.",
+        )

@@ -1,0 +1,96 @@
+"""What timed executions wrote: blocks and pairs, read from their part files."""
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flatout.schema.trial import Pair, Verdict
+
+__all__ = ["Failure", "Measured", "pairs_of_turns", "read_parts", "slowest_block", "take_record"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an execution did not end as it should."""
+
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the executions of one arm have given so far."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    decision: str = ""  # of `analysis.judge`, "not applied" or "failed"; "": none yet
+    reason: str = ""
+    hits: dict[str, int] = field(default_factory=dict)
+    warmup_s: float = 0.0
+    failure: Failure | None = None
+    wall_s: float = 0.0
+
+
+def read_parts(folder: Path) -> Iterable[list[dict[str, Any]]]:
+    """Yield the records of every part file below `folder`; a line that was cut off is left out."""
+    for path in sorted((folder / "parts").glob("*-rank*.jsonl")):
+        records = []
+        with contextlib.suppress(OSError):
+            for line in path.read_bytes().splitlines():
+                with contextlib.suppress(ValueError):
+                    records.append(json.loads(line))
+        yield records
+
+
+def take_record(record: Mapping[str, Any], measured: Sequence[Measured], current: int) -> int:
+    """Take one record of an alternation; return the arm under way."""
+    kind, arm = record.get("kind"), record.get("arm", -1)
+    if kind not in ("begin", "pair", "arm") or not 0 <= arm < len(measured):
+        return current
+    if kind == "pair":
+        measured[arm].pairs.append(Pair(record["baseline_ms"], record["candidate_ms"]))
+    elif kind == "arm":
+        measured[arm].decision = record["decision"]
+        measured[arm].reason = record.get("reason", "")
+        measured[arm].warmup_s = record.get("warmup_s", 0.0)
+        _count(record.get("sites", ()), measured[arm])
+    return int(arm)
+
+
+def _count(sites: Iterable[Mapping[str, Any]], measured: Measured) -> None:
+    hits: dict[str, int] = {}
+    for site in sites:
+        for name, number in site["hits"].items():
+            hits[f"{site['fix'].split()[0]}: {name}"] = number
+        measured.reason = measured.reason or site["failure"]
+    measured.hits = hits
+
+
+def pairs_of_turns(folder: Path, measured: Measured) -> list[Pair]:
+    """Return the pairs of neighbouring blocks that two processes side by side have finished."""
+    blocks: dict[int, float] = {}
+    for record in (record for records in read_parts(folder) for record in records):
+        if record.get("kind") == "block":
+            blocks[record["number"]] = record["ms"]
+        if record.get("kind") in ("block", "side") and record["side"] == 1:
+            _count(record["sites"], measured)
+            measured.warmup_s = record.get("warmup_s", measured.warmup_s)
+    pairs = []
+    for number in range(0, len(blocks) - 1, 2):
+        if number not in blocks or number + 1 not in blocks:
+            break
+        first, second = blocks[number], blocks[number + 1]
+        pairs.append(Pair(first, second) if number % 4 == 0 else Pair(second, first))
+    return pairs
+
+
+def slowest_block(folder: Path, measured: Measured) -> float | None:
+    """Return the block of the slowest rank of a process that was one block, None when there is none."""
+    found = [r for records in read_parts(folder) for r in records if r.get("kind") == "block"]
+    for record in found:
+        if record["side"] == 1:
+            _count(record["sites"], measured)
+            measured.warmup_s = record.get("warmup_s", 0.0)
+    return max((record["ms"] for record in found), default=None)

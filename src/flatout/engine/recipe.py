@@ -1,0 +1,222 @@
+"""`flatout.toml`: the recipe as a file that people read, edit and keep in their repository.
+
+Nothing in it is executed: a fix must be in the catalog, its settings are plain values of the types that it declares.
+"""
+
+import inspect
+import math
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from flatout.engine.target import Target
+from flatout.errors import BadRecording, UsageError
+from flatout.fixes.catalog import find_fix, fixes
+from flatout.schema.plain import from_plain, to_plain
+from flatout.schema.recipe import SCHEMA, Kept, Proof, Recipe
+from flatout.schema.trial import Selection
+
+__all__ = ["RECIPE_FILE", "find_recipe", "read_recipe", "write_recipe"]
+
+RECIPE_FILE = "flatout.toml"
+
+_HEAD = """\
+# What `flatout tune` kept for {script}: fixes that were measurably faster and left training results as equal as said.
+# Train under it with `flatout run`; leave a fix out by deleting its [[fix]] table or with `flatout run --only FIX`.
+# What a fix does and when it is wrong: `flatout explain NAME`. Nothing in this file is executed.
+
+"""
+_PLAIN = (bool, int, float, str)
+_DIGITS = 4
+_INTERVAL = re.compile(r"^interval = \[\n *(\S+),\n *(\S+),\n\]$", re.MULTILINE)
+
+
+def find_recipe(target: Target, given: Path | None) -> Path:
+    """Return the file that was given, or else the one in the working folder, or else the one beside the script.
+
+    Raises:
+        UsageError: there is none.
+    """
+    script = Path(target.name)
+    beside = [script.parent / RECIPE_FILE] if script.is_file() else []
+    places = [given] if given is not None else [Path(RECIPE_FILE), *beside]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        where = " nor ".join(str(place) for place in dict.fromkeys(places))
+        raise UsageError(
+            f"There is no recipe: no file {where}.",
+            "`flatout run` trains under what `flatout tune` has kept.",
+            f"Make one first: flatout tune {target.name}",
+        )
+    return found
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def write_recipe(recipe: Recipe, path: Path) -> None:
+    """Write `recipe` to `path`, first beside it and then in its place, so that no half file is ever seen.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_bytes(_text(recipe).encode())
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}).", "The recipe would lie there.") from None
+
+
+def _text(recipe: Recipe) -> str:
+    script = recipe.script.encode("utf-8", "replace").decode()
+    body: dict[str, Any] = {"schema": recipe.schema, "script": script}
+    if recipe.fixes:
+        body["fix"] = [_table(kept) for kept in recipe.fixes]
+    proof = recipe.proof
+    fields = {name: value for name, value in _plain(proof).items() if name not in ("speedup", "low", "high", "samples")}
+    body["proven"] = {
+        **fields,
+        "speedup": _round(proof.speedup),
+        "interval": [_round(proof.low), _round(proof.high)],
+        "samples": dict(proof.samples),
+    }
+    shown = "".join(letter if letter.isprintable() else "?" for letter in script)
+    return _HEAD.format(script=shown) + _INTERVAL.sub(r"interval = [\1, \2]", tomli_w.dumps(body))
+
+
+def _table(kept: Kept) -> dict[str, Any]:
+    return {
+        "name": kept.selection.fix,
+        "equivalence": kept.equivalence.value,
+        "speedup": _round(kept.speedup),
+        "interval": [_round(kept.low), _round(kept.high)],
+        "settings": to_plain(kept.selection.settings),
+    }
+
+
+def _plain(value: object) -> dict[str, Any]:
+    plain = to_plain(value)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _round(value: float) -> float:
+    return round(float(value), _DIGITS)
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe in `path`, with every fix in the catalog and every setting of a type that its fix takes.
+
+    Raises:
+        UsageError: the file cannot be read, or names a fix or a setting that does not exist.
+        BadRecording: it is no recipe, or one of another schema.
+    """
+    try:
+        body = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecording(f"{path} is no TOML file: {error}.", advice=_AGAIN) from None
+    if "schema" not in body:
+        raise BadRecording(f"{path} is no recipe: it names no schema.", advice=_AGAIN)
+    if body["schema"] != SCHEMA:
+        found = body["schema"]
+        raise BadRecording(
+            f"{path} has schema {found!r}; this version of flatout reads schema {SCHEMA}.", advice=_AGAIN
+        )
+    try:
+        recipe = _recipe(body)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        told = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
+        raise BadRecording(f"{path} is no recipe: {told}.", advice=_AGAIN) from None
+    for kept in recipe.fixes:
+        _check(kept.selection, path)
+    return recipe
+
+
+_AGAIN = "Write it again with `flatout tune`."
+
+
+def _recipe(body: Mapping[str, Any]) -> Recipe:
+    tables = body.get("fix", [])
+    if not isinstance(tables, list):
+        raise ValueError("`fix` is not a list of [[fix]] tables")
+    proven = {name: value for name, value in body["proven"].items() if name != "interval"}
+    return Recipe(
+        script=from_plain(str, body["script"]),
+        fixes=tuple(_kept(table) for table in tables),
+        proof=from_plain(Proof, {**proven, **_interval(body["proven"])}),
+    )
+
+
+def _kept(table: Mapping[str, Any]) -> Kept:
+    selection = {"fix": table["name"], "settings": table.get("settings", {})}
+    kept: Kept = from_plain(
+        Kept,
+        {
+            "selection": selection,
+            "equivalence": table["equivalence"],
+            "speedup": table.get("speedup", 1.0),
+            **_interval(table),
+        },
+    )
+    return kept
+
+
+def _interval(table: Mapping[str, Any]) -> dict[str, float]:
+    low, high = from_plain(tuple[float, float], table.get("interval", [1.0, 1.0]))
+    if math.isnan(low) or math.isnan(high):
+        raise ValueError("`interval` holds no numbers")
+    return {"low": low, "high": high}
+
+
+# -- what it names --------------------------------------------------------------------------------------------------
+
+
+def _check(selection: Selection, path: Path) -> None:
+    """Refuse a fix that is not in the catalog, and settings that it does not take.
+
+    Raises:
+        UsageError: the fix, or one of its settings.
+    """
+    fix = find_fix(selection.fix)
+    if fix is None:
+        close = get_close_matches(selection.fix, [known.name for known in fixes()])
+        advice = f"Did you mean {' or '.join(close)}?" if close else f"Delete its [[fix]] table. {_AGAIN}"
+        raise UsageError(f"{path} names the fix {selection.fix!r}, which does not exist.", advice=advice)
+    _, *parameters = inspect.signature(fix.patch).parameters.values()
+    known = {each.name: each for each in parameters if each.kind is not each.VAR_KEYWORD}
+    takes = ", ".join(known) or "none"
+    for name, value in selection.settings.items():
+        if name not in known:
+            raise UsageError(f"{path}: {fix.name} has no setting {name!r}.", f"Its settings: {takes}.", _AGAIN)
+        if not _fits(known[name].annotation, value):
+            kind = getattr(known[name].annotation, "__name__", str(known[name].annotation))
+            raise UsageError(f"{path}: {fix.name} takes {name} = {value!r} as {kind} only.", advice=_AGAIN)
+    missing = [name for name, each in known.items() if each.default is each.empty and name not in selection.settings]
+    if missing:
+        raise UsageError(f"{path}: {fix.name} needs the setting {missing[0]!r}.", f"Its settings: {takes}.", _AGAIN)
+
+
+def _fits(annotation: Any, value: object) -> bool:
+    """Return whether a plain value is of the type that a parameter declares; undeclared ones take any plain value."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return any(_fits(part, value) for part in typing.get_args(annotation))
+    if annotation is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if annotation in _PLAIN:
+        return type(value) is annotation
+    if annotation is types.NoneType:
+        return value is None
+    return isinstance(value, (*_PLAIN, list, dict))

@@ -1,0 +1,247 @@
+"""The search for a recipe: candidate after candidate on top of what was kept, then the whole against the untouched.
+
+Greedy, in the order of `engine.candidates`. A candidate is timed first, because most bring nothing, and held to its
+claim of equal results only when it is faster. What can be switched inside one process is timed there, several
+candidates in one start of the script; the rest between two processes side by side.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flatout.analysis.judge import compare
+from flatout.engine.blocks import Failure, Measured
+from flatout.engine.candidates import epoch_steps
+from flatout.engine.journal import TrialJournal
+from flatout.engine.proof import Confirmation, make_recipe
+from flatout.engine.target import Target
+from flatout.engine.timing import Bench
+from flatout.engine.verify import Verifier
+from flatout.schema.recipe import Recipe
+from flatout.schema.report import Report
+from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, Pair, Selection, Trial, Verdict
+
+__all__ = ["Search"]
+
+_LOOKS = (4, 8, 16, 32)
+_SIDE_LOOKS = (4, 8, 16, 32)
+_ROUNDS = 6  # starts of a script that ends before an arm is decided
+_CONFIRM_S = 30.0  # kept back for the confirmation, as far as the budget allows
+
+_VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
+
+
+class Search:
+    """One search under way."""
+
+    def __init__(
+        self, target: Target, folder: Path, report: Report, offered: Sequence[Candidate], *,
+        journal: TrialJournal, alpha: float, until: float, watch: Callable[[str, int, float], None],
+    ) -> None:  # fmt: skip
+        """Take what is to be tried; trials in the journal count as made."""
+        self.trials = list(journal.read())
+        self.recipe: Recipe | None = None
+        self.confirmation: Comparison | None = None
+        self.notes: list[str] = []
+        self._target = target
+        self._report = report
+        self._journal = journal
+        self._alpha = alpha
+        self._until = until
+        self._watch = watch
+        self._stage = "trials"
+        step_s = report.breakdown.median_ms / 1e3
+        loaders = [loader for loader in report.run.loaders if loader.is_training]
+        queued = max((loader.num_workers * max(2, loader.prefetch_factor) for loader in loaders), default=0)
+        reserve = min(_CONFIRM_S, 0.25 * (until - time.monotonic()))
+        self._trials_until = until - reserve
+        self._bench = Bench(
+            target, folder, self._tell, step_s=step_s, skip=2 + queued, block_s=max(0.25, min(4.0, 4 * step_s))
+        )
+        self._verifier = Verifier(target, folder, watch=self._tell)
+        self._together = report.run.header.world_size > 1
+        self._epoch_steps = epoch_steps(report.run)
+        done = {trial.candidate.selection.label for trial in self.trials}
+        self._queue = [candidate for candidate in offered if candidate.selection.label not in done]
+        self._drop_kept_fixes()
+
+    @property
+    def kept(self) -> tuple[Trial, ...]:
+        """The trials whose fixes are in force."""
+        return tuple(trial for trial in self.trials if trial.verdict is Verdict.KEPT)
+
+    @property
+    def base(self) -> tuple[Selection, ...]:
+        """What every further candidate is measured on top of."""
+        return tuple(trial.candidate.selection for trial in self.kept)
+
+    def run(self) -> None:
+        """Try what is left, confirm the whole, make the recipe."""
+        while self._queue and self._left_s() > 5:
+            first = self._queue[0]
+            if first.switchable and not self._together:
+                self._try_arms([one for one in self._queue if one.switchable and one.equivalence == first.equivalence])
+            else:
+                self._try_processes(first)
+            self._drop_kept_fixes()
+        if self._queue:
+            self.notes.append(f"the budget ended before {len(self._queue)} candidates were tried")
+        if self.kept:
+            self._confirm()
+
+    # -- trials -------------------------------------------------------------------------------------------------
+
+    def _try_arms(self, group: Sequence[Candidate]) -> None:
+        """Time switchable candidates in one process, until one is faster or all are decided."""
+        measured = [Measured() for _ in group]
+        start = time.monotonic()
+        for _ in range(_ROUNDS):
+            open_arms = [number for number, each in enumerate(measured) if not each.decision and not each.failure]
+            if not open_arms or self._left_s() < 3:
+                break
+            self._stage = f"trying {group[open_arms[0]].selection.label}"
+            before = sum(len(each.pairs) for each in measured)
+            self._bench.arms(
+                self.base,
+                [(group[number].selection,) for number in open_arms],
+                [measured[number] for number in open_arms],
+                alpha=self._alpha,
+                max_s=self._left_s(),
+            )
+            faster = any(each.decision == "faster" for each in measured)
+            if faster or sum(len(each.pairs) for each in measured) == before:
+                break
+        share_s = (time.monotonic() - start) / max(1, sum(bool(m.pairs or m.decision or m.failure) for m in measured))
+        progressed = False
+        for candidate, each in zip(group, measured, strict=True):
+            if each.decision or each.failure:
+                each.wall_s = share_s
+                self._conclude(candidate, each)
+                progressed = True
+                if self.trials[-1].verdict is Verdict.KEPT:
+                    return
+        if not progressed:  # too short a script for blocks inside it
+            self._try_processes(group[0])
+
+    def _try_processes(self, candidate: Candidate) -> None:
+        """Time a candidate between two processes side by side, or one after the other where they do not get along."""
+        self._stage = f"trying {candidate.selection.label}"
+        measured = Measured()
+        arm = (*self.base, candidate.selection)
+        decide, epoch = self._decide(_SIDE_LOOKS), self._epoch_steps if candidate.whole_epochs else 0
+        if not self._together:
+            self._bench.side_by_side(
+                self.base, arm, measured, looks=_SIDE_LOOKS, decide=decide, max_s=self._left_s(), epoch_steps=epoch
+            )
+        if not measured.decision and self._left_s() > 10 and (measured.failure or not measured.pairs):
+            alone = Measured()  # did it fail by itself, or because two ran at once?
+            self._bench.one_after_the_other(
+                self.base,
+                arm,
+                alone,
+                decide=self._decide(_SIDE_LOOKS),
+                max_s=self._left_s(),
+                num_pairs=max(_SIDE_LOOKS),
+            )
+            alone.wall_s += measured.wall_s
+            measured = alone
+        if measured.hits == {} and not measured.failure:
+            measured.decision = "not applied"
+        self._conclude(candidate, measured)
+
+    def _decide(self, looks: tuple[int, ...]) -> Callable[[Sequence[Pair]], str]:
+        def decide(pairs: Sequence[Pair]) -> str:
+            most = max((look for look in looks if look <= len(pairs)), default=0)
+            return compare(pairs[:most], alpha=self._alpha, looks=looks).decision if most else ""
+
+        return decide
+
+    def _conclude(self, candidate: Candidate, measured: Measured) -> None:
+        """Judge what was measured, hold a faster candidate to its claim, and write the trial down."""
+        self._queue.remove(candidate)
+        comparison = None
+        if measured.pairs:
+            comparison = compare(measured.pairs, alpha=self._alpha, looks=_LOOKS)
+            comparison = replace(comparison, decision=measured.decision)
+        equality: Equality | None = None
+        verdict, reason = _verdict(measured)
+        start = time.monotonic()
+        if verdict is Verdict.KEPT:
+            self._stage = f"comparing results under {candidate.selection.label}"
+            verdict, reason, equality = self._hold_to_claim(candidate)
+        trial = Trial(
+            number=len(self.trials) + 1,
+            candidate=candidate,
+            verdict=verdict,
+            reason=reason,
+            comparison=comparison,
+            equality=equality,
+            hits=measured.hits,
+            base=self.base,
+            wall_s=measured.wall_s + time.monotonic() - start,
+            warmup_s=measured.warmup_s,
+        )
+        self.trials.append(trial)
+        try:
+            self._journal.append(trial)
+        except OSError as error:
+            self.notes.append(f"a trial could not be written to disk: {error.strerror}")
+
+    def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
+        claimed = max((candidate.equivalence, *self._classes()), key=lambda each: each.rank)
+        equality = self._verifier.check((*self.base, candidate.selection), claimed)
+        if equality.equal:
+            return Verdict.KEPT, "", equality
+        if equality.equal is None:
+            return Verdict.UNDECIDED, equality.reason, equality
+        return Verdict.RESULTS_DIFFER, equality.reason, equality
+
+    def _classes(self) -> tuple[Equivalence, ...]:
+        return tuple(trial.candidate.equivalence for trial in self.kept)
+
+    def _drop_kept_fixes(self) -> None:
+        """One setting of a fix is enough: others of a kept one are not tried."""
+        names = {selection.fix for selection in self.base}
+        self._queue = [candidate for candidate in self._queue if candidate.selection.fix not in names]
+
+    # -- the whole ----------------------------------------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        self._stage = "confirming the whole recipe"
+        confirmation = Confirmation(self._bench, together=self._together, until=self._until)
+        dropped = confirmation.leave_one_out(self.kept)
+        for trial, comparison in dropped:
+            reason = f"the recipe is as fast without it ({1 / comparison.speedup:.2f}x with it)"
+            self._change(trial, Verdict.NOT_FASTER, reason)
+        self.confirmation = confirmation.whole(self.base)
+        if self.confirmation is None or self.confirmation.decision != "faster":
+            found = "was not measured in time" if self.confirmation is None else "was not confirmed in fresh processes"
+            self.notes.append(f"the recipe as a whole {found}; nothing is kept")
+            for trial in self.kept:
+                self._change(trial, Verdict.UNDECIDED, f"the whole recipe {found}")
+            return
+        self.recipe = make_recipe(self._target, self._report, self.kept, self.confirmation)
+
+    def _change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
+        self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
+
+    def _left_s(self) -> float:
+        return self._trials_until - time.monotonic()
+
+    def _tell(self, steps: int) -> None:
+        self._watch(self._stage, steps, self._until - time.monotonic())
+
+
+def _verdict(measured: Measured) -> tuple[Verdict, str]:
+    """Return what the timing alone says; KEPT where only the equality of results is open."""
+    failure: Failure | None = measured.failure
+    if failure is not None:
+        return failure.verdict, failure.reason
+    if measured.decision == "failed":
+        return Verdict.NOT_APPLIED, measured.reason
+    if measured.decision == "faster":
+        return Verdict.KEPT, ""
+    if measured.decision in _VERDICTS:
+        return _VERDICTS[measured.decision], measured.reason
+    return Verdict.UNDECIDED, measured.reason or ("" if measured.pairs else "no pair of blocks was finished in time")

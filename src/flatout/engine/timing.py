@@ -1,0 +1,264 @@
+"""Timed executions of a tune: arms inside one process, two processes side by side, or one after the other."""
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flatout.engine.blocks import Failure, Measured, pairs_of_turns, read_parts, slowest_block, take_record
+from flatout.engine.failure import shown_tail
+from flatout.engine.launch import Execution, Outcome
+from flatout.engine.target import Target
+from flatout.errors import FlatoutError
+from flatout.fixes.catalog import find_fix
+from flatout.schema.codec import write_order
+from flatout.schema.order import Order, TimingOrder
+from flatout.schema.trial import Pair, Selection, Verdict
+
+__all__ = ["Bench"]
+
+_SIDE_BY_SIDE = (
+    "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.side_by_side import main; sys.exit(main())"
+)
+_SOURCE = str(Path(__file__).resolve().parents[2])
+_STALL_S = 45.0  # without a new record this long, an execution hangs; slow steps and compilation get more
+_OUT_OF_MEMORY = ("out of memory", "OutOfMemoryError", "can't allocate memory", "MemoryError", "Cannot allocate memory")
+_DISK_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+class Bench:
+    """Runs a script's timed executions in numbered folders below one of a tune."""
+
+    def __init__(
+        self,
+        target: Target,
+        folder: Path,
+        watch: Callable[[int], None],
+        *,
+        step_s: float = 0.01,
+        skip: int = 2,
+        block_s: float = 0.25,
+        stall_s: float = _STALL_S,
+    ) -> None:
+        """Take the script, the tune's folder, who follows, and what is known of the script's steps."""
+        self._target = target
+        self._folder = folder / "trials"
+        self._watch = watch
+        self._step_s = step_s
+        self._skip = skip
+        self.block_s = block_s
+        self._stall_s = stall_s
+
+    # -- inside one process -------------------------------------------------------------------------------------
+
+    def arms(
+        self,
+        base: Sequence[Selection],
+        arms: Sequence[tuple[Selection, ...]],
+        measured: Sequence[Measured],
+        *,
+        alpha: float,
+        max_s: float,
+        without: bool = False,
+    ) -> Outcome:
+        """Time `arms` on top of `base` in one process, filling `measured`; stops at the first that is faster."""
+        timing = TimingOrder(
+            arms=tuple(arms),
+            alpha=alpha,
+            max_s=max_s,
+            block_s=self.block_s,
+            skip=self._skip,
+            prior=tuple(tuple(each.pairs) for each in measured),
+            without=without,
+        )
+        outcome, folder = self._execute(timing, base, max_s * 1.5 + 30, [one for arm in arms for one in arm])
+        current = -1
+        for record in (record for records in read_parts(folder) for record in records):
+            current = take_record(record, measured, current)
+        if 0 <= current < len(measured) and not measured[current].decision:
+            measured[current].failure = self._failure(outcome, folder)
+        return outcome
+
+    # -- two processes ------------------------------------------------------------------------------------------
+
+    def side_by_side(
+        self, base: Sequence[Selection], arm: Sequence[Selection], measured: Measured, *,
+        looks: tuple[int, ...], decide: Callable[[Sequence[Pair]], str], max_s: float, swap: bool = False,
+        epoch_steps: int = 0,
+    ) -> None:  # fmt: skip
+        """Time a process under `arm` against one under `base`, both alive, their blocks in turns.
+
+        `decide(pairs)` is asked after each pair; any answer but "" ends it. Falls back to processes one after the
+        other where the two do not get along (memory, a port, a file).
+        """
+        folder = self._next()
+        (folder / "turns").mkdir()
+        timing = TimingOrder(
+            block_s=max(0.4, self.block_s),
+            skip=self._skip,
+            looks=looks,
+            turns=str(folder / "turns"),
+            epoch_steps=epoch_steps,
+        )
+        settles_s = self._write_sides(folder, timing, (base, arm), swap=swap)
+        command = (sys.executable, "-I", "-c", _SIDE_BY_SIDE, str(folder / "commands.json"), _SOURCE)
+        both = Target(self._target.name, command)
+        write_order(self._order(folder, timing, ()), folder / "order.json")
+        before = list(measured.pairs)
+
+        def decided() -> bool:
+            measured.pairs = [*before, *pairs_of_turns(folder, measured)]
+            measured.decision = decide(measured.pairs) if len(measured.pairs) > len(before) else ""
+            return bool(measured.decision)
+
+        outcome = self._run(both, folder, max_s, decided, {}, settles_s)
+        decided()
+        measured.wall_s += outcome.wall_s
+        if not measured.decision and outcome.stopped_by != "budget":
+            measured.failure = self._failure(outcome, folder)
+
+    def _write_sides(
+        self, folder: Path, timing: TimingOrder, sides: tuple[Sequence[Selection], ...], *, swap: bool
+    ) -> float:
+        """Write the order of each of two processes and what starts them; return how long they may take to settle."""
+        spec, longest_s = [], 0.0
+        for side, fixes in enumerate(sides):
+            order = self._order(folder, replace(timing, side=side), fixes)
+            write_order(order, folder / f"order-{side}.json")
+            environment, settles_s = _needs(fixes)
+            environment["FLATOUT_ORDER"] = str(folder / f"order-{side}.json")
+            spec.append({"command": list(self._target.command), "environment": environment})
+            longest_s = max(longest_s, settles_s)
+        (folder / "commands.json").write_text(json.dumps(spec[::-1] if swap else spec), encoding="utf-8")
+        return longest_s
+
+    def one_after_the_other(
+        self, base: Sequence[Selection], arm: Sequence[Selection], measured: Measured, *,
+        decide: Callable[[Sequence[Pair]], str], max_s: float, num_pairs: int, epoch_steps: int = 0,
+    ) -> None:  # fmt: skip
+        """Time processes under `base` and under `arm` alternately, each as one block."""
+        start = time.monotonic()
+        for number in range(num_pairs):
+            blocks = {}
+            for side in (0, 1) if number % 2 == 0 else (1, 0):
+                left_s = max_s - (time.monotonic() - start)
+                timing = TimingOrder(
+                    block_s=max(1.5, self.block_s), skip=self._skip, side=side, epoch_steps=epoch_steps
+                )
+                outcome, folder = self._execute(timing, arm if side else base, max(5.0, left_s), ())
+                measured.wall_s += outcome.wall_s
+                blocks[side] = slowest_block(folder, measured)
+                if blocks[side] is None:
+                    over = outcome.stopped_by == "budget"
+                    measured.failure = None if over else self._failure(outcome, folder)
+                    measured.reason = "the budget ended" if over else measured.reason
+                    return
+            measured.pairs.append(Pair(blocks[0] or 0.0, blocks[1] or 0.0))
+            measured.decision = decide(measured.pairs)
+            if measured.decision or time.monotonic() - start > max_s:
+                return
+
+    # -- one execution ------------------------------------------------------------------------------------------
+
+    def _execute(
+        self, timing: TimingOrder, fixes: Sequence[Selection], budget_s: float, ready: Sequence[Selection]
+    ) -> tuple[Outcome, Path]:
+        folder = self._next()
+        write_order(self._order(folder, timing, fixes), folder / "order.json")
+        environment, settles_s = _needs([*fixes, *ready])
+        return self._run(self._target, folder, budget_s, None, environment, settles_s), folder
+
+    def _run(
+        self, target: Target, folder: Path, budget_s: float, decided: Callable[[], bool] | None,
+        environment: Mapping[str, str], settles_s: float,
+    ) -> Outcome:  # fmt: skip
+        execution = Execution(target, folder, folder / "order.json", "timing", environment)
+        follower = _Follower(folder, self._watch, decided, stall_s=self._stall_s + 20 * self._step_s + settles_s)
+        try:
+            return execution.run(budget_s, follower)
+        except _Stalled:
+            return Outcome(stopped_by="stalled", wall_s=follower.elapsed_s)
+        except _Decided:
+            return Outcome(stopped_by="decided", wall_s=follower.elapsed_s)
+
+    def _order(self, folder: Path, timing: TimingOrder, fixes: Sequence[Selection]) -> Order:
+        return Order(
+            mode="timing",
+            folder=str(folder),
+            script=self._target.name,
+            launched_unix_s=time.time(),
+            fixes=tuple(fixes),
+            timing=timing,
+        )
+
+    def _next(self) -> Path:
+        number = sum(1 for _ in self._folder.glob("*")) + 1 if self._folder.is_dir() else 1
+        folder = self._folder / f"{number:04d}"
+        (folder / "parts").mkdir(parents=True)
+        return folder
+
+    def _failure(self, outcome: Outcome, folder: Path) -> Failure | None:
+        """Return how the execution failed, None when it only came to its end too early."""
+        tail = shown_tail(folder / "output-timing.log")
+        last = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
+        if outcome.stopped_by in ("stalled", "budget"):
+            return Failure(Verdict.TIMED_OUT, f"nothing came for {outcome.wall_s:.0f} s; it was ended")
+        if any(sign in tail for sign in _DISK_FULL) or outcome.launch_error:
+            return Failure(Verdict.CRASHED, f"the disk was full: {outcome.launch_error or last}")
+        if outcome.exit_code in (-9, 137) or any(sign in tail for sign in _OUT_OF_MEMORY):
+            return Failure(Verdict.OUT_OF_MEMORY, last or "it was killed, as the system does when memory runs out")
+        if outcome.exit_code:
+            how = f"exit code {outcome.exit_code}" if outcome.exit_code > 0 else f"signal {-outcome.exit_code}"
+            return Failure(Verdict.CRASHED, f"{how}: {last}" if last else how)
+        return None
+
+
+class _Stalled(Exception):
+    """Nothing has come from the execution for too long."""
+
+
+class _Decided(Exception):
+    """Enough has been measured."""
+
+
+class _Follower:
+    """Watches an execution's parts grow; ends it when they do not, or when enough was measured."""
+
+    def __init__(
+        self, folder: Path, watch: Callable[[int], None], decided: Callable[[], bool] | None, stall_s: float
+    ) -> None:
+        self._parts = folder / "parts"
+        self._watch = watch
+        self._decided = decided
+        self._stall_s = stall_s
+        self._size, self._grown_s = -1, 0.0
+        self.elapsed_s = 0.0
+
+    def __call__(self, steps: int, elapsed_s: float) -> None:
+        self.elapsed_s = elapsed_s
+        self._watch(steps)
+        size = 0
+        with contextlib.suppress(OSError):
+            size = sum(path.stat().st_size for path in self._parts.iterdir())
+        if size != self._size:
+            self._size, self._grown_s = size, elapsed_s
+            if self._decided is not None and self._decided():
+                raise _Decided
+        elif elapsed_s - self._grown_s > self._stall_s * (1 if steps else 3):
+            raise _Stalled
+
+
+def _needs(fixes: Iterable[Selection]) -> tuple[dict[str, str], float]:
+    """Return the variables that `fixes` want set, and the seconds they may take to settle."""
+    added: dict[str, str] = {}
+    settles_s = 0.0
+    for selection in fixes:
+        fix = find_fix(selection.fix)
+        if fix is None:
+            raise FlatoutError(f"There is no fix {selection.fix!r}.")
+        added |= fix.environment
+        settles_s += fix.settles_s
+    return added, settles_s

@@ -1,0 +1,152 @@
+"""`flatout tune`: diagnose, try the cures, keep what is faster and leaves results equal, confirm the whole."""
+
+import contextlib
+import dataclasses
+import datetime
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flatout.analysis.judge import allocate
+from flatout.engine.candidates import candidates
+from flatout.engine.diagnose import Limits, conclude, diagnose_in
+from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
+from flatout.engine.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
+from flatout.engine.progress import Progress
+from flatout.engine.search import Search
+from flatout.engine.target import Target, script_digest
+from flatout.errors import BadRecording, FlatoutError, Interrupted
+from flatout.schema.codec import RUN_FILE, read_run
+from flatout.schema.report import Report
+from flatout.schema.trial import Equivalence
+
+__all__ = ["TuneLimits", "tune"]
+
+_DIAGNOSIS = 0.35  # of the budget, at most
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TuneLimits:
+    """How long a tune may take, and what it may try."""
+
+    budget_s: float = 300.0
+    only: frozenset[str] = frozenset()
+    equal: Equivalence = Equivalence.PRECISION
+
+
+def tune(
+    target: Target, *, limits: TuneLimits, out: Path | None, watch: Watch, echo: Callable[[bytes], None] | None
+) -> Report:
+    """Return the report on `target` with every trial made and the recipe that came of them.
+
+    A tune of the same command that was interrupted is taken up where it ended.
+
+    Raises:
+        NothingMeasured: no training step was seen.
+        ScriptFailed: the script itself failed.
+        Interrupted: Ctrl-C; what was measured is its attribute `report`.
+        UsageError: the folder cannot be used.
+    """
+    start = time.monotonic()
+    with one_at_a_time():
+        notes = [
+            f"files that a killed run had left changed were put back, from {old}" for old in restore_left_over(out)
+        ]
+        report, folder = _diagnosis(target, limits, out, watch, echo, notes)
+        session = _Session(target, folder, limits, watch, report, start)
+        try:
+            return session.tune()
+        except KeyboardInterrupt:
+            error: FlatoutError = Interrupted(
+                "Interrupted.",
+                f"{len(session.search.trials)} trials are kept.",
+                f"The same command goes on where it stopped; everything lies in {folder}.",
+            )
+            error.report = session.report()
+            raise error from None
+
+
+def _diagnosis(
+    target: Target, limits: TuneLimits, out: Path | None, watch: Watch,
+    echo: Callable[[bytes], None] | None, notes: list[str],
+) -> tuple[Report, Path]:  # fmt: skip
+    """Return the diagnosis and its folder: that of an unfinished tune of the same command, or a new one."""
+    asked: dict[str, object] = {"only": sorted(limits.only), "equal": limits.equal.value}
+    found = find_unfinished(out if out is not None else Path(".flatout"), target, script_digest(target), asked)
+    if found is not None:
+        try:
+            report = conclude(read_run(found / RUN_FILE), found)
+        except BadRecording:  # killed during the diagnosis
+            found = None
+        else:
+            return report, found
+    folder = run_folder(out, target.slug)
+
+    def earlier(progress: Progress) -> None:
+        watch(dataclasses.replace(progress, share=progress.share * _DIAGNOSIS / 2))
+
+    given = Limits(budget_s=max(20.0, limits.budget_s * _DIAGNOSIS))
+    try:
+        report = diagnose_in(target, folder, limits=given, watch=earlier, echo=echo, notes=notes)
+    except KeyboardInterrupt:
+        raise Interrupted("Interrupted.", "The diagnosis was not finished.", f"It lies in {folder}.") from None
+    state = TuneState(
+        command=target.command,
+        script=target.name,
+        digest=script_digest(target),
+        started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        budget_s=limits.budget_s,
+        asked=asked,
+    )
+    write_state(folder, state)
+    return report, folder
+
+
+class _Session:
+    """One tune under way."""
+
+    def __init__(
+        self, target: Target, folder: Path, limits: TuneLimits, watch: Watch, report: Report, start: float
+    ) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._watch = watch
+        self._report = report
+        offered = candidates(report.run, report.breakdown, report.findings, only=limits.only, equal=limits.equal)
+        self.search = Search(
+            target,
+            folder,
+            report,
+            offered,
+            journal=TrialJournal(folder),
+            alpha=allocate(len(offered)),
+            until=start + limits.budget_s,
+            watch=self._progress,
+        )
+
+    def tune(self) -> Report:
+        """Make the trials that are left, then confirm."""
+        self.search.run()
+        state = read_state(self._folder)
+        if state is not None:
+            state = dataclasses.replace(
+                state, finished=True, recipe=self.search.recipe, confirmation=self.search.confirmation
+            )
+            with contextlib.suppress(OSError):  # a full disk: the report is shown all the same
+                write_state(self._folder, state)
+        return self.report()
+
+    def report(self) -> Report:
+        """Return what is known so far."""
+        search = self.search
+        run = dataclasses.replace(self._report.run, notes=(*self._report.run.notes, *search.notes))
+        return dataclasses.replace(
+            self._report, run=run, trials=tuple(search.trials), recipe=search.recipe, confirmation=search.confirmation
+        )
+
+    def _progress(self, stage: str, steps: int, left_s: float) -> None:
+        done = 1 - left_s / self._limits.budget_s if self._limits.budget_s else 1.0
+        self._watch(Progress(stage, steps, max(_DIAGNOSIS / 2, min(0.99, done)), max(0.0, left_s)))

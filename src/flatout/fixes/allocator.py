@@ -1,0 +1,61 @@
+"""The allocator of device memory grows its segments instead of opening new ones.
+
+## What it does
+
+Starts the process with `PYTORCH_ALLOC_CONF=expandable_segments:True` (torch 2.9 and later; earlier ones read
+`PYTORCH_CUDA_ALLOC_CONF`, which is not set).
+
+## Why it helps
+
+Where sizes change from step to step, free memory ends up in pieces that fit nothing, and the allocator has to hand all
+of them back to the driver and ask again, which waits for the device. Segments that grow leave no such pieces.
+
+## How equal
+
+BITWISE: the same numbers, at other addresses.
+
+## When it is wrong
+
+Needs CUDA; no device has seen this fix yet. Tensors that are shared with other processes, and CUDA graphs, have had
+trouble with such segments. Left alone where the environment says anything about the allocator.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+_VARIABLE, _VALUE = "PYTORCH_ALLOC_CONF", "expandable_segments:True"
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it on CUDA, unless the environment configures the allocator already."""
+    told = {_VARIABLE, "PYTORCH_CUDA_ALLOC_CONF"} & set(run.environment.variables)
+    return ({},) if run.environment.device_kind == "cuda" and not told else ()
+
+
+def patch(site: "Site") -> None:
+    """Note whether the process was started with the setting: it is read once, when the device is first used."""
+    import torch
+
+    if torch.cuda.is_available() and os.environ.get(_VARIABLE) == _VALUE:
+        site.switch(lambda: site.hit(_VARIABLE), lambda: None)
+
+
+FIX = Fix(
+    name="allocator",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.SYNC),
+    patch=patch,
+    choices=choices,
+    environment={_VARIABLE: _VALUE},
+)

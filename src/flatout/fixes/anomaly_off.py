@@ -1,0 +1,62 @@
+"""Autograd's search for NaN in the backward pass is left out.
+
+## What it does
+
+`set_detect_anomaly(True)` and `detect_anomaly()` have no effect. Only when it is asked for by name: whoever looks for
+a NaN needs them.
+
+## Why it helps
+
+With anomaly detection on, every operation notes its Python stack and every gradient is searched for NaN.
+
+## How equal
+
+BITWISE, as long as no NaN occurs: with anomaly detection on, the training would have ended there with an error.
+
+## When it is wrong
+
+While a NaN is being looked for. A script that catches the error and goes on would not see it any more.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where anomaly detection was found to be on."""
+    return ({},) if any(model.anomaly_steps for model in run.models) else ()
+
+
+def patch(site: "Site") -> None:
+    """Ignore requests for anomaly detection while the fix is switched on."""
+
+    def make(original: Any) -> Any:
+        def call(enabled: bool, check_nan: bool = True) -> None:
+            if enabled:
+                site.hit("set_anomaly_enabled")
+            original(False, check_nan)
+
+        return call
+
+    site.wrap("torch:set_anomaly_enabled", make)  # which both the function and the context manager call
+
+
+FIX = Fix(
+    name="anomaly-off",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.FORWARD, Phase.BACKWARD),
+    patch=patch,
+    choices=choices,
+    addresses=("CO003",),
+    on_request=True,
+)

@@ -1,0 +1,108 @@
+"""Run the model's forward and backward pass in bfloat16, with weights and outputs in float32.
+
+## What it does
+Every training call of the outermost module runs under `torch.autocast` with bfloat16, and every bfloat16 tensor it
+gives back, however nested, is cast to float32. So the loss is computed in float32 by the script's own code. Weights,
+gradients of weights and optimizer state stay float32, and so do checkpoints. Passes without gradients or in
+evaluation mode are left alone: validation runs as the script wrote it.
+
+## Why it helps
+Matrix products and convolutions read half the bytes and use units that are several times as fast as those for
+float32: tensor cores on a GPU, AVX-512 or AMX instructions on a CPU that has them. On a CPU without such instructions
+it is slower, and the trial says so.
+
+## How equal
+PRECISION: products are rounded to 8 bits of mantissa and summed in float32; sums, softmax, normalization and losses
+inside the module stay as autocast has them. Data, order and random streams are the same. Weights are cast anew at each
+use (autocast's cache of cast weights is off): the cache loses gradients where a weight is used under `no_grad` first,
+and it sums gradients of a weight that is used often in bfloat16.
+
+## When it is wrong
+A loss that needs more than 8 bits inside the module (`BCELoss` raises there, by torch's own rule); custom autograd
+functions that assume float32; a model that calls its own `.forward()` past the module's call, which stays float32. It
+leaves alone scripts that already run under autocast, and models with parameters that are not float32.
+"""
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.fixes.nested import map_tensors
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX"]
+
+_DEVICES = ("cpu", "cuda")
+
+
+class _Autocast:
+    """Calls outermost modules under autocast."""
+
+    def __init__(self, site: "Site") -> None:
+        import torch
+
+        self._site = site
+        self._bfloat16, self._float32 = torch.bfloat16, torch.float32
+        self._autocast = torch.autocast
+        self._is_on = torch.is_autocast_enabled
+        self._suitable: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # module: first parameter
+
+    def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+        if module not in self._suitable:
+            parameter = _parameter_for_all(module)
+            self._suitable[module] = None if parameter is None else weakref.ref(parameter)
+        ref = self._suitable[module]
+        parameter = None if ref is None else ref()
+        if parameter is None or parameter.dtype is not self._float32:
+            return inner
+        device = parameter.device.type
+        if device not in _DEVICES or self._is_on(device):
+            return inner
+        return partial(self._call, inner, device)
+
+    def _call(self, inner: Callable[..., Any], device: str, *args: Any, **kwargs: Any) -> Any:
+        with self._autocast(device, dtype=self._bfloat16, cache_enabled=False):
+            outputs = inner(*args, **kwargs)
+        self._site.hit("forward pass")
+        return map_tensors(outputs, self._in_float32)
+
+    def _in_float32(self, tensor: Any) -> Any:
+        return tensor.float() if tensor.dtype is self._bfloat16 else tensor
+
+
+def _parameter_for_all(module: Any) -> Any:
+    """Return one floating parameter when all of them are float32 on one device, else None."""
+    import torch
+
+    floating = [parameter for parameter in module.parameters() if parameter.is_floating_point()]
+    kinds = {(parameter.dtype, parameter.device.type) for parameter in floating}
+    if len(kinds) != 1 or floating[0].dtype is not torch.float32:
+        return None
+    return floating[0]
+
+
+def patch(site: "Site") -> None:
+    """Put autocast around every outermost trained module."""
+    site.around_forward(_Autocast(site).around)
+
+
+def choices(run: Run) -> tuple[dict[str, object], ...]:
+    """Offer it where a model has parameters in float32 only."""
+    return ({},) if any(model.dtypes == ("float32",) for model in run.models) else ()
+
+
+FIX = Fix(
+    name="bf16-autocast",
+    equivalence=Equivalence.PRECISION,
+    phases=(Phase.FORWARD, Phase.BACKWARD),
+    patch=patch,
+    choices=choices,
+    switchable=True,
+)

@@ -1,0 +1,150 @@
+"""Keep images and convolution weights in channels-last order, the order that fast convolution kernels work in.
+
+## What it does
+Weights of 2-D convolutions are laid out channels-last in place (the `Parameter` objects stay), the optimizer's state
+of the same shape follows, and 4-D floating inputs of the outermost module are converted at its call. 4-D outputs are
+given back in the usual order, so that the script's `.view()` of them works. What is pickled or saved (`torch.save` of
+state dictionaries and whole modules, `pickle`, safetensors) is written in the usual order with the usual strides.
+
+## Why it helps
+Convolution kernels work channels-last inside (tensor cores, oneDNN). With channels-first tensors every convolution
+converts its input and its output; with channels-last ones nothing is converted, and normalization and pooling between
+convolutions read memory in order.
+
+## How equal
+ROUNDING: the same products, summed in another order. Shapes, values of the weights and indices mean the same as ever.
+
+## When it is wrong
+`.view(-1)` of a convolution's weight, of its gradient or of a feature map inside the script raises (`.flatten()` and
+`.reshape()` do not): a trial finds that where the line runs in the steps it sees, not where it first runs at the end
+of an epoch. Feature maps taken past the outermost module (by hooks, by calls of inner modules) are channels-last.
+Where the script makes gradients itself torch warns once of their layout. A model under `DistributedDataParallel`, whose
+buckets are laid out already, is left alone; so is one that is channels-last by itself. Networks with group
+normalization can be slower.
+"""
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.fixes.moments import Moments
+from flatout.fixes.nested import map_tensors
+from flatout.fixes.strides import write_usual_strides
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX"]
+
+
+class _ChannelsLast:
+    """The weights that are laid out anew, and what follows from that."""
+
+    def __init__(self, site: "Site") -> None:
+        import torch
+        from torch.utils.weak import WeakIdKeyDictionary
+
+        self._site = site
+        self._last = torch.channels_last
+        self._converted: Any = WeakIdKeyDictionary()  # the weights laid out by us
+        self._acts: weakref.WeakKeyDictionary[Any, tuple[int, bool]] = weakref.WeakKeyDictionary()  # module: at a turn
+        self._turn = 0  # how often layouts have changed
+        self.shapes: set[Any] = set()  # of the weights: what has one of them is written in the usual order
+        self.moments = Moments(self._converted, site.fail)
+
+    # -- weights ------------------------------------------------------------------------------------------------
+
+    def apply(self, module: Any) -> None:
+        """Lay the weights of the module's convolutions out channels-last."""
+        import torch
+
+        weights = _convolution_weights(module)
+        if not weights or isinstance(module, torch.nn.parallel.DistributedDataParallel):
+            return
+        if any(self._is_last(weight) for weight in weights if weight not in self._converted):
+            return
+        for weight in weights:
+            self.shapes.add(weight.shape)
+            self._converted[weight] = True
+            weight.data = weight.data.contiguous(memory_format=self._last)
+        self._turn += 1
+        self._site.hit("weights")
+
+    def revert(self, module: Any) -> None:
+        """Put the weights of the module back in the usual order."""
+        for weight in _convolution_weights(module):
+            if self._converted.pop(weight, False):
+                weight.data = weight.data.contiguous()
+        self._turn += 1
+
+    # -- inputs and outputs -------------------------------------------------------------------------------------
+
+    def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Convert what the module takes, where its weights are channels-last by us."""
+        turn, acts = self._acts.get(module, (-1, False))
+        if turn != self._turn:
+            acts = any(weight in self._converted for weight in _convolution_weights(module))
+            self._acts[module] = (self._turn, acts)
+        return partial(self._call, inner) if acts else inner
+
+    def _call(self, inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        found: list[bool] = []  # for each image among the inputs: whether it was channels-last already
+
+        def convert(tensor: Any) -> Any:
+            if tensor.dim() != 4 or not tensor.is_floating_point():
+                return tensor
+            found.append(self._is_last(tensor))
+            return tensor.contiguous(memory_format=self._last)
+
+        args, kwargs = map_tensors(args, convert), map_tensors(kwargs, convert)
+        outputs = inner(*args, **kwargs)
+        return outputs if any(found) else map_tensors(outputs, self._usual)
+
+    def _usual(self, tensor: Any) -> Any:
+        return tensor.contiguous() if tensor.dim() == 4 and self._is_last(tensor) else tensor
+
+    def _is_last(self, tensor: Any) -> bool:
+        if tensor.dim() != 4 or tensor.is_contiguous():
+            return False
+        return bool(tensor.is_contiguous(memory_format=self._last))
+
+
+def _convolution_weights(module: Any) -> list[Any]:
+    """Return the 4-D weights of the convolutions below `module`, each once."""
+    import torch
+
+    kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
+    weights = [getattr(inner, "weight", None) for inner in module.modules() if isinstance(inner, kinds)]
+    lazy = torch.nn.parameter.is_lazy
+    found = [each for each in weights if isinstance(each, torch.nn.Parameter) and not lazy(each) and each.dim() == 4]
+    return list({id(weight): weight for weight in found}.values())
+
+
+def patch(site: "Site") -> None:
+    """Convert weights, inputs and optimizer state; write files as they would have been."""
+    layout = _ChannelsLast(site)
+    site.each_root(layout.apply, layout.revert)
+    site.around_forward(layout.around, always=True)
+    site.switch(layout.moments.follow, layout.moments.leave)
+    write_usual_strides(site, layout.shapes)
+
+
+def choices(run: Run) -> tuple[dict[str, object], ...]:
+    """Offer it where a model has 2-D convolutions."""
+    kinds = ("Conv2d", "ConvTranspose2d")
+    return ({},) if any(kind in model.module_types for model in run.models for kind in kinds) else ()
+
+
+FIX = Fix(
+    name="channels-last",
+    equivalence=Equivalence.ROUNDING,
+    phases=(Phase.FORWARD, Phase.BACKWARD),
+    patch=patch,
+    choices=choices,
+    switchable=True,
+)

@@ -1,0 +1,93 @@
+"""Training on the CPU uses another number of threads.
+
+## What it does
+
+Sets `torch.set_num_threads(threads)`: one, half the cores (one thread for each physical core where a core runs two),
+or all of them, whichever the script does not use now. A number that the script sets meanwhile is noted and set when
+the fix is switched off.
+
+## Why it helps
+
+Small operations lose more in starting and joining threads than they gain; on cores that run two threads each, two
+heavy ones share one set of vector units; and `OMP_NUM_THREADS=1`, as many launchers set it, leaves cores unused.
+
+## How equal
+
+ROUNDING: large sums are cut into as many parts as there are threads, and so added up in another order.
+
+## When it is wrong
+
+Only for training on the CPU. What other libraries do with threads follows `OMP_NUM_THREADS`, which stays as it is;
+loader workers have their own setting. Where to the threads are bound is left to the system: a process bound to its
+cores would hand that on to its loader workers.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer all cores, half of them and one, without the number in use."""
+    if run.environment.device_kind != "cpu":
+        return ()
+    cores = run.environment.num_cpus
+    counts = dict.fromkeys((cores, max(1, cores // 2), 1))
+    return tuple({"threads": count} for count in counts if count != run.environment.torch_threads)
+
+
+def patch(site: "Site", *, threads: int) -> None:
+    """Use `threads` threads in torch's operations while the fix is switched on."""
+    from threading import get_ident
+
+    import torch
+
+    from flatout.fixes.dataset_state import in_a_worker
+
+    set_threads, thread = torch.set_num_threads, get_ident()
+    asked: list[int] = []  # what the script has asked for
+
+    def make(original: Any) -> Any:
+        def call(number: int) -> None:
+            if get_ident() != thread or in_a_worker():  # a loader's worker, the thread that pins its batches
+                original(number)
+                return
+            asked[:] = [number]
+            if number != threads:
+                site.hit("set_num_threads")
+            original(threads)
+
+        return call
+
+    def on() -> None:
+        asked[:] = [torch.get_num_threads()]
+        if asked[0] != threads:
+            set_threads(threads)
+            site.hit("set_num_threads")
+
+    def off() -> None:
+        if asked and torch.get_num_threads() == threads != asked[0]:
+            set_threads(asked[0])
+        asked.clear()
+
+    site.wrap("torch:set_num_threads", make)
+    site.switch(on, off)
+
+
+FIX = Fix(
+    name="cpu-threads",
+    equivalence=Equivalence.ROUNDING,
+    phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
+    patch=patch,
+    choices=choices,
+    switchable=True,
+)

@@ -1,0 +1,71 @@
+"""Convolution algorithms are timed once for each shape, and the fastest is taken.
+
+## What it does
+
+Sets `torch.backends.cudnn.benchmark = True`: cuDNN then tries its algorithms on the first batch of each shape.
+
+## Why it helps
+
+Without it cuDNN chooses by rules of thumb, which are often wrong for a given shape and chip.
+
+## How equal
+
+ROUNDING: other algorithms add up in another order. Which one wins can differ from process to process.
+
+## When it is wrong
+
+Needs CUDA and convolutions; no device has seen this fix yet. Every new input shape is searched anew: with sizes that
+change all the time the search costs more than it brings. Left alone where the script asks for deterministic
+algorithms.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it on CUDA, to models with convolutions."""
+    convolves = any(kind.startswith(("Conv", "LazyConv")) for model in run.models for kind in model.module_types)
+    return ({},) if run.environment.device_kind == "cuda" and convolves else ()
+
+
+def patch(site: "Site") -> None:
+    """Let cuDNN search while the fix is switched on."""
+    import torch
+
+    cudnn = torch.backends.cudnn
+    ours: list[bool] = []
+
+    def on() -> None:
+        deterministic = cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
+        if torch.cuda.is_available() and not cudnn.benchmark and not deterministic:
+            cudnn.benchmark = True
+            ours.append(True)
+            site.hit("cudnn.benchmark")
+
+    def off() -> None:
+        if ours:
+            cudnn.benchmark = False
+        ours.clear()
+
+    site.switch(on, off)
+
+
+FIX = Fix(
+    name="cudnn-search",
+    equivalence=Equivalence.ROUNDING,
+    phases=(Phase.FORWARD, Phase.BACKWARD, Phase.SYNC),
+    patch=patch,
+    choices=choices,
+    switchable=True,
+)

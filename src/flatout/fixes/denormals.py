@@ -1,0 +1,72 @@
+"""Numbers too small for float32's full precision count as zero.
+
+## What it does
+
+Calls `torch.set_flush_denormal(True)` before the script does anything, so that every thread that torch starts later
+has it, too.
+
+## Why it helps
+
+Many CPUs handle numbers below 1.2e-38 in microcode, far more slowly than others. Trained weights, momenta and averages
+that decay towards zero end there.
+
+## How equal
+
+PRECISION: what is below 1.2e-38 becomes zero, an absolute error nobody sees and a relative one of 100%. So it is no
+matter of summation order, and is held to the float64 reference.
+
+## When it is wrong
+
+Only for training on the CPU, and without effect where no such numbers occur. The flag belongs to threads, and threads
+inherit it: switched on later it reached the main thread only (measured: half of an operation's elements on 2 cores).
+It is therefore compared between processes, never within one.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+_SMALLEST = 2.0**-126  # the smallest float32 of full precision
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where training runs on the CPU."""
+    return ({},) if run.environment.device_kind == "cpu" else ()
+
+
+def patch(site: "Site") -> None:
+    """Flush denormals while the fix is switched on."""
+    import torch
+
+    ours: list[bool] = []
+
+    def on() -> None:
+        kept = float(torch.tensor(_SMALLEST) * 0.5) > 0  # one element: no thread is started for it
+        if kept and torch.set_flush_denormal(True):
+            ours.append(True)
+            site.hit("set_flush_denormal")
+
+    def off() -> None:
+        if ours:
+            torch.set_flush_denormal(False)
+        ours.clear()
+
+    site.switch(on, off)
+
+
+FIX = Fix(
+    name="denormals",
+    equivalence=Equivalence.PRECISION,
+    phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
+    patch=patch,
+    choices=choices,
+)

@@ -1,0 +1,127 @@
+"""The next batch travels to the device while the step before it runs.
+
+## What it does
+
+Of the first two batches it learns which tensors the script sends to the device. From then on it takes one batch ahead
+from the workers and copies those tensors on a stream of their own; the script's `.to(device)` then returns the copy
+that is already there. The batch itself stays where it was: a script that also reads it on the CPU finds it unchanged.
+
+## Why it helps
+
+The copy overlaps with computation, and the device need not wait for it at the beginning of a step.
+
+## How equal
+
+BITWISE: the same bytes. A tensor that was written to since it was taken, or is asked for in another type, is copied as
+the script says. Errors of the data set come at their batch.
+
+## When it is wrong
+
+Needs CUDA, and a loader with workers: without, the batch would be made earlier, and random numbers drawn out of turn.
+No device has seen this fix yet. It holds one more batch on the device. A batch generator written by hand is not
+reached.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where a training loader feeds a CUDA device."""
+    return ({},) if run.environment.device_kind == "cuda" and any(loader.is_training for loader in run.loaders) else ()
+
+
+def patch(site: "Site", *, kind: str = "cuda") -> None:
+    """Copy batches ahead to devices of that kind; "cpu" makes the same copies in memory, to see what it does."""
+    import torch
+
+    from flatout.fixes.copies import pin_loaders
+
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            return
+        pin_loaders(site)
+    prefetch = _Prefetch(site, kind)
+    site.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", prefetch.follows)
+    site.wrap("torch:Tensor.to", lambda original: prefetch.copies(original, "to"))
+    site.wrap("torch:Tensor.cuda", lambda original: prefetch.copies(original, "cuda"))
+
+
+class _Prefetch:
+    """The passes over loaders, and what the script copies of them."""
+
+    def __init__(self, site: "Site", kind: str) -> None:
+        import weakref
+
+        from flatout.fixes.lookahead import Streams
+
+        self._site = site
+        self._kind = kind
+        self._streams = Streams()
+        self._wanted: Any = weakref.WeakKeyDictionary()  # sampler -> what is copied of its batches
+        self._pass: Any = None  # the one begun last
+
+    def follows(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Look ahead in every pass over a loader with workers, from its first batch on."""
+
+        def call(iterator: Any) -> Any:
+            if not getattr(iterator, "_num_yielded", 1):  # also when torch begins another pass with the same iterator
+                self._begin(iterator)
+            return original(iterator)
+
+        return call
+
+    def _begin(self, iterator: Any) -> None:
+        from flatout.fixes.crew import draws_at_start
+        from flatout.fixes.lookahead import Lookahead, Peeking, Wanted
+
+        sampler = iterator._index_sampler
+        source = getattr(iterator, "_batches", None)  # of workers that another fix has put there
+        if source is None and type(iterator).__name__ == "_MultiProcessingDataLoaderIter":
+            source = Peeking(iterator)
+        if source is None or not draws_at_start(sampler):
+            return
+        wanted = Wanted()
+        with contextlib.suppress(TypeError):  # a list has no weak references: it is learned anew each pass
+            wanted = self._wanted.setdefault(sampler, wanted)
+        self._pass = Lookahead(source, wanted, self._streams)
+        iterator._next_data = self._pass.next_data
+
+    def copies(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Answer a copy that was made ahead."""
+        from torch.compiler import is_dynamo_compiling
+
+        from flatout.fixes.copies import asked_device
+
+        def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._pass is None or is_dynamo_compiling() or tensor.device.type != "cpu":
+                return original(tensor, *args, **kwargs)
+            device = asked_device(name, args, kwargs)
+            there = self._pass.asked(tensor, device) if device is not None and device.type == self._kind else None
+            if there is None:
+                return original(tensor, *args, **kwargs)
+            self._site.hit("copied ahead")
+            return there
+
+        return copy
+
+
+FIX = Fix(
+    name="device-prefetch",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.TRANSFER, Phase.INPUT),
+    patch=patch,
+    choices=choices,
+    addresses=("IN001", "IN008", "TR001", "TR002"),
+)

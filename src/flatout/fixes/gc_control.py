@@ -1,0 +1,96 @@
+"""Python's garbage collector runs every so many steps, not in the midst of them.
+
+## What it does
+
+At the first step that it acts in, collects once, sets what lives aside (`gc.freeze`) and switches the automatic
+collector off; from then on it collects before every 200th forward pass. Loader workers keep their automatic collector.
+When the fix is switched off, all of that is put back.
+
+## Why it helps
+
+A full collection looks at every object there is; where a script holds many (a data set of Python objects, a large
+model) the training stands still meanwhile, at moments that nobody chose.
+
+## How equal
+
+BITWISE: nothing is computed differently; objects in reference cycles are freed at other moments.
+
+## When it is wrong
+
+Cycles that hold large tensors live longer: memory may grow between two collections. A script that controls the
+collector itself (switched off, or objects frozen) is left alone.
+"""
+
+import gc
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "patch"]
+
+
+class _Collector:
+    """The state of the collector: whether it is ours, and how long ago it ran."""
+
+    def __init__(self, site: "Site", every: int) -> None:
+        self._site = site
+        self._every = every
+        self._passes = 0
+        self._ours = False
+        self._left_alone = False
+
+    def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Count one forward pass; the call itself stays what it is."""
+        if not self._ours and not self._left_alone:
+            self._take()
+        self._passes += 1
+        if self._ours and self._passes >= self._every:
+            self._passes = 0
+            gc.collect()
+        return inner
+
+    def _take(self) -> None:
+        if not gc.isenabled() or gc.get_freeze_count():
+            self._left_alone = True
+            return
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._ours = True
+        self._site.hit("gc.disable")
+
+    def in_child(self) -> None:
+        """Let the collector run in a forked process: nothing counts steps there."""
+        if self._ours:
+            gc.enable()
+
+    def give_back(self) -> None:
+        """Let the collector run as before."""
+        if self._ours:
+            gc.unfreeze()
+            gc.enable()
+        self._ours, self._passes = False, 0
+
+
+def patch(site: "Site", *, every: int = 200) -> None:
+    """Collect every `every` forward passes of a trained module, and at no other moment."""
+    collector = _Collector(site, every)
+    site.around_forward(collector.around)
+    site.switch(lambda: None, collector.give_back)
+    os.register_at_fork(after_in_child=collector.in_child)
+
+
+FIX = Fix(
+    name="gc-control",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.HOST, Phase.FORWARD, Phase.OPTIMIZER),
+    patch=patch,
+    switchable=True,
+)

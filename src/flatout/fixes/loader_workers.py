@@ -1,0 +1,146 @@
+"""Batches are made by worker processes while the step runs.
+
+## What it does
+
+A `DataLoader` without workers gets some. The first batches are still made in the training process, next to the
+workers, and compared; then the workers take over. Samplers draw in the training process, in the script's order; no
+random stream moves. With `persistent` the workers stay from one epoch to the next, and begin anew when the data set has
+changed in between. A loader whose workers cost more than they bring (IN010) gets none, with `workers=0`.
+
+## Why it helps
+
+Making a batch and training on one go on at the same time, on different cores; where samples wait for files, several
+wait at once.
+
+## How equal
+
+BITWISE: the same samples in the same batches in the same order, to the last bit. A data set that draws random numbers
+would draw other ones in a worker, so it is left alone; one that begins to draw later gets that batch made in the
+training process, at its moment and from its random state. So does a batch whose worker dies, hangs or raises.
+
+## When it is wrong
+
+Left alone: iterable data sets, samplers that are not torch's own, data sets that hold open files, database handles,
+tensors on a device or random generators, or that change while they are read; batches that take less than 0.4 ms; start
+methods other than fork. A data set whose arrays the script changes in place between epochs, unseen by identity and
+size, would be served stale by persistent workers. A module's global state is not looked at.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+_WAITS = 0.4  # share of a sample on the CPU below which more workers than cores help: as IN012
+_MOST_WORKERS = 16
+_HARM = 1.2  # a wait this many times the making: workers harm, as IN010
+_FEWEST_BATCHES = 6  # a pass this short ends before workers have begun
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Return the numbers of workers to try: as many as cores first; none where workers do harm."""
+    loaders = [loader for loader in run.loaders if loader.is_training and _may_move(loader)]
+    if not loaders:
+        return ()
+    loader = max(loaders, key=lambda loader: loader.fetches * (loader.wait_s + loader.sample_s))
+    settings: list[dict[str, object]] = []
+    if _harms(loader):
+        settings.append({"workers": 0})
+    cores = run.environment.num_cpus
+    wanted = [min(_MOST_WORKERS, count) for count in (cores, cores // 2, cores // 4)]
+    if 0 < loader.sample_cpu_s < _WAITS * loader.sample_s:
+        wanted.insert(0, min(_MOST_WORKERS, 4 * cores))
+    persistent = loader.epochs_started > 1
+    more = [count for count in dict.fromkeys(wanted) if count > loader.num_workers and not settings]
+    settings.extend({"workers": workers, "persistent": persistent} for workers in more)
+    return tuple(settings[:3])
+
+
+def _may_move(loader: LoaderFacts) -> bool:
+    random = loader.prefix is not None and loader.prefix.checked > 0 and not loader.prefix.deterministic
+    return not loader.iterable_style and not random
+
+
+def _harms(loader: LoaderFacts) -> bool:
+    made_s = loader.sample_s + loader.collate_s
+    return loader.num_workers > 0 and 0 < _HARM * made_s < loader.wait_s
+
+
+def patch(site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool = False) -> None:
+    """Serve loaders that have other numbers of workers by `workers` of them, `prefetch` batches ahead each."""
+    from flatout.fixes.crew import draws_at_start
+    from flatout.fixes.dataset_state import in_a_worker, unsafe
+    from flatout.fixes.handover import Handover, Plan
+    from flatout.fixes.resizing import Resizing
+
+    plan = Plan(workers=workers, prefetch=prefetch, persistent=persistent, hit=lambda: site.hit("DataLoader"))
+
+    def suits(loader: Any) -> bool:
+        wanted = loader.num_workers < workers or (workers == 0 < loader.num_workers)
+        if not wanted or loader in plan.left_alone or in_a_worker():
+            return False
+        return (
+            _is_plain(loader)
+            and draws_at_start(loader._index_sampler)
+            and not unsafe(loader.dataset, loader.collate_fn)
+        )
+
+    def make(original: Any) -> Any:
+        def iterate(loader: Any) -> Any:
+            try:
+                served = suits(loader)
+            except Exception as error:  # looking into a data set ran code of the script's
+                site.fail(error)
+                served = False
+            if not served:
+                return original(loader)
+            if loader.num_workers:
+                return Resizing.iterator(loader, plan)
+            iterator = original(loader)
+            if type(iterator).__name__ == "_SingleProcessDataLoaderIter":
+                Handover(iterator, loader, plan)
+            return iterator
+
+        return iterate
+
+    site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", make)
+
+
+def _is_plain(loader: Any) -> bool:
+    """Return whether `loader` is one of torch's map-style loaders, long enough, that forks if it starts anything."""
+    import multiprocessing
+    import sys
+
+    from torch.utils.data import IterableDataset, MapDataPipe
+
+    from flatout.fixes.worker_seeds import only_seeds
+
+    forks = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
+    if not forks or isinstance(loader.dataset, IterableDataset | MapDataPipe) or not getattr(loader, "in_order", True):
+        return False
+    if loader.multiprocessing_context is not None or loader.timeout:
+        return False
+    if loader.num_workers and (loader.persistent_workers or not only_seeds(loader.worker_init_fn)):
+        return False
+    try:
+        return len(loader) >= _FEWEST_BATCHES
+    except (TypeError, NotImplementedError):
+        return False
+
+
+FIX = Fix(
+    name="loader-workers",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.INPUT,),
+    patch=patch,
+    choices=choices,
+    addresses=("IN001", "IN002", "IN003", "IN010", "IN012", "EP001"),
+)

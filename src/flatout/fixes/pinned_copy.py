@@ -1,0 +1,90 @@
+"""Batches lie in pinned memory and are copied to the device without waiting.
+
+## What it does
+
+Loaders hand out pinned memory (`pin_memory=True`), and `.to(device)` or `.cuda()` on a tensor that a loader handed out
+is made with `non_blocking=True`.
+
+## Why it helps
+
+From pageable memory the driver copies a batch twice, and the call returns only when that is done. From pinned memory
+the device fetches the batch by itself while the host goes on.
+
+## How equal
+
+BITWISE: the same bytes arrive, in the order of the stream.
+
+## When it is wrong
+
+Needs CUDA; no device has seen this fix yet. A script that writes into the batch on the CPU right after copying it would
+change what the device receives; loaders make fresh batches, so that is rare. Only tensors that came out of a loader as
+they are (no slices of them) are copied without waiting. Pinning takes a copy on the host and memory that cannot be
+paged out.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where a loader feeds a CUDA device."""
+    return ({},) if run.environment.device_kind == "cuda" and any(loader.is_training for loader in run.loaders) else ()
+
+
+def patch(site: "Site") -> None:
+    """Pin what loaders hand out, and do not wait for its copies."""
+    from torch.compiler import is_dynamo_compiling
+
+    from flatout.fixes.copies import Marked, asked_device, pin_loaders, tensors_at
+
+    fresh = Marked()
+
+    def following(original: Any) -> Any:
+        def call(iterator: Any) -> Any:
+            batch = original(iterator)
+            for _, tensor in tensors_at(batch):
+                if tensor.device.type == "cpu" and tensor.is_pinned():
+                    fresh.put(tensor, True)
+            return batch
+
+        return call
+
+    def copying(name: str) -> Any:
+        def make(original: Any) -> Any:
+            def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+                if is_dynamo_compiling() or not fresh.get(tensor) or "non_blocking" in kwargs:
+                    return original(tensor, *args, **kwargs)
+                device = asked_device(name, args, kwargs)
+                if device is None or device.type != "cuda":
+                    return original(tensor, *args, **kwargs)
+                site.hit("non_blocking")
+                return original(tensor, *args, **kwargs, non_blocking=True)
+
+            return copy
+
+        return make
+
+    pin_loaders(site)
+    site.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", following)
+    site.wrap("torch:Tensor.to", copying("to"))
+    site.wrap("torch:Tensor.cuda", copying("cuda"))
+
+
+FIX = Fix(
+    name="pinned-copy",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.TRANSFER, Phase.INPUT),
+    patch=patch,
+    choices=choices,
+    addresses=("TR001", "TR002"),
+)

@@ -1,0 +1,118 @@
+"""One pass over a DataLoader with workers, served by another number of them, or by none.
+
+Nothing is equal any more when the data set draws random numbers, for every worker has a stream of its own. Each batch
+is therefore watched; when one draws, the script's own workers are started from the seed that they would have had, make
+the batches again from the first one, and go on. That is kept possible for the first 64 batches.
+"""
+
+import copy
+from collections import deque
+from typing import Any
+
+from flatout.fixes.crew import Ahead
+from flatout.fixes.dataset_state import random_states, restore_random_states, undrawn
+from flatout.fixes.handover import Handover, Plan
+
+__all__ = ["Resizing"]
+
+_REMEMBERED = 64
+
+
+class Resizing(Handover):
+    """Where an iterator with workers gets its batches from instead."""
+
+    @classmethod
+    def iterator(cls, loader: Any, plan: Plan) -> Any:
+        """Return an iterator over `loader` that draws from the random streams what its own would have drawn."""
+        import torch
+        from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+
+        generator = loader.generator if loader.generator is not None else torch.default_generator
+        seeds = torch.Generator()
+        seeds.set_state(generator.get_state())
+        alone = copy.copy(loader)
+        vars(alone).update(num_workers=0, prefetch_factor=None, persistent_workers=False, _iterator=None)
+        iterator: Any = _SingleProcessDataLoaderIter(alone)
+        handover = cls(iterator, loader, plan)
+        handover._seeds = seeds
+        handover._ahead = Ahead(iterator._sampler_iter, None)
+        if plan.workers:
+            handover._start()
+        else:
+            handover._ahead.fill()  # workers would have been sent indices by now: the sampler draws here, not later
+        handover._stage = Resizing._taken if plan.workers else Resizing._made
+        return iterator
+
+    def __init__(self, iterator: Any, loader: Any, plan: Plan) -> None:
+        """Begin with nothing delivered."""
+        super().__init__(iterator, loader, plan)
+        self._seeds: Any = None
+        self._history: deque[Any] = deque()
+        self._own: Any = None  # the script's own workers, once they are needed
+
+    def _taken(self) -> Any:
+        """Take the next batch from the workers."""
+        if self._crew is None:  # they could not be started
+            return self._fall_back()
+        try:
+            theirs = self._crew.next()
+        except StopIteration:
+            self.finished = True
+            raise
+        if theirs.drew and self._can_fall_back():
+            return self._fall_back()
+        return self._delivered(self._ahead.take(), theirs.batch)
+
+    def _made(self) -> Any:
+        """Make the next batch here."""
+        index = self._ahead.take()
+        if not self._can_fall_back():
+            return self._delivered(index, self._make(index))
+        before = random_states()
+        data = self._make(index)
+        if undrawn(before, random_states()):
+            return self._delivered(index, data)
+        restore_random_states(before)
+        self._ahead.put_back(index)
+        return self._fall_back()
+
+    def _delivered(self, index: Any, batch: Any) -> Any:
+        if len(self._history) <= _REMEMBERED:
+            self._history.append(index)
+        self._plan.hit()
+        return batch
+
+    def _can_fall_back(self) -> bool:
+        return len(self._history) <= _REMEMBERED
+
+    def _fall_back(self) -> Any:
+        """Start the script's own workers, let them make again what was delivered, and go on with them."""
+        from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+        self._give_up()
+        loader = copy.copy(self._loader)
+        feed = "sampler" if loader.batch_sampler is None else "batch_sampler"
+        indices = _Again(self._history, self._ahead)
+        vars(loader).update({"generator": self._seeds, "_iterator": None, feed: indices})
+        self._own = _MultiProcessingDataLoaderIter(loader)
+        for _ in range(len(self._history)):
+            self._own._next_data()
+        self._stage = Resizing._theirs
+        return self._own._next_data()
+
+    def _theirs(self) -> Any:
+        return self._own._next_data()
+
+
+class _Again:
+    """The indices of the batches delivered, then those drawn ahead, then the rest."""
+
+    def __init__(self, delivered: deque[Any], ahead: Ahead) -> None:
+        self._delivered = deque(delivered)
+        self._ahead = ahead
+
+    def __iter__(self) -> "_Again":
+        return self
+
+    def __next__(self) -> Any:
+        return self._delivered.popleft() if self._delivered else self._ahead.take()

@@ -1,0 +1,191 @@
+"""Timing by processes: a process as one block, or two processes side by side that take turns, block by block.
+
+What cannot be switched inside a process is compared between two. Side by side they start once, and their blocks
+alternate (A B B A) as they would inside one process: whoever has no turn stands still at the end of a step. Where two
+at once do not fit, processes follow each other and each is one block.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from flatout.analysis.statistics import block_mean
+from flatout.fixes.alternation import describe
+from flatout.fixes.site import Site
+from flatout.schema.order import TimingOrder
+from flatout.schema.run import Step
+
+__all__ = ["Turns", "WholeProcess", "owner"]
+
+_WARMUP_STEPS, _WARMUP_S, _MOST_WARMUP_S = 6, 0.5, 60.0  # of the process: what is slow once
+_FEWEST = 4  # steps in a block
+_SETTLED = 1.5  # settled: the last three steps lie within this factor of each other
+_PARTNER_S = 300.0  # longest that one process waits for the other
+
+Write = Callable[[str, Mapping[str, object]], None]
+
+
+def owner(number: int) -> int:
+    """Return whose block it is, 0 or 1, at position `number` of A B B A A B B A ..."""
+    return 0 if number % 4 in (0, 3) else 1
+
+
+class _Warmup:
+    """Takes the first steps of a process until they have settled."""
+
+    def __init__(self) -> None:
+        self.walls_ms: list[float] = []
+
+    def over(self, ms: float) -> bool:
+        """Take one step; return whether it was the last one to leave out."""
+        self.walls_ms.append(ms)
+        spent_s, last = sum(self.walls_ms) / 1e3, sorted(self.walls_ms[-6:])
+        enough = len(self.walls_ms) >= _WARMUP_STEPS and spent_s >= _WARMUP_S
+        return enough and (last[-2] < _SETTLED * last[1] or len(self.walls_ms) > 40 or spent_s > _MOST_WARMUP_S)
+
+    def seconds_lost(self, usual_ms: float) -> float:
+        """Return what the first steps took beyond `usual_ms` each, in seconds."""
+        return max(0.0, sum(self.walls_ms) - usual_ms * len(self.walls_ms)) / 1e3
+
+
+class _Block:
+    """The steps of one block, and their mean: of the steps alone, or with all that lay between them."""
+
+    def __init__(self, timing: TimingOrder) -> None:
+        self._timing = timing
+        self._begin_ns = self._end_ns = 0
+        self.walls_ms: list[float] = []
+
+    def take(self, step: Step) -> None:
+        if not self.walls_ms:
+            self._begin_ns = self._end_ns or step.start_ns
+        self.walls_ms.append(step.wall_ns / 1e6)
+        self.leave_out(step)
+
+    def leave_out(self, step: Step) -> None:
+        """Pass over a step: the next block begins at its end."""
+        self._end_ns = step.start_ns + step.wall_ns
+
+    def size(self, typical_ms: float) -> int:
+        """Return how many steps a block has, whole epochs where it is to hold what lies between them."""
+        fewest = _FEWEST if typical_ms < 1000 else 2
+        number = max(fewest, math.ceil(self._timing.block_s * 1e3 / max(typical_ms, 1e-3)))
+        epoch = self._timing.epoch_steps
+        return epoch * math.ceil(number / epoch) if epoch else number
+
+    def mean_ms(self) -> float:
+        if self._timing.epoch_steps:
+            return (self._end_ns - self._begin_ns) / 1e6 / len(self.walls_ms)
+        return block_mean(self.walls_ms)
+
+
+class WholeProcess:
+    """The process as one block: leave the first steps out, then one mean."""
+
+    def __init__(self, timing: TimingOrder, sites: Sequence[Site], write: Write) -> None:
+        """Take what the process runs under."""
+        self._timing = timing
+        self._sites = sites
+        self._write = write
+        self._warmup: _Warmup | None = _Warmup()
+        self._lost: _Warmup = self._warmup
+        self._num_steps = _FEWEST
+        self._block = _Block(timing)
+
+    def step(self, step: Step) -> bool:
+        """Take one finished step; return True when there are enough."""
+        ms = step.wall_ns / 1e6
+        if self._warmup is not None:
+            self._block.leave_out(step)
+            if self._warmup.over(ms):
+                self._num_steps = self._block.size(ms)
+                self._warmup = None
+            return False
+        self._block.take(step)
+        return len(self._block.walls_ms) >= self._num_steps
+
+    def finish(self) -> None:
+        """Write the block as far as it came."""
+        walls = self._block.walls_ms
+        if walls or self._lost.walls_ms[2:]:
+            mean = self._block.mean_ms() if walls else block_mean(self._lost.walls_ms[2:])
+            body = {"ms": mean, "steps": len(walls), "warmup_s": self._lost.seconds_lost(mean)}
+            self._write("block", {**body, "side": self._timing.side, "sites": describe(self._sites)})
+
+
+class Turns:
+    """One of two processes side by side: blocks when it is its turn, standing still between them."""
+
+    def __init__(self, timing: TimingOrder, sites: Sequence[Site], write: Write) -> None:
+        """Take the folder where turns are told, and which of the two this process is."""
+        self._timing = timing
+        self._sites = sites
+        self._write = write
+        self._folder = Path(timing.turns)
+        self._warmup: _Warmup | None = _Warmup()
+        self._lost: _Warmup = self._warmup
+        self._block = _Block(timing)
+        self._num_steps = _FEWEST
+        self._number = -1  # of the block under way, counted over both processes
+        self._skip = 0
+
+    def step(self, step: Step) -> bool:
+        """Take one finished step; stand still while it is the other's turn; return True after the last block."""
+        ms = step.wall_ns / 1e6
+        if self._warmup is not None:
+            if not self._warmup.over(ms):
+                return False
+            self._num_steps = self._block.size(sorted(self._warmup.walls_ms)[len(self._warmup.walls_ms) // 2])
+            self._warmup = None
+            (self._folder / f"ready-{self._timing.side}").touch()
+            return self._wait(-1)
+        if self._skip:
+            self._skip -= 1
+            self._block.leave_out(step)
+            return False
+        self._block.take(step)
+        return len(self._block.walls_ms) >= self._num_steps and self._end_block()
+
+    def finish(self) -> None:
+        """Write what the fixes did."""
+        usual = block_mean(self._block.walls_ms or self._lost.walls_ms or [0.0])
+        body = {"side": self._timing.side, "warmup_s": self._lost.seconds_lost(usual), "sites": describe(self._sites)}
+        self._write("side", body)
+
+    def _end_block(self) -> bool:
+        mean, number = self._block.mean_ms(), len(self._block.walls_ms)
+        body = {"number": self._number, "side": self._timing.side, "ms": mean, "steps": number}
+        self._write("block", {**body, "sites": describe(self._sites)})
+        if self._number + 1 < 2 * max(self._timing.looks):
+            self._block.walls_ms = []
+        self._pass_on(self._number + 1)
+        return self._wait(self._number)
+
+    def _pass_on(self, number: int) -> None:
+        partial = self._folder / f"turn-{self._timing.side}"
+        partial.write_text(str(number), encoding="ascii")
+        os.replace(partial, self._folder / "turn")
+
+    def _wait(self, done: int) -> bool:
+        """Stand still until the next block of this process; return True when there is none, or nobody answers."""
+        start = time.monotonic()
+        while time.monotonic() - start < _PARTNER_S:
+            number = self._turn()
+            if number >= 2 * max(self._timing.looks):
+                return True
+            if number > done and owner(number) == self._timing.side:
+                resumed = owner(number - 1) != self._timing.side or number == 0
+                self._number, self._skip = number, self._timing.skip + self._num_steps // 8 if resumed else 0
+                return False
+            time.sleep(0.001)
+        return True
+
+    def _turn(self) -> int:
+        """Return the number of the block that is due, -1 before both processes are warm."""
+        try:
+            return int((self._folder / "turn").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            both = all((self._folder / f"ready-{side}").exists() for side in (0, 1))
+            return 0 if both else -1

@@ -1,0 +1,438 @@
+"""`flatout run`: the script's own streams, signals and exit code; the recipe's fixes in every process that trains."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from flatout.engine.recipe import RECIPE_FILE, write_recipe
+from flatout.schema.recipe import Kept, Proof, Recipe
+from flatout.schema.trial import Equivalence, Selection
+from tests.e2e.support import training, wait_until
+
+PROOF = Proof(date="2026-11-20", flatout="0.1.0", python="", torch="", device="")
+
+FIXES = '''
+"""Fixes that show where they are.
+
+## What it does
+"""
+from flatout.fixes.fix import Fix
+from flatout.schema.trial import Equivalence
+
+
+def count(site, often: int = 1):
+    def make(original):
+        def step(optimizer, *args, **kwargs):
+            site.hit("SGD.step")
+            return original(optimizer, *args, **kwargs)
+        return step
+    site.wrap("torch.optim:SGD.step", make)
+
+
+def modules(site):
+    site.each_root(lambda module: site.hit(type(module).__name__), lambda module: None)
+    def around(module, inner):
+        site.hit("forward")
+        return inner
+    site.around_forward(around)
+
+
+def breaks(site):
+    raise RuntimeError("no such machine\\nand more")
+
+
+def idle(site): ...
+
+
+def fix(name, patch, **more):
+    return Fix(name=name, equivalence=Equivalence.BITWISE, phases=(), patch=patch, **more)
+
+
+FIXES = (
+    fix("counts", count, environment={"FLATOUT_TEST_NEEDS": "this", "FLATOUT_TEST_OWN": "ours"}),
+    fix("modules", modules),
+    fix("breaks", breaks),
+    fix("idle", idle),
+)
+'''
+
+
+@pytest.fixture
+def project(flatout):
+    """A project with the fixes above, and `project.recipe(...)` to write flatout.toml."""
+    flatout.write(FIXES, "shown_fixes.py")
+    flatout.environment |= {"FLATOUT_EXTRA_FIXES": "shown_fixes", "PYTHONPATH": str(flatout.folder)}
+
+    def recipe(*names, script="train.py", proof=PROOF, name=RECIPE_FILE):
+        kept = tuple(Kept(selection=Selection(each), equivalence=Equivalence.BITWISE) for each in names)
+        write_recipe(Recipe(script=script, fixes=kept, proof=proof), flatout.folder / name)
+
+    flatout.recipe = recipe
+    return flatout
+
+
+def plain(flatout, *words):
+    """Run the script as it would run without flatout."""
+    return subprocess.run([sys.executable, *words], cwd=flatout.folder, capture_output=True, text=True, timeout=120)
+
+
+def lines(ended):
+    return [line.removeprefix("flatout: ") for line in ended.err.splitlines() if line.startswith("flatout: ")]
+
+
+# ----------------------------------------------------------------------------------------------------- the script's own
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_exit_code_is_the_script_s(project, code):
+    project.recipe("counts")
+    project.write(training(steps=3, after=f"sys.exit({code})"))
+    assert project("run", "train.py").code == code
+
+
+def test_a_script_killed_by_a_signal_ends_as_the_shell_says(project):
+    project.recipe("counts")
+    project.write(training(steps=3, after="os.kill(os.getpid(), 9)"))
+    assert project("run", "train.py").code == 128 + 9
+
+
+def test_a_traceback_is_the_script_s_own(project):
+    project.recipe("counts")
+    project.write(training(steps=3, after="1 / 0"))
+    ended = project("run", "train.py")
+    assert ended.code == 1
+    assert "ZeroDivisionError" in ended.err
+    assert "flatout/" not in ended.err.replace(str(project.folder), "")
+
+
+def test_output_is_the_same_to_the_last_byte_and_arguments_are_untouched(project):
+    project.recipe("counts", "modules")
+    project.write(training(steps=5, each_step="print(repr(loss.item()))", after="print(sys.argv, __name__, __file__)"))
+    words = ("train.py", "--verbose", "--only", "x y", "--", "-m", "")
+    ended = project("run", *words)
+    assert ended.out == plain(project, *words).stdout
+    assert len(ended.out.splitlines()) == 6
+
+
+def test_binary_output_and_errors_pass_through(project):
+    project.recipe("counts")
+    project.write(training(steps=3, after=r"os.write(1, b'\xff\x00\r\n'); os.write(2, b'\xfe\x01')"))
+    command = [sys.executable, "-m", "flatout", "run", "train.py"]
+    environment = os.environ | project.environment
+    ended = subprocess.run(command, cwd=project.folder, capture_output=True, timeout=120, env=environment)
+    assert ended.stdout == b"\xff\x00\r\n"
+    assert b"\xfe\x01" in ended.stderr
+
+
+def test_input_passes_through(project):
+    project.recipe("counts")
+    project.write(training(steps=3, before="text = sys.stdin.buffer.read()", after="sys.stdout.buffer.write(text)"))
+    command = [sys.executable, "-m", "flatout", "run", "train.py"]
+    data = bytes(range(256)) * 1000
+    ended = subprocess.run(
+        command, cwd=project.folder, input=data, capture_output=True, timeout=120, env=os.environ | project.environment
+    )
+    assert ended.stdout == data
+
+
+def test_a_module_runs_as_a_module(project):
+    project.recipe("counts", script="mine.train")
+    project.write("", "mine/__init__.py")
+    project.write(training(steps=3, after="print(__spec__.name, sys.argv[1:])"), "mine/train.py")
+    ended = project("run", "-m", "mine.train", "a", "--b")
+    assert ended.out == "mine.train ['a', '--b']\n"
+    assert "counts: SGD.step 3" in lines(ended)
+
+
+# -------------------------------------------------------------------------------------------------------------- signals
+HANDLERS = """
+import signal
+def told(number, frame):
+    print("got", signal.Signals(number).name, flush=True)
+    if number in (signal.SIGINT, signal.SIGTERM):
+        sys.exit(7)
+for each in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+    signal.signal(each, told)
+"""
+
+
+def started(project, *, handlers=HANDLERS):
+    project.recipe("counts")
+    project.write(training(before=handlers, each_step="if done == 3: print('ready', flush=True)"))
+    process = project.start("run", "train.py")
+    assert wait_until(lambda: "ready" in process.out_path.read_text(), 60)
+    return process
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_sent_to_flatout_reaches_the_script_once_and_its_answer_counts(project, name):
+    process = started(project)
+    process.send_signal(getattr(signal, name))
+    ended = project.wait(process, 30)
+    assert ended.code == 7
+    assert ended.out.splitlines() == ["ready", f"got {name}"]
+    assert any(line.startswith("counts: SGD.step") for line in lines(ended))
+
+
+def test_signals_that_end_nothing_are_handed_on_too(project):
+    process = started(project)
+    for name in ("SIGUSR1", "SIGHUP"):
+        process.send_signal(getattr(signal, name))
+        assert wait_until(lambda name=name: f"got {name}" in process.out_path.read_text())
+    assert process.poll() is None
+    process.terminate()
+    assert project.wait(process, 30).code == 7
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_script_without_handlers_ends_as_it_would_alone(project, name, code):
+    process = started(project, handlers="")
+    process.send_signal(getattr(signal, name))
+    ended = project.wait(process, 30)
+    assert ended.code == code
+    assert ("KeyboardInterrupt" in ended.err) == (name == "SIGINT")
+    assert "Interrupted." not in ended.err
+
+
+def test_a_script_never_outlives_a_flatout_that_was_killed(project):
+    process = started(project)
+    process.kill()
+    process.wait()
+    assert not project.left_behind()
+
+
+def test_signals_that_were_blocked_or_ignored_are_so_in_the_script(project):
+    project.recipe("counts")
+    check = "print(signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGCHLD))"
+    project.write(training(steps=3, before="import signal\n" + check))
+    assert project("run", "train.py").out == plain(project, "train.py").stdout
+
+
+TERMINAL = """
+import os, pty, subprocess, sys, time
+pid, terminal = pty.fork()
+if not pid:
+    os.execv(sys.executable, [sys.executable, "-m", "flatout", "run", "train.py"])
+seen = b""
+while b"ready" not in seen:
+    seen += os.read(terminal, 1000)
+os.write(terminal, b"\\x03")
+try:
+    while chunk := os.read(terminal, 1000):
+        seen += chunk
+except OSError:
+    pass
+print(seen.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_script_once(project):
+    project.recipe("counts")
+    project.write(training(before=HANDLERS, each_step="if done == 3: print('ready', flush=True)"))
+    ended = subprocess.run(
+        [sys.executable, "-c", TERMINAL], cwd=project.folder, capture_output=True, text=True, timeout=60,
+        env=os.environ | project.environment,
+    )  # fmt: skip
+    assert ended.stdout.count("got SIGINT") == 1
+    assert ended.stdout.rstrip().endswith(" 7")
+
+
+# ------------------------------------------------------------------------------------------------------------ the fixes
+def test_what_is_applied_is_said_before_and_what_was_done_after(project):
+    project.recipe("counts", "modules", "idle")
+    project.write(training(steps=30))
+    told = lines(project("run", "train.py"))
+    assert told[0].startswith("train.py trains under flatout.toml")
+    assert told[1:4] == [f"  {name} (BITWISE, 1.00x)" for name in ("counts", "modules", "idle")]
+    assert told[4:] == ["counts: SGD.step 30", "modules: Linear 1, forward 30", "idle: found nothing to act on"]
+
+
+def test_a_fix_that_raises_is_left_out_with_one_line_and_training_goes_on(project):
+    project.recipe("breaks", "counts")
+    project.write(training(steps=5, after="print('trained')"))
+    ended = project("run", "train.py")
+    assert (ended.code, ended.out) == (0, "trained\n")
+    assert lines(ended)[-2:] == [
+        "breaks could not act and was left out: RuntimeError: no such machine",
+        "counts: SGD.step 5",
+    ]
+
+
+def test_only_the_fixes_that_were_asked_for_are_applied(project):
+    project.recipe("counts", "modules")
+    project.write(training(steps=3))
+    assert [line.partition(":")[0] for line in lines(project("run", "--only", "Modules", "train.py"))[2:]] == [
+        "modules"
+    ]
+
+
+def test_what_a_fix_needs_in_the_environment_is_there_unless_the_user_has_set_it(project):
+    project.recipe("counts")
+    project.write(training(steps=3, after="print(os.environ['FLATOUT_TEST_NEEDS'], os.environ['FLATOUT_TEST_OWN'])"))
+    assert project("run", "train.py", FLATOUT_TEST_OWN="mine").out == "this mine\n"
+
+
+def test_an_empty_recipe_trains_the_plain_script(project):
+    project.recipe()
+    project.write(training(steps=3, after="print('FLATOUT_ORDER' in os.environ, 'flatout' in sys.modules)"))
+    ended = project("run", "train.py")
+    assert ended.out == "False False\n"
+    assert lines(ended) == ["flatout.toml holds no fix: train.py trains as it is"]
+
+
+def test_a_process_that_does_not_import_torch_is_left_alone(project):
+    project.recipe("counts")
+    child = "import sys; print(sorted(name for name in sys.modules if name.startswith('flatout')))"
+    project.write(training(steps=3, after=f'import subprocess; subprocess.run([sys.executable, "-c", "{child}"])'))
+    assert project("run", "train.py").out == "[]\n"
+
+
+def test_files_are_the_script_s_own(project):
+    project.recipe("counts")
+    project.write(training(steps=3, after="open('made.txt', 'w').write('x'); torch.save(model, 'whole.pt')"))
+    project("run", "train.py")
+    kept = {path.name for path in project.folder.iterdir()} - {"__pycache__"}
+    assert kept == {"train.py", "shown_fixes.py", RECIPE_FILE, "made.txt", "whole.pt"}
+    load = "import torch; print(type(torch.load('whole.pt', weights_only=False)).__name__)"
+    assert plain(project, "-c", load).stdout == "Linear\n"
+
+
+CHECKPOINT = "torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, sys.argv[1])"
+
+
+def test_a_checkpoint_under_a_bitwise_recipe_is_that_of_the_plain_script(project):
+    project.recipe("counts", "modules")
+    project.write(training(steps=20, after=CHECKPOINT))
+    plain(project, "train.py", "model.pt")
+    before = (project.folder / "model.pt").read_bytes()
+    (project.folder / "model.pt").unlink()
+    project("run", "train.py", "model.pt")
+    assert (project.folder / "model.pt").read_bytes() == before
+
+
+def test_workers_and_forked_trainings_count_too(project):
+    project.recipe("counts")
+    forks = """
+    import multiprocessing
+    context = multiprocessing.get_context("fork")
+    done = 0
+    children = [context.Process(target=main) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    """
+    project.write(training(steps=5, workers=2, after=textwrap.dedent(forks)))
+    assert "counts: SGD.step 15" in lines(project("run", "train.py"))
+
+
+def test_spawned_trainings_count_too(project):
+    project.recipe("counts")
+    spawns = """
+    import torch.multiprocessing
+    torch.multiprocessing.get_context("spawn").Process(target=main).start()
+    """
+    project.write(training(steps=5, after=textwrap.dedent(spawns)))
+    assert "counts: SGD.step 10" in lines(project("run", "train.py"))
+
+
+DISTRIBUTED = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    model(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+sys.exit(int(os.environ["RANK"]) * 0)
+"""
+
+
+def test_every_rank_of_torchrun_trains_under_the_recipe(project):
+    project.recipe("counts", "modules", script="ddp.py")
+    project.write(DISTRIBUTED, "ddp.py")
+    ended = project("run", "--verbose", "--", "torchrun", "--nproc-per-node", "2", "ddp.py")
+    assert ended.code == 0, ended.err
+    told = lines(ended)
+    assert "counts: SGD.step 10" in told
+    assert "modules: DistributedDataParallel 2, forward 10" in told
+    assert told[-2:] == ["rank 0: 5 optimizer steps", "rank 1: 5 optimizer steps"]
+
+
+def test_what_was_done_is_known_of_a_training_that_was_killed(project):
+    project.recipe("counts")
+    project.write(training(steps=20, after="os.kill(os.getpid(), 9)"))
+    told = lines(project("run", "train.py"))
+    assert re.fullmatch(r"counts: SGD.step 1[0-9]", told[-1])
+
+
+def test_a_python_that_cannot_be_reached_is_said(project):
+    project.recipe("counts")
+    project.write(training(steps=3))
+    project.write(f"#!/bin/sh\nexec {sys.executable} -E train.py\n", "start.sh").chmod(0o755)
+    project.recipe("counts", script="start.sh")
+    ended = project("run", "--", "./start.sh")
+    assert ended.code == 0
+    assert any("no Python process of the script could be reached" in line for line in lines(ended))
+
+
+# -------------------------------------------------------------------------------------------------- warnings and errors
+def test_a_changed_script_is_a_warning(project):
+    project.write(training(steps=3))
+    project.recipe("counts", proof=replace(PROOF, script_digest="0" * 16, num_cpus=999))
+    ended = project("run", "train.py")
+    assert ended.code == 0
+    assert "warning: train.py has changed since the recipe was proven" in lines(ended)
+    assert any(line.startswith("warning: proven with 999 CPU cores, here are ") for line in lines(ended))
+
+
+def test_other_data_than_it_was_proven_with_are_a_warning(project):
+    project.write(training(steps=3))
+    project.recipe("counts", proof=replace(PROOF, samples={"Data": 50}))
+    assert "warning: proven with 50 samples in Data, here are 64" in lines(project("run", "train.py"))
+
+
+def test_without_a_recipe_the_next_step_is_named(project):
+    project.write(training(steps=3))
+    ended = project("run", "train.py")
+    assert (ended.code, ended.out) == (2, "")
+    assert "flatout tune train.py" in ended.err
+
+
+def test_the_recipe_beside_the_script_is_found_and_another_can_be_named(project):
+    project.write(training(steps=3), "sub/train.py")
+    project.recipe("counts", name="sub/flatout.toml")
+    assert "counts: SGD.step 3" in lines(project("run", "sub/train.py"))
+    project.recipe("idle", name="other.toml")
+    assert lines(project("run", "--recipe", "other.toml", "sub/train.py"))[-1] == "idle: found nothing to act on"
+
+
+def test_a_fix_that_does_not_exist_is_named_and_nothing_runs(project):
+    project.write(training(steps=3, after="print('trained')"))
+    project.recipe("count")
+    ended = project("run", "train.py")
+    assert (ended.code, ended.out) == (2, "")
+    assert "'count'" in ended.err
+    assert "Did you mean counts?" in ended.err
+
+
+def test_a_fix_that_the_recipe_does_not_hold_is_named(project):
+    project.write(training(steps=3))
+    project.recipe("counts")
+    ended = project("run", "--only", "modules", "train.py")
+    assert ended.code == 2
+    assert "There is no fix 'modules' in flatout.toml" in ended.err
+
+
+def test_a_recipe_of_another_script_is_refused(project):
+    project.write(training(steps=3), "other.py")
+    project.recipe("counts")
+    ended = project("run", "other.py")
+    assert ended.code == 2
+    assert "was proven for train.py, not for other.py" in ended.err

@@ -1,0 +1,135 @@
+"""`flatout tune` on real processes: what is kept, what is refused and why, and what an interruption costs."""
+
+import json
+import os
+import random
+import signal
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from flatout.engine.blocks import Measured
+from flatout.engine.target import parse_target
+from flatout.engine.timing import Bench
+from flatout.schema.trial import Selection, Verdict
+from tests.e2e.support import picture, training
+
+HERE = str(Path(__file__).parent)
+
+
+@pytest.fixture
+def tune(flatout):
+    """Return a function that tunes `train.py` with some fixes of `trying.py` and returns how it ended and the JSON."""
+    flatout.environment |= {"FLATOUT_EXTRA_FIXES": "trying", "PYTHONPATH": HERE, "OMP_NUM_THREADS": "1"}
+    flatout.write(training(step_s=0.01))
+
+    def run(*fixes, budget="150s"):
+        words = [word for fix in fixes for word in ("--only", fix)]
+        ended = flatout("tune", "--budget", budget, *words, "--json", "report.json", "train.py")
+        report = flatout.folder / "report.json"
+        return ended, json.loads(report.read_text()) if report.exists() else None
+
+    return run
+
+
+def verdicts(report):
+    return {trial["fix"]: trial["verdict"] for trial in report["trials"]}
+
+
+def test_a_faster_fix_with_equal_results_is_kept_and_written_down(tune, flatout):
+    ended, report = tune("t-half", "t-nothing")
+    assert ended.code == 0, ended.err
+    assert verdicts(report)["t-half"] == "KEPT"
+    assert verdicts(report)["t-nothing"] != "KEPT"
+    recipe = tomllib.loads((flatout.folder / "flatout.toml").read_text())
+    assert [fix["name"] for fix in recipe["fix"]] == ["t-half"]
+    assert report["recipe"]["fixes"][0]["fix"] == "t-half"
+
+
+def test_a_faster_fix_that_changes_results_is_refused_by_name(tune, flatout):
+    ended, report = tune("t-rate")
+    assert ended.code == 0, ended.err
+    assert verdicts(report) == {"t-rate": "RESULTS_DIFFER"}
+    assert report["trials"][0]["reason"]
+    assert report["recipe"] is None
+    assert not (flatout.folder / "flatout.toml").exists()
+
+
+def test_candidates_that_end_badly_cost_one_trial_each(tune):
+    ended, report = tune("t-abort", "t-memory", "t-disk", "t-half")
+    assert ended.code == 0, ended.err
+    assert verdicts(report) == {
+        "t-abort": "CRASHED",
+        "t-memory": "OUT_OF_MEMORY",
+        "t-disk": "CRASHED",
+        "t-half": "KEPT",
+    }
+    reasons = {trial["fix"]: trial["reason"] for trial in report["trials"]}
+    assert "disk" in reasons["t-disk"]
+
+
+def test_what_cannot_be_switched_is_timed_between_two_processes(tune):
+    ended, report = tune("t-apart")
+    assert ended.code == 0, ended.err
+    assert verdicts(report) == {"t-apart": "KEPT"}
+
+
+def test_a_candidate_that_hangs_is_ended(flatout, monkeypatch):
+    monkeypatch.setenv("FLATOUT_EXTRA_FIXES", "trying")
+    monkeypatch.setenv("PYTHONPATH", HERE)
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.chdir(flatout.folder)
+    from flatout.fixes.catalog import fixes
+
+    fixes.cache_clear()
+    flatout.write(training())
+    bench = Bench(parse_target(["train.py"]), flatout.folder / ".flatout", lambda steps: None, stall_s=4)
+    measured = Measured()
+    try:
+        bench.arms((), [(Selection("t-hang"),)], [measured], alpha=0.01, max_s=60)
+    finally:
+        fixes.cache_clear()
+    assert measured.failure.verdict is Verdict.TIMED_OUT
+
+
+def test_the_user_s_files_are_as_they_were(tune, flatout):
+    flatout.write(training(step_s=0.01, each_step="torch.save(model.state_dict(), 'checkpoint.pt')"))
+    flatout.write("the user's own", "checkpoint.pt")
+    before = picture(flatout.folder)
+    ended, _ = tune("t-half")
+    assert ended.code == 0, ended.err
+    after = {
+        name: what for name, what in picture(flatout.folder).items() if name not in ("flatout.toml", "report.json")
+    }
+    assert after == before
+
+
+def test_a_killed_tune_goes_on_where_it_was(tune, flatout):
+    words = ["tune", "--budget", "150s", "--only", "t-half", "--only", "t-memory", "train.py"]
+    process = flatout.start(*words)
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not list(flatout.folder.glob(".flatout/*/*/trials.jsonl")):
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    assert flatout.left_behind() == []
+    ended = flatout(*words)
+    assert ended.code == 0, ended.err
+    assert len(list(flatout.folder.glob(".flatout/*/*/tune.json"))) == 1
+    recipe = tomllib.loads((flatout.folder / "flatout.toml").read_text())
+    assert [fix["name"] for fix in recipe["fix"]] == ["t-half"]
+
+
+def test_ctrl_c_keeps_the_trials_and_says_how_to_go_on(flatout, tune):
+    process = flatout.start("tune", "--only", "t-half", "--only", "t-nothing", "train.py")
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not list(flatout.folder.glob(".flatout/*/*/tune.json")):
+        time.sleep(0.1)
+    time.sleep(random.Random(os.getpid()).uniform(0, 4))
+    process.send_signal(signal.SIGINT)
+    ended = flatout.wait(process)
+    assert ended.code == 130
+    assert "goes on where it stopped" in " ".join(ended.err.split())
+    assert flatout.left_behind() == []

@@ -1,0 +1,178 @@
+"""The search, on a scripted machine: true speeds, noise, crashes and wrong results are known by construction."""
+
+import random
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.report.specimens import report
+
+from flatout.analysis.judge import compare
+from flatout.engine import search as searching
+from flatout.engine.blocks import Failure
+from flatout.engine.journal import TrialJournal
+from flatout.engine.target import Target
+from flatout.schema.trial import Candidate, Equality, Equivalence, Pair, Selection, Verdict
+
+LOOKS = (4, 8, 16, 32)
+RESETS = [HealthCheck.function_scoped_fixture]  # every search sets the scripted machine anew
+
+
+class ScriptedBench:
+    """Returns pairs drawn around true step times; a fix's factor below 1 makes steps shorter."""
+
+    factors = failures = noise = rng = None  # set by the fixture
+
+    def __init__(self, *_, **__):
+        pass
+
+    def _pair(self, base, arm):
+        def block(fixes):
+            ms = 100.0 * self.rng.lognormvariate(0, self.noise)
+            for selection in fixes:
+                ms *= self.factors.get(selection.fix, 1.0)
+            return ms
+
+        return Pair(block(base), block(arm))
+
+    def arms(self, base, arms, measured, *, alpha, max_s, without=False):
+        for arm, each in zip(arms, measured, strict=True):
+            if arm[0].fix in self.failures:
+                each.failure = self.failures[arm[0].fix]
+                return
+            other = [one for one in base if one not in arm] if without else [*base, *arm]
+            self._measure(base, other, each, alpha)
+            if each.decision == "faster" and not without:
+                return
+
+    def _measure(self, base, arm, measured, alpha):
+        while not measured.decision:
+            measured.pairs.append(self._pair(base, arm))
+            measured.decision = compare(measured.pairs, alpha=alpha, looks=LOOKS).decision
+        measured.hits = {"x: y": 1}
+
+    def side_by_side(self, base, arm, measured, *, looks, decide, max_s, swap=False, epoch_steps=0):
+        failing = [self.failures[one.fix] for one in arm if one.fix in self.failures]
+        if failing:
+            measured.failure = failing[0]
+            return
+        while not measured.decision:
+            measured.pairs.append(self._pair(base, arm))
+            measured.decision = decide(measured.pairs)
+        if arm:
+            measured.hits = {"x: y": 1}
+        if measured.decision == "enough":
+            measured.decision = ""
+
+    def one_after_the_other(self, base, arm, measured, *, decide, max_s, num_pairs, epoch_steps=0):
+        self.side_by_side(base, arm, measured, looks=LOOKS, decide=decide, max_s=max_s)
+
+
+class ScriptedVerifier:
+    wrong: frozenset = frozenset()
+
+    def __init__(self, *_, **__):
+        pass
+
+    def check(self, selections, claimed):
+        bad = [one.fix for one in selections if one.fix in self.wrong]
+        return Equality(claimed=claimed, equal=not bad, reason=f"{bad[0]} differs" if bad else "")
+
+
+@pytest.fixture
+def scripted(monkeypatch, tmp_path):
+    """Return a function that searches among candidates on the scripted machine."""
+    monkeypatch.setattr(searching, "Bench", ScriptedBench)
+    monkeypatch.setattr(searching, "Verifier", ScriptedVerifier)
+    numbers = iter(range(10_000))
+
+    def search(
+        names, *, factors=(), failures=(), wrong=(), noise=0.01, switchable=True, seed=1, folder=None, stop=None
+    ):
+        ScriptedBench.factors, ScriptedBench.failures = dict(factors), dict(failures)
+        ScriptedBench.noise, ScriptedBench.rng = noise, random.Random(seed)
+        ScriptedVerifier.wrong = frozenset(wrong)
+        offered = [
+            Candidate(selection=Selection(name), equivalence=Equivalence.BITWISE, ceiling=2.0, switchable=switchable)
+            for name in names
+        ]
+        place = folder or tmp_path / str(next(numbers))
+        place.mkdir(exist_ok=True)
+        journal = TrialJournal(place)
+        found = searching.Search(
+            Target("train.py", ("python", "train.py")), place, report(), offered,
+            journal=journal, alpha=0.02 / len(names), until=time.monotonic() + 1000, watch=lambda *_: None,
+        )  # fmt: skip
+        if stop is not None:
+            found._queue = found._queue[:stop]
+        found.run()
+        return found
+
+    return search
+
+
+def verdicts(found):
+    return {trial.candidate.selection.fix: trial.verdict for trial in found.trials}
+
+
+@pytest.mark.parametrize("switchable", [True, False])
+def test_what_is_faster_is_kept_and_what_is_not_is_not(scripted, switchable):
+    found = scripted(["same", "fast", "slow"], factors={"fast": 0.7, "slow": 1.3}, switchable=switchable)
+    assert verdicts(found)["fast"] is Verdict.KEPT
+    assert verdicts(found)["slow"] is Verdict.SLOWER
+    assert verdicts(found)["same"] in (Verdict.NOT_FASTER, Verdict.UNDECIDED)
+    assert [kept.selection.fix for kept in found.recipe.fixes] == ["fast"]
+    assert found.confirmation.speedup == pytest.approx(1 / 0.7, rel=0.02)
+
+
+def test_gains_multiply_and_each_is_measured_on_top_of_those_before(scripted):
+    found = scripted(["a", "b"], factors={"a": 0.8, "b": 0.8})
+    assert [kept.selection.fix for kept in found.recipe.fixes] == ["a", "b"]
+    assert found.trials[1].base == (Selection("a"),)
+    assert found.confirmation.speedup == pytest.approx(1 / 0.64, rel=0.02)
+
+
+def test_a_faster_fix_that_changes_results_is_refused_with_the_reason(scripted):
+    found = scripted(["wrong", "fast"], factors={"wrong": 0.5, "fast": 0.7}, wrong=["wrong"])
+    assert verdicts(found) == {"wrong": Verdict.RESULTS_DIFFER, "fast": Verdict.KEPT}
+    assert found.trials[0].reason == "wrong differs"
+
+
+def test_a_candidate_that_fails_costs_one_trial(scripted):
+    failures = {
+        "memory": Failure(Verdict.OUT_OF_MEMORY, "out of memory"),
+        "crash": Failure(Verdict.CRASHED, "signal 11"),
+        "hang": Failure(Verdict.TIMED_OUT, "45 s"),
+    }
+    found = scripted([*failures, "fast"], factors={"fast": 0.7}, failures=failures)
+    assert verdicts(found) == {name: each.verdict for name, each in failures.items()} | {"fast": Verdict.KEPT}
+
+
+def test_without_anything_to_keep_there_is_no_recipe(scripted):
+    found = scripted(["same", "slow"], factors={"slow": 1.2})
+    assert (found.recipe, found.confirmation) == (None, None)
+
+
+@given(
+    factors=st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([0.5, 0.7, 0.85, 1.0, 1.2]), min_size=2),
+    stop=st.integers(0, 5),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=RESETS)
+def test_an_interrupted_search_goes_on_to_the_same_recipe(scripted, tmp_path_factory, factors, stop, seed):
+    names = sorted(factors)
+    whole = scripted(names, factors=factors, noise=0.003, seed=seed)
+    folder = tmp_path_factory.mktemp("tune")
+    scripted(names, factors=factors, noise=0.003, seed=seed + 1, folder=folder, stop=stop)
+    resumed = scripted(names, factors=factors, noise=0.003, seed=seed + 2, folder=folder)
+    kept = [found.recipe.selections if found.recipe else () for found in (whole, resumed)]
+    assert kept[0] == kept[1]
+
+
+@given(slower=st.lists(st.sampled_from([1.05, 1.1, 1.5]), min_size=1, max_size=5), seed=st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None, suppress_health_check=RESETS)
+def test_a_slower_fix_is_never_kept(scripted, slower, seed):
+    names = [f"fix{number}" for number in range(len(slower))]
+    found = scripted(names, factors=dict(zip(names, slower, strict=True)), noise=0.03, seed=seed)
+    assert found.recipe is None

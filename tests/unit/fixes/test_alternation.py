@@ -1,0 +1,174 @@
+"""Blocks that alternate: what is switched when, what is written, and when it ends, with truth known by construction."""
+
+import random
+import threading
+
+import pytest
+
+from flatout.fixes.alternation import Alternation
+from flatout.fixes.turns import Turns, WholeProcess, owner
+from flatout.schema.order import TimingOrder
+from flatout.schema.run import Step
+from flatout.schema.trial import Pair, Selection
+
+
+class Lever:
+    """A fix that is on or off, as `Site` is; `act` is what it does when a step passes."""
+
+    def __init__(self, name="lever", hits=True, failure=""):
+        self.selection = Selection(name)
+        self.enabled = False
+        self.acts = hits
+        self.hits = {}
+        self.failure = failure
+        self.switched = 0
+
+    def enable(self):
+        if self.failure:
+            return
+        self.enabled = True
+        self.switched += 1
+        if self.acts:
+            self.hits["x"] = self.hits.get("x", 0) + 1
+
+    def disable(self):
+        self.enabled = False
+
+
+def a_step(ms):
+    return Step(0, round(ms * 1e6), (0,) * 8, 1, 0, False, False, (0, 0, 0), ())
+
+
+def run(alternation, duration_ms, limit=100_000):
+    for number in range(limit):
+        if alternation.step(a_step(duration_ms(number))):
+            return number
+    raise AssertionError("it never ends")
+
+
+def timed(arms, truth, *, noise=0.01, base=(), **options):
+    """Run an alternation in which `truth[name]` is the factor of a step under that fix; return what it wrote."""
+    written, rng = [], random.Random(7)
+    every = [*base, *(site for arm in arms for site in arm)]
+    order = TimingOrder(block_s=0.05, **options)
+    alternation = Alternation(order, base, arms, lambda kind, body: written.append((kind, body)))
+
+    def ms(number):
+        factor = 1.0
+        for site in every:
+            factor *= truth.get(site.selection.fix, 1.0) if site.enabled else 1.0
+        return 10 * factor * rng.lognormvariate(0, noise) * (1 + 0.0005 * number)  # and a machine that gets slower
+
+    run(alternation, ms)
+    return written, every
+
+
+def decisions(written):
+    return [body["decision"] for kind, body in written if kind == "arm"]
+
+
+def test_a_faster_arm_is_found_and_ends_it():
+    first, second, third = Lever("same"), Lever("fast"), Lever("never tried")
+    written, _ = timed([[first], [second], [third]], {"fast": 0.8})
+    assert decisions(written)[-1] == "faster"
+    assert len(decisions(written)) == 2
+    assert third.switched == 0
+
+
+def test_a_slower_arm_and_one_that_changes_nothing_are_told_apart_in_spite_of_drift():
+    written, _ = timed([[Lever("slow")], [Lever("same")]], {"slow": 1.2}, noise=0.003)
+    assert decisions(written) == ["slower", "not faster"]
+
+
+def test_nothing_stays_switched_on():
+    _, every = timed([[Lever("slow")], [Lever("same")]], {"slow": 1.2})
+    assert not any(site.enabled for site in every)
+
+
+def test_pairs_hold_the_base_first_and_the_arm_second_whichever_was_measured_first():
+    written, _ = timed([[Lever("fast")]], {"fast": 0.5}, noise=0.0)
+    ratios = [body["baseline_ms"] / body["candidate_ms"] for kind, body in written if kind == "pair"]
+    assert all(ratio == pytest.approx(2.0, rel=0.1) for ratio in ratios)
+
+
+def test_an_arm_that_does_nothing_is_not_applied():
+    written, _ = timed([[Lever("idle", hits=False)], [Lever("same")]], {})
+    assert decisions(written)[0] == "not applied"
+    assert len(decisions(written)) == 2
+
+
+def test_an_arm_that_fails_says_why():
+    written, _ = timed([[Lever("broken", failure="RuntimeError: no")]], {})
+    body = next(body for kind, body in written if kind == "arm")
+    assert (body["decision"], body["reason"]) == ("not applied", "RuntimeError: no")
+
+
+def test_leaving_one_out_switches_a_fix_of_the_base_off_and_on_again():
+    needed, idle = Lever("needed"), Lever("idle")
+    for site in (needed, idle):
+        site.enable()
+    written, _ = timed([[needed], [idle]], {"needed": 0.8}, base=[needed, idle], noise=0.003, without=True)
+    assert decisions(written) == ["slower", "not faster"]
+    assert needed.enabled and idle.enabled
+
+
+def test_the_time_limit_ends_it_undecided():
+    written, _ = timed([[Lever("same")], [Lever("other")]], {}, noise=0.3, max_s=1.0)
+    assert decisions(written) == ["undecided"]
+
+
+def test_pairs_of_an_earlier_process_count():
+    prior = tuple(Pair(10.0, 8.0 + 0.01 * number) for number in range(7))
+    written, _ = timed([[Lever("fast")]], {"fast": 0.8}, prior=(prior,), looks=(8,))
+    assert sum(kind == "pair" for kind, _ in written) == 1
+    assert decisions(written) == ["faster"]
+
+
+# -- whole processes ------------------------------------------------------------------------------------------------
+
+
+def test_a_process_as_one_block_leaves_its_slow_start_out():
+    written = []
+    whole = WholeProcess(TimingOrder(block_s=1.0), [], lambda kind, body: written.append(body))
+    run(whole, lambda number: 200.0 if number < 5 else 10.0)
+    whole.finish()
+    assert written[0]["ms"] == pytest.approx(10.0)
+    assert written[0]["warmup_s"] > 0.9
+
+
+def test_turns_go_first_second_second_first():
+    assert [owner(number) for number in range(8)] == [0, 1, 1, 0, 0, 1, 1, 0]
+
+
+def test_two_that_take_turns_do_their_blocks_one_after_the_other(tmp_path):
+    written = []
+
+    def work(side):
+        order = TimingOrder(block_s=0.02, looks=(4,), turns=str(tmp_path), side=side)
+        turns = Turns(order, [], lambda kind, body: written.append((kind, body)))
+        while not turns.step(a_step(100.0)):
+            pass
+        turns.finish()
+
+    threads = [threading.Thread(target=work, args=(side,)) for side in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    blocks = [body for kind, body in written if kind == "block"]
+    assert [body["number"] for body in blocks] == list(range(8))
+    assert [body["side"] for body in blocks] == [owner(number) for number in range(8)]
+
+
+def test_a_block_of_whole_epochs_holds_what_lies_between_the_steps():
+    written, now = [], 0
+    whole = WholeProcess(TimingOrder(block_s=1.0, epoch_steps=10), [], lambda kind, body: written.append(body))
+    for number in range(1000):
+        step = Step(now, 100_000_000, (0,) * 8, 1, 0, False, False, (0, 0, 0), ())
+        now += 100_000_000 + (500_000_000 if number % 10 == 9 else 0)  # half a second between two epochs
+        if whole.step(step):
+            break
+    whole.finish()
+    assert written[0]["steps"] % 10 == 0
+    assert written[0]["ms"] == pytest.approx(150.0)

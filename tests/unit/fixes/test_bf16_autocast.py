@@ -1,0 +1,134 @@
+"""Forward and backward in bfloat16; weights, gradients, outputs and checkpoints in float32."""
+
+from collections import namedtuple
+from dataclasses import dataclass
+
+import pytest
+import torch
+from tests.unit.fixes.training import Images, same_bits, train, under
+from torch import nn
+
+from flatout.fixes.nested import map_tensors
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclass
+class Outputs:
+    logits: torch.Tensor
+    name: str
+
+
+class Dtypes(nn.Module):
+    """Notes what its layer computes in, and gives tensors in every kind of container."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = nn.Linear(4, 4), []
+
+    def forward(self, x):
+        y = self.layer(x)
+        self.seen.append(y.dtype)
+        kinds = {"list": [y, y + 1], "tuple": (y, 3), "pair": Pair(y, None), "object": Outputs(y, "y")}
+        return {**kinds, "count": torch.tensor(1), "input": x}
+
+
+@pytest.fixture
+def model():
+    return Dtypes()
+
+
+def step(model, x, **settings):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **settings)
+    for _ in range(2):
+        outputs = model(x)
+        optimizer.zero_grad()
+        outputs["list"][0].sum().backward()
+        optimizer.step()
+    return outputs
+
+
+def test_layers_compute_in_bfloat16_and_outputs_are_float32_however_nested(model):
+    x = torch.ones(2, 4)
+    with under("bf16-autocast") as process:
+        outputs = step(model, x)
+        assert process.site.hits == {"forward pass": 2}
+    assert model.seen == [torch.bfloat16] * 2
+    found = []
+    map_tensors(outputs, lambda tensor: found.append(tensor.dtype) or tensor)
+    assert found == [torch.float32] * 5 + [torch.int64, torch.float32]
+    assert isinstance(outputs["pair"], Pair) and outputs["object"].name == "y"
+    assert outputs["input"] is x
+    assert {each.dtype for each in (*model.parameters(), model.layer.weight.grad)} == {torch.float32}
+
+
+def test_losses_stay_near_and_switched_off_bits_are_equal():
+    model, _, losses = train()
+    with under("bf16-autocast"):
+        under_it, _, near = train()
+    assert losses != near
+    assert losses == pytest.approx(near, rel=0.05)
+    assert {each.dtype for each in under_it.state_dict().values()} == {torch.float32, torch.int64}
+    with under("bf16-autocast", on=False):
+        plain, _, same = train()
+    assert losses == same
+    assert same_bits(plain.state_dict(), model.state_dict())
+
+
+def test_evaluation_and_passes_without_gradients_are_left_alone(model):
+    with under("bf16-autocast") as process:
+        step(model, torch.ones(2, 4))
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+        model.eval()
+        model(torch.ones(2, 4))
+        assert process.site.hits == {"forward pass": 2}
+    assert model.seen[2:] == [torch.float32] * 2
+
+
+def test_a_script_under_autocast_is_left_alone(model):
+    with under("bf16-autocast") as process:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                outputs = model(torch.ones(2, 4))
+            assert outputs["list"][0].dtype is torch.bfloat16
+            outputs["list"][0].float().sum().backward()
+            optimizer.step()
+        assert process.site.hits == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_models_in_other_types_are_left_alone(dtype):
+    model = Dtypes().to(dtype)
+    with under("bf16-autocast") as process:
+        step(model, torch.ones(2, 4, dtype=dtype))
+        assert process.site.hits == {}
+    assert model.seen == [dtype] * 2
+
+
+def test_a_model_that_is_cast_later_is_left_alone_from_then_on():
+    model = Dtypes()
+    with under("bf16-autocast") as process:
+        step(model, torch.ones(2, 4))
+        model.double()
+        step(model, torch.ones(2, 4, dtype=torch.float64))
+        assert process.site.hits == {"forward pass": 2}
+
+
+def test_a_weight_used_without_gradients_first_still_gets_its_gradient():
+    class Twice(Images):
+        def forward(self, x):
+            with torch.no_grad():
+                super().forward(x)
+            return super().forward(x)
+
+    with under("bf16-autocast"):
+        model, _, _ = train(steps=1, model=Twice())
+        model, _, _ = train(steps=1, model=model)
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+
+
+def test_nothing_is_copied_where_nothing_changes():
+    value = {"a": [torch.ones(2), (1, "x")], "b": Pair(torch.ones(1), None), "c": Outputs(torch.ones(1), "n")}
+    assert map_tensors(value, lambda tensor: tensor) is value

@@ -1,0 +1,126 @@
+"""Workers that stay: batches and random streams, the workers' own included, as if they had been started anew."""
+
+import functools
+import random
+
+import numpy
+import pytest
+import torch
+from tests.unit.fixes.inputs import Counting, Drawing, OwnGenerator, Rows, passes
+from tests.unit.fixes.training import under
+from torch.utils.data import DataLoader
+
+from flatout.fixes.dataset_state import same
+from flatout.fixes.persistent_workers import choices
+from flatout.fixes.worker_seeds import only_seeds
+from flatout.schema.run import Header, LoaderFacts, Run
+
+
+def walk(make, **options):
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
+    return passes(make(), **options)
+
+
+def compare(make, **options):
+    """Return how often workers stayed; what the script sees, and its random streams, are as they were."""
+    plain = walk(make, **options)
+    with under("persistent-workers") as process:
+        ours = walk(make, **options)
+        assert same(ours, plain)
+        return process.site.hits.get("DataLoader", 0)
+
+
+def loader(dataset=Rows, **options):
+    return lambda: DataLoader(dataset(), **{"batch_size": 4, "shuffle": True, "num_workers": 2} | options)
+
+
+class Eager:
+    """A sampler that draws as soon as it is asked for an iterator."""
+
+    def __iter__(self):
+        return iter(torch.randperm(40).tolist())
+
+    def __len__(self):
+        return 40
+
+
+class Opening(Rows):
+    """Opens what it reads with the first sample, in each worker."""
+
+    file = None
+
+    def __getitem__(self, index):
+        self.file = self.file or open("/dev/null")  # noqa: SIM115 - as data sets do
+        return super().__getitem__(index)
+
+
+def _seeds(worker_id):
+    numpy.random.seed(torch.initial_seed() % 2**32)
+
+
+def _scales(worker_id):
+    torch.utils.data.get_worker_info().dataset.length = 40
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        loader(),
+        loader(num_workers=1),
+        loader(lambda: Rows(42)),
+        loader(Opening),
+        loader(shuffle=None, sampler=Eager()),
+        loader(generator=torch.Generator().manual_seed(3)),
+    ],
+    ids=["plain", "one worker", "smaller last batch", "lazy file", "eager sampler", "generator"],
+)
+def test_workers_stay_and_nothing_shows_it(make):
+    state = make().generator.get_state() if make().generator else None
+    plain = walk(make)
+    if state is not None:
+        make().generator.set_state(state)
+    with under("persistent-workers") as process:
+        assert same(walk(make), plain)
+        assert process.site.hits == {"DataLoader": 2}
+
+
+@pytest.mark.parametrize("draw", [lambda: float(torch.rand(())), random.random, numpy.random.rand])
+@pytest.mark.parametrize("init", [None, _seeds])
+def test_random_numbers_in_the_workers_are_those_of_workers_started_anew(draw, init):
+    assert compare(loader(functools.partial(Drawing, draw=draw), worker_init_fn=init)) == 2
+
+
+def test_a_pass_that_is_broken_off_is_followed_by_one_as_ever():
+    assert compare(loader(Drawing), stop_at=3) == 2
+
+
+def test_workers_are_started_anew_where_the_data_set_changed():
+    assert compare(loader(Counting)) == 0
+
+
+def test_generators_of_the_data_set_and_an_init_that_does_more_are_left_alone():
+    assert compare(loader(OwnGenerator)) == 0
+    assert compare(loader(worker_init_fn=_scales)) == 0
+    assert only_seeds(_seeds)
+    assert not only_seeds(_scales)
+
+
+def test_two_passes_at_once_have_workers_of_their_own():
+    def run():
+        torch.manual_seed(0)
+        made = DataLoader(Drawing(), 4, num_workers=1)
+        return list(zip(made, made, strict=True))
+
+    plain = run()
+    with under("persistent-workers"):
+        assert same(run(), plain)
+
+
+def test_it_is_offered_where_workers_were_restarted():
+    restarted = LoaderFacts(is_training=True, num_workers=2, epochs_started=3)
+    once = LoaderFacts(is_training=True, num_workers=2, epochs_started=1)
+    stays = LoaderFacts(is_training=True, num_workers=2, epochs_started=3, persistent_workers=True)
+    given = [choices(Run(header=Header(script="a"), loaders=(one,))) for one in (restarted, once, stays)]
+    assert given == [({},), (), ()]
