@@ -7,23 +7,21 @@ that is rounding noise in the baseline too, as a bias before a batch norm, so ca
 
 import math
 import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from flatout.analysis.invariants import common
 from flatout.analysis.samples import first_difference
-from flatout.analysis.traces import Deviation, Replayed, Trace
+from flatout.analysis.traces import Deviation, Replayed, Row, Trace
 from flatout.schema.trial import Check
 
 __all__ = ["Limits", "bit_equality", "replay_gates", "trajectory_gate"]
 
 _NOISE = 0.5  # a limit from which on a tensor says nothing: it is noise in the baseline as well
-_BAND = 3.0  # times the band that a move by one unit opens by itself
 _PROJECTED = 0.25  # of the relative error of the gradients may show in their projection on the right ones
 _UNIT = 2.0**-24  # rounding of float32, relative
 _SANE = 0.05  # error of the baseline against float64 above which that is another function: other random numbers
 _TINY = 1e-12
-_SMALL = 1e-9  # share of the squared norm of all gradients below which a tensor is judged with all others only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +32,15 @@ class Limits:
     gradient: float  # relative error of one tensor, and of all together
     cosine: float  # of all gradients together
     scale: float  # |<g, g0> / <g0, g0> - 1| of all gradients together; of the norm of the update
-    update: float  # relative error of the update of all parameters together
+    update: float  # relative error of the update of one tensor
     buffer: float
+    share: float  # of the norm of all below which a tensor's error is measured against that share
+    gross: float  # times its limit that one step in four may pass it: an activation at a kink falls to either side
     nudged: float  # times the error that a nudge of the weights makes
     own: float  # times the baseline's own error against float64, both in units of their precision
     unit: float = _UNIT  # rounding of the candidate's arithmetic, relative
-    trajectory: float = 1e-5  # floor of the band of losses, relative
+    floor: float = 3e-5  # of the band of losses, relative
+    band: float = 3.0  # times the band that a nudge opens
 
 
 # -- every bit --------------------------------------------------------------------------------------------------
@@ -76,12 +77,34 @@ def _which(wanted: str, found: str, names: tuple[str, ...]) -> str:
 
 def replay_gates(candidate: Trace, nudged: Trace | None, reference: Trace | None, limits: Limits) -> Iterator[Check]:
     """Yield the checks of every replayed step."""
+    kinds: dict[str, list[Check]] = {}
     for step, replayed in sorted(candidate.replays.items()):
         moved = nudged.replays.get(step) if nudged is not None else None
         own = reference.references.get(step) if reference is not None else None
-        yield from _OneStep(replayed, moved or Replayed(step=step), own, limits).checks()
+        for check in _OneStep(replayed, moved or Replayed(step=step), own, limits).checks():
+            kinds.setdefault(check.name.partition(" of step ")[0], []).append(check)
+    for checks in kinds.values():
+        yield from _without_kinks(checks, limits.gross)
     if candidate.replays:
-        yield from _sizes(candidate, limits)
+        yield from _sizes(candidate, nudged, limits)
+
+
+def _without_kinks(checks: list[Check], gross: float) -> list[Check]:
+    """Return the checks of one kind with a wider limit for the few steps, if they are few, that did not pass.
+
+    Rounding can push an activation over the kink of a ReLU or to the other side of a maximum. That shows in one step,
+    not in most of them; what computes something else shows in all.
+    """
+    failed = [check for check in checks if not check.passed]
+    forgiven = max(1, len(checks) // 4) if len(checks) >= 3 else 0
+    if not 0 < len(failed) <= forgiven:
+        return checks
+    return [
+        replace(check, passed=True, limit=check.limit * gross, detail="one step at a kink")
+        if not check.passed and check.value <= check.limit * gross
+        else check
+        for check in checks
+    ]
 
 
 class _OneStep:
@@ -120,8 +143,8 @@ class _OneStep:
                 continue
             allowed = self._allowed(nudges.get(row.name, 0.0), owns.get(row.name, 0.0))
             detail = f"{where} is off by {row.error:.2g} of its norm (allowed: {allowed:.2g})"
-            if allowed < _NOISE and row.weight >= _SMALL:
-                measured.append(self._held("gradients", row.error, allowed, detail))
+            if allowed < _NOISE:
+                measured.append(self._held("gradients", self._felt(row), allowed, detail))
         yield from _worst(measured)
 
     def _all_gradients(self) -> Iterator[Check]:
@@ -143,9 +166,15 @@ class _OneStep:
                 continue
             allowed = max(limit, self._limits.nudged * nudges.get(row.name, 0.0))
             detail = f"the {what} of {row.name} is off by {row.error:.2g} in step {self._step} (allowed: {allowed:.2g})"
-            if allowed < _NOISE and (row.weight >= _SMALL or what == "buffer"):
-                measured.append(self._held(f"{what}s", row.error, allowed, detail))
+            if allowed < _NOISE:
+                error = row.error if what == "buffer" else self._felt(row)
+                measured.append(self._held(f"{what}s", error, allowed, detail))
         yield from _worst(measured)
+
+    def _felt(self, row: Row) -> float:
+        """Return a tensor's error, against a share of the norm of all where its own is smaller: sums that cancel."""
+        assert row.error is not None
+        return min(row.error, row.of_all / self._limits.share)
 
     def _allowed(self, nudged: float, own: float) -> float:
         """Return the largest error: the class's constant, or what a nudge and the baseline's own error say."""
@@ -160,22 +189,40 @@ class _OneStep:
         return Check(name=name, passed=False, value=math.inf, detail=detail, step=self._step)
 
 
-def _sizes(candidate: Trace, limits: Limits) -> Iterator[Check]:
+def _sizes(candidate: Trace, nudged: Trace | None, limits: Limits) -> Iterator[Check]:
     """Yield whether gradients and updates are as large as they should be, in the mean over all replayed steps.
 
     Noise of relative size e moves one projection by much less than e, and the mean of several by less again; a loss or
-    a rate that is 1 % off moves all of them alike.
+    a rate that is 1 % off moves all of them alike. Tensors that are noise in the baseline are left out.
     """
-    replays = list(candidate.replays.values())
-    noise = math.fsum(each.gradients.error for each in replays) / len(replays) / math.sqrt(len(replays))
+    num = len(candidate.replays)
+    noise = math.fsum(each.gradients.error for each in candidate.replays.values()) / num / math.sqrt(num)
     allowed = max(limits.scale, _PROJECTED * noise)
+    scales, lengths = [], []
+    for step, replayed in candidate.replays.items():
+        moved = nudged.replays.get(step, Replayed(step=step)) if nudged is not None else Replayed(step=step)
+        scales.append(_mean(replayed.gradients, moved.gradients, limits, lambda row: row.scale))
+        lengths.append(math.sqrt(max(0.0, _mean(replayed.updates, moved.updates, limits, _squared_length))))
     steps = ", ".join(str(step) for step in sorted(candidate.replays))
-    scale = math.fsum(each.gradients.scale for each in replays) / len(replays)
+    scale, length = math.fsum(scales) / num, math.fsum(lengths) / num
     detail = f"the gradients of steps {steps} are {scale:.4f} times as large"
     yield _held("size of the gradients", abs(scale - 1), allowed, detail)
-    ratio = math.fsum(_ratio(*each.updates.norms) for each in replays) / len(replays)
-    detail = f"in steps {steps} the parameters move {ratio:.4f} times as far"
-    yield _held("size of the updates", abs(ratio - 1), allowed, detail)
+    detail = f"in steps {steps} the parameters move {length:.4f} times as far"
+    yield _held("size of the updates", abs(length - 1), allowed, detail)
+
+
+def _squared_length(row: Row) -> float:
+    """Return the squared norm of what was found, relative to what was wanted."""
+    return (row.error or 0.0) ** 2 + 2 * row.scale - 1
+
+
+def _mean(found: Deviation, moved: Deviation, limits: Limits, measure: Callable[[Row], float]) -> float:
+    """Return the mean of a measure over tensors that are no noise, by their share of the squared norm."""
+    nudges = moved.errors()
+    rows = [row for row in found.rows if row.error is not None and row.weight > 0]
+    rows = [row for row in rows if limits.nudged * nudges.get(row.name, 0.0) < _NOISE]
+    total = math.fsum(row.weight for row in rows)
+    return math.fsum(row.weight * measure(row) for row in rows) / total if total else 1.0
 
 
 def _worst(checks: list[Check]) -> Iterator[Check]:
@@ -188,10 +235,6 @@ def _off(found: float, wanted: float) -> float:
     return abs(found - wanted) / max(abs(wanted), _TINY)
 
 
-def _ratio(found: float, wanted: float) -> float:
-    return found / wanted if wanted > 0 else (1.0 if found == 0 else math.inf)
-
-
 def _held(name: str, value: float, limit: float, detail: str, step: int | None = None) -> Check:
     passed = value <= limit
     return Check(name=name, passed=passed, value=value, limit=limit, detail="" if passed else detail, step=step)
@@ -200,8 +243,8 @@ def _held(name: str, value: float, limit: float, detail: str, step: int | None =
 # -- the trajectory ---------------------------------------------------------------------------------------------
 
 
-def trajectory_gate(baseline: Trace, nudged: Trace, candidate: Trace, floor: float) -> Iterator[Check]:
-    """Yield whether the losses stay inside three times the band that the nudge has opened up to that step."""
+def trajectory_gate(baseline: Trace, nudged: Trace, candidate: Trace, limits: Limits) -> Iterator[Check]:
+    """Yield whether the losses stay inside a few times the band that the nudge has opened up to that step."""
     num = min(common(baseline, candidate), common(baseline, nudged))
     truth = [interval.loss for interval in baseline.intervals[:num]]
     finite = [abs(loss) for loss in truth if math.isfinite(loss)]
@@ -215,6 +258,6 @@ def trajectory_gate(baseline: Trace, nudged: Trace, candidate: Trace, floor: flo
         band = max(band, abs(other.loss - wanted) / scale) if math.isfinite(other.loss) else math.inf
         off = abs(mine.loss - wanted) / scale if math.isfinite(mine.loss) else math.inf
         detail = f"the loss of step {mine.step} is {mine.loss:.6g}, not {wanted:.6g}: a nudge of the weights does less"
-        checks.append(_held("trajectory", off, _BAND * band + floor, detail, mine.step))
+        checks.append(_held("trajectory", off, limits.band * band + limits.floor, detail, mine.step))
     failed = [check for check in checks if not check.passed]
     yield from failed[:1] or _worst(checks)

@@ -17,6 +17,7 @@ class Row:
     cosine: float
     scale: float
     weight: float  # its share of the squared norm of all
+    of_all: float = 0.0  # its error relative to the norm of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,6 @@ class Deviation:
     error: float = 0.0
     cosine: float = 1.0
     scale: float = 1.0
-    norms: tuple[float, float] = (0.0, 0.0)  # found, wanted
     extra: tuple[str, ...] = ()  # tensors that were not wanted
 
     def errors(self) -> dict[str, float]:
@@ -190,6 +190,5 @@ def _deviation(body: Mapping[str, Any]) -> Deviation:
         error=error,
         cosine=cosine,
         scale=scale,
-        norms=tuple(body["norms"]),
         extra=tuple(body["extra"]),
     )

@@ -70,10 +70,10 @@ def _count(sites: Iterable[Mapping[str, Any]], measured: Measured) -> None:
 
 def pairs_of_turns(folder: Path, measured: Measured) -> list[Pair]:
     """Return the pairs of neighbouring blocks that two processes side by side have finished."""
-    blocks: dict[int, float] = {}
+    blocks: dict[int, tuple[float, int]] = {}
     for record in (record for records in read_parts(folder) for record in records):
         if record.get("kind") == "block":
-            blocks[record["number"]] = record["ms"]
+            blocks[record["number"]] = (record["ms"], record["side"])
         if record.get("kind") in ("block", "side") and record["side"] == 1:
             _count(record["sites"], measured)
             measured.warmup_s = record.get("warmup_s", measured.warmup_s)
@@ -81,8 +81,8 @@ def pairs_of_turns(folder: Path, measured: Measured) -> list[Pair]:
     for number in range(0, len(blocks) - 1, 2):
         if number not in blocks or number + 1 not in blocks:
             break
-        first, second = blocks[number], blocks[number + 1]
-        pairs.append(Pair(first, second) if number % 4 == 0 else Pair(second, first))
+        (first, side), (second, _) = blocks[number], blocks[number + 1]
+        pairs.append(Pair(second, first) if side else Pair(first, second))
     return pairs
 
 

@@ -72,6 +72,7 @@ class Bench:
             block_s=self.block_s,
             skip=self._skip,
             prior=tuple(tuple(each.pairs) for each in measured),
+            seed=self._seed(),
             without=without,
         )
         outcome, folder = self._execute(timing, base, max_s * 1.5 + 30, [one for arm in arms for one in arm])
@@ -102,6 +103,7 @@ class Bench:
             looks=looks,
             turns=str(folder / "turns"),
             epoch_steps=epoch_steps,
+            seed=self._seed(),
         )
         settles_s = self._write_sides(folder, timing, (base, arm), swap=swap)
         command = (sys.executable, "-I", "-c", _SIDE_BY_SIDE, str(folder / "commands.json"), _SOURCE)
@@ -193,6 +195,10 @@ class Bench:
             fixes=tuple(fixes),
             timing=timing,
         )
+
+    def _seed(self) -> int:
+        """Return another number for each execution, the same when a tune is made again."""
+        return 1000 * (1 + sum(1 for _ in self._folder.glob("*")))
 
     def _next(self) -> Path:
         number = sum(1 for _ in self._folder.glob("*")) + 1 if self._folder.is_dir() else 1

@@ -1,13 +1,15 @@
 """Timing inside the training's process: blocks of steps with and without an arm's fixes, alternating.
 
-Which of the two comes first alternates from pair to pair (without, with; with, without; ...), so that a drift of the
-machine falls on both. After each switch some steps are left out. The number of looks at the pairs is fixed in advance
-and paid for by `analysis.judge`. What was measured is written down pair by pair.
+Which of the two comes first in a pair, and how long its blocks are, is drawn by lot (`analysis.blocks`), so that
+neither a drift of the machine nor other load that keeps time with the blocks favours one of them. After each switch
+some steps are left out. The number of looks at the pairs is fixed in advance and paid for by `analysis.judge`. What
+was measured is written down pair by pair.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from flatout.analysis.blocks import candidate_first, stretch
 from flatout.analysis.judge import compare
 from flatout.analysis.statistics import block_mean
 from flatout.fixes.site import Site
@@ -58,7 +60,7 @@ class Alternation:
             self._skip -= 1
             return False
         self._walls_ms.append(ms)
-        if len(self._walls_ms) >= self._num_steps:
+        if len(self._walls_ms) >= self._block_size():
             self._end_block()
         return self._arm >= len(self._arms)
 
@@ -136,7 +138,10 @@ class Alternation:
             self._warm, self._warming = [], True
 
     def _first_on(self) -> bool:
-        return len(self._pairs) % 2 == 1
+        return candidate_first(len(self._pairs), self._timing.seed + self._arm)
+
+    def _block_size(self) -> int:
+        return max(_FEWEST // 2, round(self._num_steps * stretch(len(self._pairs), self._timing.seed + self._arm)))
 
     def _switch(self, on: bool) -> None:
         if on != self._on:

@@ -1,7 +1,7 @@
 """Timing by processes: a process as one block, or two processes side by side that take turns, block by block.
 
 What cannot be switched inside a process is compared between two. Side by side they start once, and their blocks
-alternate (A B B A) as they would inside one process: whoever has no turn stands still at the end of a step. Where two
+alternate as they would inside one process: whoever has no turn stands still at the end of a step. Where two
 at once do not fit, processes follow each other and each is one block.
 """
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from flatout.analysis.blocks import candidate_first, stretch
 from flatout.analysis.statistics import block_mean
 from flatout.fixes.alternation import describe
 from flatout.fixes.site import Site
@@ -27,9 +28,9 @@ _PARTNER_S = 300.0  # longest that one process waits for the other
 Write = Callable[[str, Mapping[str, object]], None]
 
 
-def owner(number: int) -> int:
-    """Return whose block it is, 0 or 1, at position `number` of A B B A A B B A ..."""
-    return 0 if number % 4 in (0, 3) else 1
+def owner(number: int, seed: int) -> int:
+    """Return whose block it is at position `number`, 0 or 1: of every two blocks one is each's, in drawn order."""
+    return int(candidate_first(number // 2, seed)) ^ (number % 2)
 
 
 class _Warmup:
@@ -146,13 +147,18 @@ class Turns:
             self._block.leave_out(step)
             return False
         self._block.take(step)
-        return len(self._block.walls_ms) >= self._num_steps and self._end_block()
+        return len(self._block.walls_ms) >= self._block_size() and self._end_block()
 
     def finish(self) -> None:
         """Write what the fixes did."""
         usual = block_mean(self._block.walls_ms or self._lost.walls_ms or [0.0])
         body = {"side": self._timing.side, "warmup_s": self._lost.seconds_lost(usual), "sites": describe(self._sites)}
         self._write("side", body)
+
+    def _block_size(self) -> int:
+        if self._timing.epoch_steps:
+            return self._num_steps
+        return max(_FEWEST // 2, round(self._num_steps * stretch(self._number // 2, self._timing.seed)))
 
     def _end_block(self) -> bool:
         mean, number = self._block.mean_ms(), len(self._block.walls_ms)
@@ -175,8 +181,8 @@ class Turns:
             number = self._turn()
             if number >= 2 * max(self._timing.looks):
                 return True
-            if number > done and owner(number) == self._timing.side:
-                resumed = owner(number - 1) != self._timing.side or number == 0
+            if number > done and owner(number, self._timing.seed) == self._timing.side:
+                resumed = owner(number - 1, self._timing.seed) != self._timing.side or number == 0
                 self._number, self._skip = number, self._timing.skip + self._num_steps // 8 if resumed else 0
                 return False
             time.sleep(0.001)

@@ -155,41 +155,37 @@ def read_capture(path: Path) -> dict[str, Any] | None:
 def deviations(found: Tensors, wanted: Tensors, names: Mapping[str, str]) -> dict[str, Any]:
     """Return how far `found` is off `wanted`, tensor by tensor and all together.
 
-    A row is [name, relative error, cosine, scale, share of the squared norm]; `scale` is <found, wanted> / <wanted,
-    wanted>, so 1.01 for something 1 % too large whatever else is noise. A tensor that is not there has error None.
+    A row is [name, relative error, cosine, scale, weight, error of all]: `scale` is <found, wanted> / <wanted, wanted>,
+    so 1.01 for something 1 % too large whatever else is noise; `weight` the tensor's share of the squared norm of all,
+    `error of all` its error relative to the norm of all. A tensor that is not there has error None.
     """
+    sums = {key: _sums(found.get(key), truth) for key, truth in wanted.items()}
+    there = [one for one in sums.values() if one is not None]
+    totals = [math.fsum(one[place] for one in there) for place in range(4)]
+    norms = {key: float(truth.double().norm()) ** 2 for key, truth in wanted.items()}
+    whole = math.fsum(norms.values()) or 1.0
     rows: list[list[Any]] = []
-    totals = [0.0, 0.0, 0.0, 0.0]
-    weights = []
-    for key, truth in wanted.items():
-        mine = found.get(key)
-        if mine is None or mine.shape != truth.shape:
-            rows.append([names.get(key, key), None, 0.0, 0.0])
-            weights.append(float(truth.double().norm()) ** 2)
-            continue
-        sums = _sums(mine, truth)
-        totals = [total + one for total, one in zip(totals, sums, strict=True)]
-        rows.append([names.get(key, key), *_measures(*sums)])
-        weights.append(sums[1])
-    all_together = sum(weights) or 1.0
-    rows = [[*row, weight / all_together] for row, weight in zip(rows, weights, strict=True)]
+    for key, one in sums.items():
+        name, weight = names.get(key, key), norms[key] / whole
+        if one is None:
+            rows.append([name, None, 0.0, 0.0, weight, 0.0])
+        else:
+            rows.append([name, *_measures(*one), weight, math.sqrt(one[3] / whole)])
     extra = [names.get(key, key) for key in found if key not in wanted]
-    return {
-        "rows": rows,
-        "all": _measures(*totals),
-        "norms": [math.sqrt(totals[0]), math.sqrt(totals[1])],
-        "extra": extra,
-    }
+    return {"rows": rows, "all": _measures(*totals), "extra": extra}
 
 
-def _sums(found: torch.Tensor, truth: torch.Tensor) -> tuple[float, float, float, float]:
-    """Return <f, f>, <t, t>, <f, t> and <f - t, f - t> in double precision."""
+def _sums(found: torch.Tensor | None, truth: torch.Tensor) -> tuple[float, float, float, float] | None:
+    """Return <f, f>, <t, t>, <f, t> and <f - t, f - t> in double precision; None without a tensor to compare."""
+    if found is None or found.shape != truth.shape:
+        return None
     mine = found.detach().to_dense() if found.is_sparse else found.detach()
     f, t = mine.to("cpu").double().flatten(), truth.double().flatten()
     return float(f @ f), float(t @ t), float(f @ t), float((f - t) @ (f - t))
 
 
 def _measures(ff: float, tt: float, ft: float, difference: float) -> list[float]:
+    """Return relative error, cosine and scale."""
     if tt == 0:
         return [0.0 if ff == 0 else math.inf, 1.0 if ff == 0 else 0.0, 1.0 if ff == 0 else 0.0]
     cosine = ft / math.sqrt(ff * tt) if ff > 0 else 0.0
