@@ -27,7 +27,7 @@ LIMITS = {
     ),
     Equivalence.ROUNDING: Limits(
         loss=1e-5, gradient=1e-4, cosine=1 - 1e-6, scale=1e-3, update=1e-3, buffer=1e-5, share=1e-2, gross=300.0,
-        nudged=10.0, own=10.0, band=10.0,
+        nudged=10.0, own=10.0, floor=3e-4, band=10.0,
     ),
     Equivalence.PRECISION: Limits(
         loss=3e-3, gradient=0.1, cosine=0.99, scale=5e-3, update=0.3, buffer=1e-2, share=1e-3, gross=2.0,
@@ -77,8 +77,11 @@ def _unjudgeable(
             return f"the {name} could not be followed: {trace.troubles[0]}"
         if trace.reason == "script failed":
             return f"the {name} failed: {trace.error}"
-        if len(trace.intervals) < min(FEWEST_STEPS, len(baseline.intervals) or 1):
-            return f"the {name} made {len(trace.intervals)} steps in the time given"
+        if not trace.complete:
+            return f"the {name} ended after {len(trace.intervals)} steps, before they could be compared"
+        cut_off = trace.reason != "script ended" and 2 * len(trace.intervals) < len(baseline.intervals)
+        if cut_off or len(trace.intervals) < min(FEWEST_STEPS, len(baseline.intervals) or 1):
+            return f"the {name} made {len(trace.intervals)} of {len(baseline.intervals)} steps in the time given"
     if any(not check.passed for check in invariants(baseline, again)):
         first = next(check.detail for check in invariants(baseline, again) if not check.passed)
         return f"the untouched script does other things each time: {first}"

@@ -47,7 +47,7 @@ class Verifier:
         self._seed = seed
         self._watch = watch
         self._facts = facts or {}
-        self._captures = ""
+        self._captures = self._references = ""
         self._traces: dict[str, dict[int, Trace]] = {}  # by what was run, then by rank
         self._took_s = 0.0
         self.window_s = _WINDOW_S
@@ -123,9 +123,8 @@ class Verifier:
         steps = max((len(trace.intervals) for trace in baseline.values()), default=64)
         if role == "baseline":
             self._captures = str(folder / "captures")
-        references = next(iter(sorted(self._folder.glob("verify-*-reference/captures"))), None)
         if role == "reference":
-            references = folder / "captures"
+            self._references = str(folder / "captures")
         order = Order(
             mode="verify",
             folder=str(folder),
@@ -136,7 +135,7 @@ class Verifier:
             verify=VerifyOrder(
                 role=role,
                 captures=self._captures,
-                references=str(references or ""),
+                references=self._references,
                 steps=steps,
                 max_s=self.window_s * (1 if role == "baseline" else _SLOWER),
                 replay=replay,

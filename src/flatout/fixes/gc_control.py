@@ -90,7 +90,7 @@ def patch(site: "Site", *, every: int = 200) -> None:
 FIX = Fix(
     name="gc-control",
     equivalence=Equivalence.BITWISE,
-    phases=(Phase.HOST, Phase.FORWARD, Phase.OPTIMIZER),
+    phases=(Phase.HOST,),
     patch=patch,
     switchable=True,
 )

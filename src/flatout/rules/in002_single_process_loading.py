@@ -74,7 +74,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("CPU share of a sample", cpu_share(loader), ""),
             Evidence("cores", run.environment.num_cpus, ""),
         ),
-        fixes=("loader-workers", "compiled-input"),
+        fixes=("loader-workers", "core-split", "compiled-input"),
     )
 
 

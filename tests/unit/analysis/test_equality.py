@@ -236,7 +236,7 @@ def test_missing_and_infinite_gradients_are_named():
 def test_losses_leave_the_band_only_by_several_times_what_a_nudge_does():
     nudged = replace(NUDGED, intervals=tuple(interval(step, loss=1 + 1e-4 * step) for step in range(20)))
     inside = trace(intervals=tuple(interval(step, loss=1 + 2e-4 * step) for step in range(20)), replays=replays())
-    outside = trace(intervals=tuple(interval(step, loss=1 + 2e-3 * step) for step in range(20)), replays=replays())
+    outside = trace(intervals=tuple(interval(step, loss=1 + 4e-3 * step) for step in range(20)), replays=replays())
     assert judged(ROUNDING, inside, nudged=nudged).equal is True
     assert "a nudge of the weights does less" in judged(ROUNDING, outside, nudged=nudged).reason
 
@@ -259,6 +259,10 @@ def test_what_failed_or_made_too_few_steps_is_not_judged():
     assert judged(BITWISE, failed).equal is None
     assert "out of memory" in judged(BITWISE, failed).reason
     assert judged(BITWISE, trace(steps=1)).equal is None
+    assert "9 of 20 steps" in judged(BITWISE, trace(steps=9)).reason
+    assert judged(BITWISE, trace(steps=15)).equal is True
+    assert judged(BITWISE, trace(steps=15, complete=False)).equal is None  # killed
+    assert judged(BITWISE, trace(steps=9, reason="script ended")).equal is False
     assert judged(ROUNDING, trace()).equal is None  # nothing was replayed
     assert judged(ROUNDING, trace(replays=replays()), nudged=None).equal is None
 
