@@ -129,10 +129,19 @@ class Search:
         self._stage = f"trying {candidate.selection.label}"
         measured = Measured()
         arm = (*self.base, candidate.selection)
+        queued = candidate.selection.settings.get("workers", 0)
+        skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
         decide, epoch = self._decide(_SIDE_LOOKS), self._epoch_steps if candidate.whole_epochs else 0
         if not self._together:
             self._bench.side_by_side(
-                self.base, arm, measured, looks=_SIDE_LOOKS, decide=decide, max_s=self._left_s(), epoch_steps=epoch
+                self.base,
+                arm,
+                measured,
+                looks=_SIDE_LOOKS,
+                decide=decide,
+                max_s=self._left_s(),
+                epoch_steps=epoch,
+                skip=skip,
             )
         if not measured.decision and self._left_s() > 10 and (measured.failure or not measured.pairs):
             alone = Measured()  # did it fail by itself, or because two ran at once?

@@ -88,7 +88,7 @@ class Bench:
     def side_by_side(
         self, base: Sequence[Selection], arm: Sequence[Selection], measured: Measured, *,
         looks: tuple[int, ...], decide: Callable[[Sequence[Pair]], str], max_s: float, swap: bool = False,
-        epoch_steps: int = 0,
+        epoch_steps: int = 0, skip: int = 0,
     ) -> None:  # fmt: skip
         """Time a process under `arm` against one under `base`, both alive, their blocks in turns.
 
@@ -99,7 +99,7 @@ class Bench:
         (folder / "turns").mkdir()
         timing = TimingOrder(
             block_s=max(0.4, self.block_s),
-            skip=self._skip,
+            skip=max(self._skip, skip),
             looks=looks,
             turns=str(folder / "turns"),
             epoch_steps=epoch_steps,

@@ -52,7 +52,7 @@ class ScriptedBench:
             measured.decision = compare(measured.pairs, alpha=alpha, looks=LOOKS).decision
         measured.hits = {"x: y": 1}
 
-    def side_by_side(self, base, arm, measured, *, looks, decide, max_s, swap=False, epoch_steps=0):
+    def side_by_side(self, base, arm, measured, *, looks, decide, max_s, swap=False, epoch_steps=0, skip=0):
         failing = [self.failures[one.fix] for one in arm if one.fix in self.failures]
         if failing:
             measured.failure = failing[0]
