@@ -52,7 +52,7 @@ def main() -> None:
         f"{os.cpu_count()} CPUs, Python {platform.python_version()}, torch {torch.__version__}",
         GOAL,
     ]
-    rounds = 2 if options.quick else 4
+    rounds = 2 if options.quick else 3
     variants = {name: args for name, args in BY_HAND.items() if not (options.quick and name == "compile")}
     with tempfile.TemporaryDirectory() as folder:
         tune = [sys.executable, "-m", "flatout", "tune", "--budget", options.budget, str(SCRIPT), "--steps", "100000"]

@@ -27,7 +27,8 @@ def tune(flatout):
 
     def run(*fixes, budget="150s"):
         words = [word for fix in fixes for word in ("--only", fix)]
-        ended = flatout("tune", "--budget", budget, *words, "--json", "report.json", "train.py")
+        process = flatout.start("tune", "--budget", budget, *words, "--json", "report.json", "train.py")
+        ended = flatout.wait(process, timeout=300)
         report = flatout.folder / "report.json"
         return ended, json.loads(report.read_text()) if report.exists() else None
 
@@ -38,42 +39,30 @@ def verdicts(report):
     return {trial["fix"]: trial["verdict"] for trial in report["trials"]}
 
 
-def test_a_faster_fix_with_equal_results_is_kept_and_written_down(tune, flatout):
-    ended, report = tune("t-half", "t-nothing")
+def test_what_is_faster_is_kept_and_what_ends_badly_costs_one_trial_each(tune, flatout):
+    ended, report = tune("t-abort", "t-memory", "t-disk", "t-half", "t-nothing")
     assert ended.code == 0, ended.err
-    assert verdicts(report)["t-half"] == "KEPT"
-    assert verdicts(report)["t-nothing"] != "KEPT"
+    found = verdicts(report)
+    assert found.pop("t-nothing") in ("NOT_FASTER", "UNDECIDED", "SLOWER")
+    assert found == {"t-abort": "CRASHED", "t-memory": "OUT_OF_MEMORY", "t-disk": "CRASHED", "t-half": "KEPT"}
+    reasons = {trial["fix"]: trial["reason"] for trial in report["trials"]}
+    assert "disk" in reasons["t-disk"]
     recipe = tomllib.loads((flatout.folder / "flatout.toml").read_text())
     assert [fix["name"] for fix in recipe["fix"]] == ["t-half"]
     assert report["recipe"]["fixes"][0]["fix"] == "t-half"
 
 
-def test_a_faster_fix_that_changes_results_is_refused_by_name(tune, flatout):
+def test_a_faster_fix_that_changes_results_is_refused_and_the_user_s_files_are_as_they_were(tune, flatout):
+    flatout.write(training(step_s=0.01, each_step="torch.save(model.state_dict(), 'checkpoint.pt')"))
+    flatout.write("the user's own", "checkpoint.pt")
+    before = picture(flatout.folder)
     ended, report = tune("t-rate")
     assert ended.code == 0, ended.err
     assert verdicts(report) == {"t-rate": "RESULTS_DIFFER"}
-    assert report["trials"][0]["reason"]
+    assert "learning rate" in report["trials"][0]["reason"]
     assert report["recipe"] is None
-    assert not (flatout.folder / "flatout.toml").exists()
-
-
-def test_candidates_that_end_badly_cost_one_trial_each(tune):
-    ended, report = tune("t-abort", "t-memory", "t-disk", "t-half")
-    assert ended.code == 0, ended.err
-    assert verdicts(report) == {
-        "t-abort": "CRASHED",
-        "t-memory": "OUT_OF_MEMORY",
-        "t-disk": "CRASHED",
-        "t-half": "KEPT",
-    }
-    reasons = {trial["fix"]: trial["reason"] for trial in report["trials"]}
-    assert "disk" in reasons["t-disk"]
-
-
-def test_what_cannot_be_switched_is_timed_between_two_processes(tune):
-    ended, report = tune("t-apart")
-    assert ended.code == 0, ended.err
-    assert verdicts(report) == {"t-apart": "KEPT"}
+    after = {name: what for name, what in picture(flatout.folder).items() if name != "report.json"}
+    assert after == before
 
 
 def test_a_candidate_that_hangs_is_ended(flatout, monkeypatch):
@@ -94,20 +83,8 @@ def test_a_candidate_that_hangs_is_ended(flatout, monkeypatch):
     assert measured.failure.verdict is Verdict.TIMED_OUT
 
 
-def test_the_user_s_files_are_as_they_were(tune, flatout):
-    flatout.write(training(step_s=0.01, each_step="torch.save(model.state_dict(), 'checkpoint.pt')"))
-    flatout.write("the user's own", "checkpoint.pt")
-    before = picture(flatout.folder)
-    ended, _ = tune("t-half")
-    assert ended.code == 0, ended.err
-    after = {
-        name: what for name, what in picture(flatout.folder).items() if name not in ("flatout.toml", "report.json")
-    }
-    assert after == before
-
-
 def test_a_killed_tune_goes_on_where_it_was(tune, flatout):
-    words = ["tune", "--budget", "150s", "--only", "t-half", "--only", "t-memory", "train.py"]
+    words = ["tune", "--budget", "150s", "--only", "t-apart", "--only", "t-memory", "train.py"]
     process = flatout.start(*words)
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and not list(flatout.folder.glob(".flatout/*/*/trials.jsonl")):
@@ -115,11 +92,11 @@ def test_a_killed_tune_goes_on_where_it_was(tune, flatout):
     process.kill()
     process.wait()
     assert flatout.left_behind() == []
-    ended = flatout(*words)
+    ended = flatout.wait(flatout.start(*words), timeout=300)
     assert ended.code == 0, ended.err
     assert len(list(flatout.folder.glob(".flatout/*/*/tune.json"))) == 1
     recipe = tomllib.loads((flatout.folder / "flatout.toml").read_text())
-    assert [fix["name"] for fix in recipe["fix"]] == ["t-half"]
+    assert [fix["name"] for fix in recipe["fix"]] == ["t-apart"]
 
 
 def test_ctrl_c_keeps_the_trials_and_says_how_to_go_on(flatout, tune):

@@ -64,27 +64,29 @@ class Reference(Replay):
             if gradient is not None:
                 one.grad = gradient.to(before.dtype)
 
-    def doubled(self, value: Any) -> Any:
-        """Return a nest of containers with its floating tensors in double precision, while a step runs so."""
-        return _doubled(value) if self.active else value
+    def doubled(self, batch: Any) -> Any:
+        """Return a batch with its floating tensors in double precision, while a step runs so."""
+        return _cast(batch, torch.float64) if self.active else batch
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
-        """Call a module with its arguments in double precision."""
-        if not self.active:
+        """Call a module with arguments as precise as its weights: a state carried over comes from another step."""
+        if not self._doubled:
             return inner
-        return lambda *args, **kwargs: inner(*_doubled(args), **_doubled(kwargs))
+        kind = torch.float64 if self.active else self._default
+        return lambda *args, **kwargs: inner(*_cast(args, kind), **_cast(kwargs, kind))
 
 
-def _doubled(value: Any) -> Any:
+def _cast(value: Any, kind: torch.dtype) -> Any:
+    """Return a nest of containers with its tensors of float32 and float64 in `kind`."""
     if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
+        return value.to(kind) if value.dtype in (torch.float32, torch.float64) else value
     if isinstance(value, dict):
-        return {key: _doubled(item) for key, item in value.items()}
+        return {key: _cast(item, kind) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_doubled, value))
+        return type(value)(*(_cast(item, kind) for item in value))
     if isinstance(value, list | tuple):
-        return type(value)(map(_doubled, value))
+        return type(value)(_cast(item, kind) for item in value)
     if isinstance(getattr(value, "data", None), dict):  # transformers.BatchEncoding
         for key, item in value.data.items():
-            value.data[key] = _doubled(item)
+            value.data[key] = _cast(item, kind)
     return value
