@@ -34,6 +34,14 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/account.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/planted.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/sabotage.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/honest.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/checkpoints.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/cpu_resnet.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/power.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/false_wins.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/resume.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/run_overhead.py $(if $(FULL),,--quick)
 
 test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none
 	@scripts/on-gpu tests/gpu $(BIN)/python -m pytest -m gpu tests/gpu

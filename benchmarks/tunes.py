@@ -14,7 +14,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["SCRIPTS", "Tuned", "bounds", "tune"]
+__all__ = ["SCRIPTS", "Tuned", "bounds", "tune", "write_project"]
 
 SCRIPTS = {  # name: (hidden units, batch, loader workers, share of each step's work that is wasted on top)
     "short steps": (64, 64, 0, 0.3),
@@ -80,19 +80,25 @@ class Tuned:
     error: str = ""
 
 
+def write_project(folder: Path, script: str, fixes: str) -> dict[str, str]:
+    """Write one of `SCRIPTS` and a module of fixes into `folder`; return the environment to tune it in."""
+    (folder / "train.py").write_text(_SCRIPT.format(values=SCRIPTS[script]))
+    (folder / "waiting.py").write_text(_WAITING)
+    (folder / "made_fixes.py").write_text(fixes)
+    return os.environ | {"FLATOUT_EXTRA_FIXES": "made_fixes", "PYTHONPATH": str(folder)}
+
+
 def tune(script: str, fixes: str, only: list[str], budget_s: float) -> Tuned:
     """Tune one of `SCRIPTS` with the fixes that the module text `fixes` defines, trying those in `only`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "train.py").write_text(_SCRIPT.format(values=SCRIPTS[script]))
-        (folder / "waiting.py").write_text(_WAITING)
-        (folder / "made_fixes.py").write_text(fixes)
+        environment = write_project(folder, script, fixes)
         start = time.monotonic()
         command = [sys.executable, "-m", "flatout", "tune", "--budget", f"{budget_s:.0f}s", "--json", "report.json"]
         done = subprocess.run(
             [*command, *(word for fix in only for word in ("--only", fix)), "train.py"],
             cwd=folder, capture_output=True, text=True,
-            env=os.environ | {"FLATOUT_EXTRA_FIXES": "made_fixes", "PYTHONPATH": name},
+            env=environment,
         )  # fmt: skip
         seconds = time.monotonic() - start
         if done.returncode:

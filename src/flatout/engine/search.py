@@ -5,6 +5,7 @@ claim of equal results only when it is faster. What can be switched inside one p
 candidates in one start of the script; the rest between two processes side by side.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ __all__ = ["Search"]
 _LOOKS = (4, 8, 16, 32)
 _SIDE_LOOKS = (4, 8, 16, 32)
 _ROUNDS = 6  # starts of a script that ends before an arm is decided
+_LEAST_S = 20.0  # for a candidate, however little it could give
 _CONFIRM_S = 30.0  # kept back for the confirmation, as far as the budget allows
 
 _VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
@@ -139,7 +141,7 @@ class Search:
                 measured,
                 looks=_SIDE_LOOKS,
                 decide=decide,
-                max_s=self._left_s(),
+                max_s=self._share_s(candidate),
                 epoch_steps=epoch,
                 skip=skip,
             )
@@ -234,6 +236,12 @@ class Search:
 
     def _change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
         self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
+
+    def _share_s(self, candidate: Candidate) -> float:
+        """Return the seconds a candidate may take: what is left is shared out by what each could give."""
+        hopes = [math.log(max(1.001, other.ceiling)) for other in self._queue]
+        mine = math.log(max(1.001, candidate.ceiling)) / math.fsum(hopes)
+        return min(self._left_s(), max(_LEAST_S, mine * self._left_s()))
 
     def _left_s(self) -> float:
         return self._trials_until - time.monotonic()
