@@ -19,6 +19,7 @@ from flatout.engine.proof import Confirmation, make_recipe
 from flatout.engine.target import Target
 from flatout.engine.timing import Bench
 from flatout.engine.verify import Verifier
+from flatout.schema.phase import Phase
 from flatout.schema.recipe import Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, Pair, Selection, Trial, Verdict
@@ -29,6 +30,7 @@ _LOOKS = (4, 8, 16, 32)
 _SIDE_LOOKS = (4, 8, 16, 32)
 _ROUNDS = 6  # starts of a script that ends before an arm is decided
 _LEAST_S = 20.0  # for a candidate, however little it could give
+_WINDOW_SHARE = 0.03  # of the budget: how long a training is compared, once for each of up to five executions
 _CONFIRM_S = 30.0  # kept back for the confirmation, as far as the budget allows
 
 _VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
@@ -62,6 +64,11 @@ class Search:
             target, folder, self._tell, step_s=step_s, skip=2 + queued, block_s=max(0.25, min(4.0, 4 * step_s))
         )
         self._verifier = Verifier(target, folder, watch=self._tell)
+        self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
+        self._startup_s = report.breakdown.outside_s(Phase.STARTUP)
+        self._executions: dict[str, int] = {
+            "baseline": 2
+        }  # of the untouched script that comparisons still need, by what for
         self._together = report.run.header.world_size > 1
         self._epoch_steps = epoch_steps(report.run)
         done = {trial.candidate.selection.label for trial in self.trials}
@@ -201,6 +208,13 @@ class Search:
 
     def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
         claimed = max((candidate.equivalence, *self._classes()), key=lambda each: each.rank)
+        num_executions = 1 + self._executions.pop("baseline", 0)
+        if claimed is not Equivalence.BITWISE and claimed not in self._executions:
+            self._executions[claimed] = 0
+            num_executions += 2
+        needed_s = num_executions * (self._startup_s + 1.5 * self._verifier.window_s)
+        if needed_s > self._until - time.monotonic():
+            return Verdict.UNDECIDED, f"results were not compared: that takes about {needed_s:.0f} s", None
         equality = self._verifier.check((*self.base, candidate.selection), claimed)
         if equality.equal:
             return Verdict.KEPT, "", equality
