@@ -14,6 +14,8 @@ from tests.unit.fixes.training import Images, same_bits, train, under
 
 from flatout.fixes.async_checkpoint import _Snapshot
 
+pytestmark = pytest.mark.slow
+
 BIG = 200_000
 
 

@@ -13,7 +13,10 @@ from flatout.fixes.compiled_module import FIX
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Environment, Header, ModelFacts, Run, Step
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 @pytest.fixture

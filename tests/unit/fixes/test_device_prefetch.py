@@ -20,6 +20,8 @@ from flatout.fixes.dataset_state import same
 from flatout.fixes.lookahead import Lookahead, Streams, Wanted
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
 
+pytestmark = pytest.mark.slow
+
 
 def train_on(loader, change=lambda x: x, epochs=2):
     """Walk a loader as a training does that copies x, reads y on the host, and draws random numbers."""

@@ -18,6 +18,8 @@ from flatout.fixes.dataset_state import parts, same, unsafe
 from flatout.fixes.loader_workers import choices
 from flatout.schema.run import Environment, Header, LoaderFacts, Run, SamplePrefix
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = [{"workers": 1}, {"workers": 2}, {"workers": 2, "persistent": True}]
 
 

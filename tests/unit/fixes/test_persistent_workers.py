@@ -15,6 +15,8 @@ from flatout.fixes.persistent_workers import choices
 from flatout.fixes.worker_seeds import only_seeds
 from flatout.schema.run import Header, LoaderFacts, Run
 
+pytestmark = pytest.mark.slow
+
 
 def walk(make, **options):
     torch.manual_seed(0)
