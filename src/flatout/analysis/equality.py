@@ -101,7 +101,8 @@ def _checks(
     *,
     same: bool,
 ) -> Iterator[Check]:
-    yield from invariants(baseline, candidate, boundaries=claimed is Equivalence.BITWISE)
+    bitwise = claimed is Equivalence.BITWISE
+    yield from invariants(baseline, candidate, boundaries=bitwise, nudged=None if bitwise else nudged)
     if claimed is Equivalence.BITWISE and same:
         yield from bit_equality(baseline, candidate)
     else:

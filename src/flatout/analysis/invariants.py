@@ -19,13 +19,18 @@ def common(one: Trace, other: Trace) -> int:
     return min(len(one.intervals), len(other.intervals))
 
 
-def invariants(baseline: Trace, candidate: Trace, *, boundaries: bool = True) -> Iterator[Check]:
-    """Yield the checks of everything that no class may change; `boundaries`: batches are cut at the same places."""
+def invariants(
+    baseline: Trace, candidate: Trace, *, boundaries: bool = True, nudged: Trace | None = None
+) -> Iterator[Check]:
+    """Yield the checks of everything that no class may change; `boundaries`: batches are cut at the same places.
+
+    With `nudged`, inputs of modules that depend on the weights may have other values.
+    """
     num = common(baseline, candidate)
     pair = (baseline.intervals[:num], candidate.intervals[:num])
     yield samples_check(*pair)
     yield _steps(*pair, boundaries=boundaries)
-    yield inputs_check(*pair)
+    yield inputs_check(*pair, nudged.intervals[:num] if nudged is not None else ())
     yield _modes(*pair)
     yield _evaluations(*pair)
     yield _settings(*pair)

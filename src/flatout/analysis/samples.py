@@ -43,16 +43,31 @@ def samples_check(baseline: Steps, candidate: Steps) -> Check:
     return first_difference("samples", differences(), f"{seen} samples, {len(ended)} whole passes over a loader")
 
 
-def inputs_check(baseline: Steps, candidate: Steps) -> Check:
-    """Return whether the outermost modules were called with the same samples."""
-    wanted, found = _calls(baseline), _calls(candidate)
+def inputs_check(baseline: Steps, candidate: Steps, nudged: Steps = ()) -> Check:
+    """Return whether the outermost modules were called with the same samples.
+
+    `nudged` is the untouched script with its weights moved a little: a module that is called with other values there
+    (what a generator made, a state that is carried over) is called with what the weights make, and these are compared
+    where they are made, not here; of them only the number counts.
+    """
+    wanted, found, moved = _calls(baseline), _calls(candidate), _calls(nudged)
 
     def differences() -> Iterator[Difference]:
         for (name, gradients), stream in wanted.items():
             where = f"what {name} is called with{'' if gradients else ' without gradients'}"
-            yield from _compare(stream, found.get((name, gradients), _Stream()), where, over=True)
+            other, near = found.get((name, gradients), _Stream()), moved.get((name, gradients), _Stream())
+            if any(one != two for one, two in zip(stream.rows, near.rows, strict=False)):
+                stream, other = _of_the_data(stream, near, stream), _of_the_data(stream, near, other)
+            yield from _compare(stream, other, where, over=True)
 
     return first_difference("module inputs", differences(), f"{sum(len(one.rows) for one in found.values())} samples")
+
+
+def _of_the_data(baseline: "_Stream", nudged: "_Stream", stream: "_Stream") -> "_Stream":
+    """Return `stream` with every sample that the weights make, told by `baseline` and `nudged`, made the same."""
+    same = [one == two for one, two in zip(baseline.rows, nudged.rows, strict=False)]
+    rows = [row if place < len(same) and same[place] else "" for place, row in enumerate(stream.rows)]
+    return _Stream(rows, stream.steps)
 
 
 def kept_check(baseline: Steps, candidate: Steps) -> Check:
