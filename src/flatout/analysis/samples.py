@@ -43,31 +43,32 @@ def samples_check(baseline: Steps, candidate: Steps) -> Check:
     return first_difference("samples", differences(), f"{seen} samples, {len(ended)} whole passes over a loader")
 
 
-def inputs_check(baseline: Steps, candidate: Steps, nudged: Steps = ()) -> Check:
+def inputs_check(baseline: Steps, candidate: Steps, nudged: Steps | None = None) -> Check:
     """Return whether the outermost modules were called with the same samples.
 
-    `nudged` is the untouched script with its weights moved a little: a module that is called with other values there
-    (what a generator made, a state that is carried over) is called with what the weights make, and these are compared
-    where they are made, not here; of them only the number counts.
+    What a module makes of its weights may be another's input: a state carried over, a generator's picture. Where
+    `nudged` weights change what a module is called with, only the number of samples is compared.
     """
-    wanted, found, moved = _calls(baseline), _calls(candidate), _calls(nudged)
+    wanted, found = _calls(baseline), _calls(candidate)
+    moved = _calls(nudged) if nudged is not None else wanted
+    made = {key for key, stream in wanted.items() if _parts(stream, moved.get(key, _Stream()))}
 
     def differences() -> Iterator[Difference]:
-        for (name, gradients), stream in wanted.items():
-            where = f"what {name} is called with{'' if gradients else ' without gradients'}"
-            other, near = found.get((name, gradients), _Stream()), moved.get((name, gradients), _Stream())
-            if any(one != two for one, two in zip(stream.rows, near.rows, strict=False)):
-                stream, other = _of_the_data(stream, near, stream), _of_the_data(stream, near, other)
-            yield from _compare(stream, other, where, over=True)
+        for key, stream in wanted.items():
+            where = f"what {key[0]} is called with{'' if key[1] else ' without gradients'}"
+            one, other = stream, found.get(key, _Stream())
+            if key in made:
+                one, other = one.numbered(), other.numbered()
+            yield from _compare(one, other, where, over=True)
 
-    return first_difference("module inputs", differences(), f"{sum(len(one.rows) for one in found.values())} samples")
+    seen = f"{sum(len(one.rows) for key, one in found.items() if key not in made)} samples"
+    return first_difference("module inputs", differences(), seen)
 
 
-def _of_the_data(baseline: "_Stream", nudged: "_Stream", stream: "_Stream") -> "_Stream":
-    """Return `stream` with every sample that the weights make, told by `baseline` and `nudged`, made the same."""
-    same = [one == two for one, two in zip(baseline.rows, nudged.rows, strict=False)]
-    rows = [row if place < len(same) and same[place] else "" for place, row in enumerate(stream.rows)]
-    return _Stream(rows, stream.steps)
+def _parts(one: "_Stream", other: "_Stream") -> bool:
+    """Return whether two series of samples differ as far as both go."""
+    num = min(len(one.rows), len(other.rows))
+    return one.rows[:num] != other.rows[:num]
 
 
 def kept_check(baseline: Steps, candidate: Steps) -> Check:
@@ -93,6 +94,10 @@ class _Stream:
         added = _rows(num, rows, rest)
         self.rows += added
         self.steps += [step] * len(added)
+
+    def numbered(self) -> "_Stream":
+        """Return as many samples that say nothing but that they are there."""
+        return _Stream([""] * len(self.rows), self.steps)
 
 
 def _passes(steps: Steps) -> dict[tuple[int, int], _Stream]:

@@ -77,6 +77,7 @@ def _diagnosis(
     asked: dict[str, object] = {"only": sorted(limits.only), "equal": limits.equal.value}
     found = find_unfinished(out if out is not None else Path(".flatout"), target, script_digest(target), asked)
     if found is not None:
+        found = found.absolute()
         try:
             report = conclude(read_run(found / RUN_FILE), found)
         except BadRecording:  # killed during the diagnosis

@@ -156,6 +156,21 @@ def test_merged_micro_batches_are_equal_where_rounding_is_allowed():
     assert "batches" in judged(BITWISE, merged, baseline=split, again=again).reason
 
 
+def test_what_a_module_makes_for_another_may_differ_as_its_weights_do():
+    def with_states(*states, **changes):
+        calls = [("Net", 3, 3, 1, 1, samples(state), "r") for state in states]
+        intervals = [interval(step, batches=(), calls=(call,)) for step, call in enumerate(calls)]
+        return trace(intervals=tuple(intervals), **changes)
+
+    base, again = with_states(*range(20)), with_states(*range(20))
+    moved = with_states(0, 1, *range(100, 118), replays=replays(1e-6))
+    fixed = with_states(*range(20), replays=replays(1e-6))
+    candidate = with_states(0, 1, *range(200, 218), replays=replays())
+    assert judged(ROUNDING, candidate, baseline=base, again=again, nudged=moved).equal is True
+    reason = judged(ROUNDING, candidate, baseline=base, again=again, nudged=fixed).reason
+    assert "sample 3 of what Net is called with has other values" in reason
+
+
 def test_one_bit_is_enough_for_bitwise_and_nothing_for_rounding():
     candidate = at(5, prints="1" * 16)
     equality = judged(BITWISE, candidate)
