@@ -75,7 +75,7 @@ def _prepare_timing(recorder: Any) -> None:
     from flatout.fixes.turns import Turns, WholeProcess
 
     order = recorder.order
-    base = install_fixes(order.fixes, recorder.seams, recorder.modules)
+    base = install_fixes(order.fixes, recorder.seams, recorder.modules, order.mode)
     if not order.timing.arms:
         whole = (Turns if order.timing.turns else WholeProcess)(order.timing, base, recorder.write)
         recorder.on_step, recorder.on_finish = whole.step, whole.finish
@@ -83,7 +83,8 @@ def _prepare_timing(recorder: Any) -> None:
     if order.timing.without:
         arms = [[site for site in base if site.selection in arm] for arm in order.timing.arms]
     else:
-        arms = [[install_fix(one, recorder.seams, recorder.modules) for one in arm] for arm in order.timing.arms]
+        seams, modules = recorder.seams, recorder.modules
+        arms = [[install_fix(one, seams, modules, order.mode) for one in arm] for arm in order.timing.arms]
     recorder.on_step = Alternation(order.timing, base, arms, recorder.write).step
 
 
@@ -92,7 +93,7 @@ def _prepare_verification(recorder: Any) -> None:
     from flatout.fixes.apply import install_fixes
     from flatout.probe.verify import Verification
 
-    sites = install_fixes(recorder.order.fixes, recorder.seams, recorder.modules)
+    sites = install_fixes(recorder.order.fixes, recorder.seams, recorder.modules, recorder.order.mode)
     verification = Verification(recorder, lambda: [{"hits": site.hits, "failure": site.failure} for site in sites])
     verification.install()
     recorder.on_step, recorder.on_finish = verification.step, verification.finish

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["install_fix", "install_fixes"]
 
 
-def install_fix(selection: Selection, seams: "Seams", modules: "ModuleWatch") -> Site:
-    """Install the fix that `selection` names, switched off; one that cannot be installed carries its failure."""
-    site = Site(selection, seams, modules)
+def install_fix(selection: Selection, seams: "Seams", modules: "ModuleWatch", purpose: str = "run") -> Site:
+    """Install the fix that `selection` names, switched off; one that cannot be installed carries its failure.
+
+    `purpose` is the mode of the order: what the script is run for.
+    """
+    site = Site(selection, seams, modules, purpose)
     fix = find_fix(selection.fix)
     if fix is None:
         site.failure = f"there is no fix {selection.fix!r}"
@@ -28,11 +31,13 @@ def install_fix(selection: Selection, seams: "Seams", modules: "ModuleWatch") ->
     return site
 
 
-def install_fixes(selections: Iterable[Selection], seams: "Seams", modules: "ModuleWatch") -> list[Site]:
+def install_fixes(
+    selections: Iterable[Selection], seams: "Seams", modules: "ModuleWatch", purpose: str = "run"
+) -> list[Site]:
     """Install all of `selections` in order and switch them on."""
     sites = []
     for selection in selections:
-        site = install_fix(selection, seams, modules)
+        site = install_fix(selection, seams, modules, purpose)
         site.enable()
         sites.append(site)
     return sites

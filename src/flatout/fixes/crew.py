@@ -5,44 +5,15 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from flatout.fixes.dataset_state import fingerprint, random_states, undrawn
 from flatout.fixes.lookahead import arrived
+from flatout.pipeline.dataset_state import fingerprint
+from flatout.pipeline.watching import CheckedCollate, Flagged
 
-__all__ = ["Ahead", "CheckedCollate", "Crew", "Flagged", "draws_at_start", "generator_of"]
+__all__ = ["Ahead", "Crew", "draws_at_start", "generator_of"]
 
 _LOOK_EVERY_S = 5.0  # whether the workers are alive, while a batch is waited for
-
-
-class Flagged(NamedTuple):
-    """A batch from a worker, and whether random numbers were drawn while it was made."""
-
-    batch: Any
-    drew: bool
-
-
-class CheckedCollate:
-    """The script's collate function, with a look at the random streams after each batch; lives in a worker."""
-
-    def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None) -> None:
-        self._collate = collate
-        self._init = init
-        self._before = random_states()
-
-    def begin(self, worker_id: int) -> None:
-        """Start in a worker, whose streams have just been seeded."""
-        if self._init is not None:
-            self._init(worker_id)
-        self._before = random_states()
-
-    def __call__(self, samples: Any) -> Flagged:
-        """Return the batch of `samples`, and whether something was drawn since the last one."""
-        batch = self._collate(samples)
-        after = random_states()
-        drew, self._before = not undrawn(self._before, after), after
-        return Flagged(batch, drew)
 
 
 class Ahead:

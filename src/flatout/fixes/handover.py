@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flatout.fixes.crew import Ahead, Crew, Flagged, generator_of
-from flatout.fixes.dataset_state import fingerprint, parts, random_states, same, undrawn
+from flatout.fixes.crew import Ahead, Crew, generator_of
+from flatout.pipeline.dataset_state import fingerprint, parts, random_states, same, undrawn
+from flatout.pipeline.watching import Flagged
 
 __all__ = ["Handover", "Plan"]
 

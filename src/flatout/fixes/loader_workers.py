@@ -77,9 +77,9 @@ def _harms(loader: LoaderFacts) -> bool:
 def patch(site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool = False) -> None:
     """Serve loaders that have other numbers of workers by `workers` of them, `prefetch` batches ahead each."""
     from flatout.fixes.crew import draws_at_start
-    from flatout.fixes.dataset_state import in_a_worker, unsafe
     from flatout.fixes.handover import Handover, Plan
     from flatout.fixes.resizing import Resizing
+    from flatout.pipeline.dataset_state import in_a_worker, unsafe
 
     plan = Plan(workers=workers, prefetch=prefetch, persistent=persistent, hit=lambda: site.hit("DataLoader"))
 

@@ -50,9 +50,9 @@ def patch(site: "Site") -> None:
     """Keep the workers of every loader that has some and would end them."""
     import weakref
 
-    from flatout.fixes.dataset_state import holds_generator, in_a_worker
     from flatout.fixes.staying import Staying
     from flatout.fixes.worker_seeds import only_seeds
+    from flatout.pipeline.dataset_state import holds_generator, in_a_worker
 
     kept: weakref.WeakKeyDictionary[Any, Staying] = weakref.WeakKeyDictionary()
 

@@ -10,8 +10,8 @@ from collections import deque
 from typing import Any
 
 from flatout.fixes.crew import Ahead
-from flatout.fixes.dataset_state import random_states, restore_random_states, undrawn
 from flatout.fixes.handover import Handover, Plan
+from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 
 __all__ = ["Resizing"]
 

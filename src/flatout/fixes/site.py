@@ -24,11 +24,13 @@ class Site:
     """The place one fix acts at.
 
     `hits` counts what the fix really did, by the name of the thing it touched: a fix that never acted is reported as
-    NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only.
+    NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only. `purpose` says what the script
+    is run for: a training ("run"), or a trial of it ("timing", "verify") whose results are thrown away.
     """
 
-    def __init__(self, selection: Selection, seams: "Seams", modules: "ModuleWatch") -> None:
+    def __init__(self, selection: Selection, seams: "Seams", modules: "ModuleWatch", purpose: str = "run") -> None:
         """Act at nothing yet; switched off."""
+        self.purpose = purpose
         self.selection = selection
         self.enabled = False
         self.hits: dict[str, int] = {}

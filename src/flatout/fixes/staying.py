@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.fixes.dataset_state import fingerprint
 from flatout.fixes.lookahead import Peeking
 from flatout.fixes.worker_seeds import Begin, NotingCollate, Reseed
+from flatout.pipeline.dataset_state import fingerprint
 
 __all__ = ["Staying"]
 

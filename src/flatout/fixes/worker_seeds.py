@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from flatout.fixes.dataset_state import fingerprint, holds_generator
+from flatout.pipeline.dataset_state import fingerprint, holds_generator
 
 __all__ = ["Begin", "NotingCollate", "Reseed", "only_seeds"]
 

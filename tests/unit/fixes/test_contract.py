@@ -17,7 +17,7 @@ from tests.unit.fixes.training import Process, train
 from torch.utils.data import DataLoader
 
 from flatout.fixes.catalog import fixes
-from flatout.fixes.dataset_state import same
+from flatout.pipeline.dataset_state import same
 from flatout.rules.catalog import catalog
 from flatout.schema.run import Environment, Header, LoaderFacts, ModelFacts, Run
 from flatout.schema.trial import Equivalence
@@ -81,6 +81,7 @@ def without_collector():
 CASES = {
     "allocator": Case(learn, cuda=True),
     "anomaly-off": Case(learn_searching, already=learn),
+    "compiled-input": Case(load),
     "cpu-threads": Case(learn, {"threads": torch.get_num_threads() + 1}, learn, more_threads),
     "cudnn-search": Case(learn, cuda=True),
     "denormals": Case(learn),

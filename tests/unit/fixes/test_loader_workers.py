@@ -14,8 +14,8 @@ from tests.unit.fixes.inputs import Counting, Drawing, Failing, OwnGenerator, Ro
 from tests.unit.fixes.training import under
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRandomSampler, WeightedRandomSampler
 
-from flatout.fixes.dataset_state import parts, same, unsafe
 from flatout.fixes.loader_workers import choices
+from flatout.pipeline.dataset_state import parts, same, unsafe
 from flatout.schema.run import Environment, Header, LoaderFacts, Run, SamplePrefix
 
 pytestmark = pytest.mark.slow

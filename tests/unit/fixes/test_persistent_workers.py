@@ -10,9 +10,9 @@ from tests.unit.fixes.inputs import Counting, Drawing, OwnGenerator, Rows, passe
 from tests.unit.fixes.training import under
 from torch.utils.data import DataLoader
 
-from flatout.fixes.dataset_state import same
 from flatout.fixes.persistent_workers import choices
 from flatout.fixes.worker_seeds import only_seeds
+from flatout.pipeline.dataset_state import same
 from flatout.schema.run import Header, LoaderFacts, Run
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,121 @@
+"""Whether a data set gives the same sample each time, found out by asking it: twice, from other random states.
+
+Asked is a copy, so that a counter or a file opened at the first access is not the script's; the global random streams
+are put back to where they stood.
+"""
+
+import contextlib
+import copy
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from flatout.pipeline.dataset_state import (
+    fingerprint,
+    holds_generator,
+    random_states,
+    restore_random_states,
+    same,
+    undrawn,
+    unsafe,
+)
+
+__all__ = ["ask", "examine", "some_indices"]
+
+_SAMPLES, _FEWEST = 4, 2
+_LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
+
+
+def examine(dataset: Any) -> str:
+    """Return why the samples of `dataset` cannot be kept, an empty string when they can.
+
+    The data set is left as it was; what it raises counts as a reason.
+    """
+    reason = unsafe(dataset)
+    if reason:
+        return reason
+    if holds_generator(dataset):
+        return f"{type(dataset).__name__} holds a random generator"
+    start = time.monotonic()
+    for number, index in enumerate(some_indices(len(dataset), _SAMPLES)):
+        reason = _asked_twice(dataset, index)
+        if reason or (number + 1 >= _FEWEST and time.monotonic() - start > _LONGEST_S):
+            return reason
+    return ""
+
+
+def some_indices(length: int, number: int) -> list[int]:
+    """Return the first, the last and some between, spread evenly."""
+    return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(min(number, length))})
+
+
+def _asked_twice(dataset: Any, index: int) -> str:
+    name = type(dataset).__name__
+    before, mark = random_states(), fingerprint(dataset)
+    try:
+        asked = _detached(dataset)
+        own = fingerprint(asked)
+        first = asked[index]
+        drew, changed = not undrawn(before, random_states()), fingerprint(asked) != own
+        _disturb()
+        second = asked[index]
+        changed = changed or fingerprint(asked) != own
+    except Exception as error:  # whatever a stranger's data set may raise
+        return f"{name}[{index}] raised {type(error).__name__}: {error}".splitlines()[0][:200]
+    finally:
+        restore_random_states(before)
+    if fingerprint(dataset) != mark:
+        return f"{name} changes while it is read"
+    if not same(first, second):
+        return f"{name}[{index}] differs from call to call" + (": it draws random numbers" if drew else "")
+    if drew:
+        return f"{name}[{index}] draws random numbers"
+    return f"{name} changes while it is read" if changed else ""
+
+
+def _disturb() -> None:
+    """Set every global stream elsewhere: what was drawn from one of them comes out otherwise."""
+    import random
+    import sys
+
+    random.seed(20_231)
+    torch.manual_seed(20_231)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(20_231)
+
+
+def ask(dataset: Any, indices: Sequence[int]) -> list[Any]:
+    """Return samples of `dataset`, asked of a copy, with the random streams put back."""
+    states = random_states()
+    with _restored(states):
+        asked = _detached(dataset)
+        many = getattr(asked, "__getitems__", None)
+        return list(many(list(indices))) if callable(many) else [asked[index] for index in indices]
+
+
+@contextlib.contextmanager
+def _restored(states: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        restore_random_states(states)
+
+
+def _detached(dataset: Any, depth: int = 3) -> Any:
+    """Return a copy of `dataset` whose own attributes, small containers and wrapped data sets are copies, too."""
+    made = copy.copy(dataset)
+    inner = getattr(made, "__dict__", None)
+    if inner is None or not depth:
+        return made
+    for name, value in list(inner.items()):
+        if isinstance(value, torch.utils.data.Dataset):
+            inner[name] = _detached(value, depth - 1)
+        elif type(value) in (dict, list, set) and len(value) <= 1000:
+            inner[name] = type(value)(
+                [_detached(item, depth - 1) if isinstance(item, torch.utils.data.Dataset) else item for item in value]
+                if isinstance(value, list)
+                else value
+            )
+    return made

@@ -1,0 +1,115 @@
+"""What a batch is made of: which of its parts hold one row a sample, and how the batch is put together again."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+__all__ = ["Layout", "Rows", "layout_of"]
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
+_Build = Callable[[Sequence[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One part of a batch: a tensor of `shape` and `dtype` a sample, or plain values (`dtype` None).
+
+    `axes` is the order of its dimensions in memory, the batch's first.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype | None
+    axes: tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes of one sample's row."""
+        return 64 if self.dtype is None else self.dtype.itemsize * math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The parts of a batch in the order in which they are met, and the function that puts a batch together."""
+
+    rows: tuple[Rows, ...]
+    build: _Build
+    skeleton: object  # equal for batches that are built alike
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes of one sample."""
+        return sum(rows.num_bytes for rows in self.rows)
+
+
+def layout_of(batch: Any, num_samples: int) -> tuple[Layout, list[Any]] | None:
+    """Return the layout of `batch` and its parts; None when it holds something that is not one row a sample."""
+    parts: list[Any] = []
+    rows: list[Rows] = []
+    try:
+        skeleton, build = _walk(batch, num_samples, parts, rows)
+    except _NotRows:
+        return None
+    return Layout(tuple(rows), build, skeleton), parts
+
+
+class _NotRows(Exception):
+    pass
+
+
+def _walk(value: Any, num_samples: int, parts: list[Any], rows: list[Rows]) -> tuple[object, _Build]:
+    kind = type(value)
+    if kind is torch.Tensor or _plain_list(value, num_samples):
+        number = len(parts)
+        rows.append(_rows(value, num_samples))
+        parts.append(value)
+        return "rows", lambda made: made[number]
+    if kind in (dict, OrderedDict):
+        keys = tuple(value)
+        inner = [_walk(value[key], num_samples, parts, rows) for key in keys]
+        builds = tuple(build for _, build in inner)
+        return (kind, keys, tuple(part for part, _ in inner)), lambda made: kind(
+            zip(keys, (build(made) for build in builds), strict=True)
+        )
+    if kind in (list, tuple) or (isinstance(value, tuple) and hasattr(kind, "_fields")):
+        inner = [_walk(item, num_samples, parts, rows) for item in value]
+        builds = tuple(build for _, build in inner)
+        skeleton = (kind, tuple(part for part, _ in inner))
+        if kind is list:
+            return skeleton, lambda made: [build(made) for build in builds]
+        if kind is tuple:
+            return skeleton, lambda made: tuple([build(made) for build in builds])
+        return skeleton, lambda made: kind(*[build(made) for build in builds])
+    raise _NotRows
+
+
+def _plain_list(value: Any, num_samples: int) -> bool:
+    return type(value) is list and len(value) == num_samples > 0 and all(type(item) in _PLAIN for item in value)
+
+
+def _rows(value: Any, num_samples: int) -> Rows:
+    if isinstance(value, list):
+        return Rows((), None, ())
+    dense = value.layout is torch.strided and not value.requires_grad and value.device.type == "cpu"
+    if not dense or value.is_quantized or value.dim() == 0 or value.shape[0] != num_samples:
+        raise _NotRows
+    axes = _axes(value)
+    if axes is None:
+        raise _NotRows
+    return Rows(tuple(value.shape[1:]), value.dtype, axes)
+
+
+def _axes(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the dimensions of `value` from the widest stride on, None where it is not dense or a batch is not outer.
+
+    Strides of dimensions of length 1 say nothing; where plain order fits, it is taken.
+    """
+    usual = tuple(range(value.dim()))
+    if value.is_contiguous():
+        return usual
+    strides = value.stride()
+    axes = (0, *sorted(usual[1:], key=lambda axis: (-strides[axis], axis)))
+    return axes if value.permute(axes).is_contiguous() else None

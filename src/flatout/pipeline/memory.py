@@ -1,0 +1,56 @@
+"""How much memory there is for keeping samples, and who has taken how much of it."""
+
+import contextlib
+import os
+import weakref
+from pathlib import Path
+
+__all__ = ["Budget", "available_bytes"]
+
+_SHARE = 0.4
+"""Of what is free at the start. The training's own growth, workers and the page cache need the rest."""
+
+
+def available_bytes() -> int:
+    """Return the bytes this process may still take: free memory, a control group's limit, and the address space's."""
+    import resource
+
+    import psutil
+
+    free = [int(psutil.virtual_memory().available)]
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        free.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    used = psutil.Process(os.getpid()).memory_info()
+    for limit, taken in ((resource.RLIMIT_AS, used.vms), (resource.RLIMIT_DATA, used.rss)):
+        soft = resource.getrlimit(limit)[0]
+        if soft != resource.RLIM_INFINITY:
+            free.append(soft - taken)
+    return max(0, min(free))
+
+
+class Budget:
+    """Bytes that all stores of a process may take together."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        """Take `limit` bytes at most; None: a share of what is free when first asked."""
+        self._limit = limit
+        self._taken = 0
+
+    @property
+    def left(self) -> int:
+        """Return the bytes that are left."""
+        if self._limit is None:
+            self._limit = int(_SHARE * available_bytes())
+        return self._limit - self._taken
+
+    def take(self, num_bytes: int, owner: object) -> bool:
+        """Return whether `num_bytes` fit; they come back when `owner` ends."""
+        if num_bytes > self.left:
+            return False
+        self._taken += num_bytes
+        weakref.finalize(owner, self._give_back, num_bytes)
+        return True
+
+    def _give_back(self, num_bytes: int) -> None:
+        self._taken -= num_bytes

@@ -1,0 +1,89 @@
+"""Which samples make which batch: what the loader's own sampler says, drawn when the loader would draw it."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+
+__all__ = ["batches_of", "random_order_is_known"]
+
+_checked: dict[type, bool] = {}
+
+
+def batches_of(index_sampler: Any, iterator: Iterator[Any], ahead: int) -> Iterator[torch.Tensor]:
+    """Return the indices of each batch as a tensor of int64.
+
+    `iterator` is what `iter(index_sampler)` gave. `ahead`: batches that the loader draws before it delivers the first,
+    0 for a loader without workers; they are drawn now. Indices of torch's own samplers come in one draw.
+    """
+    if ahead:
+        return _draw_ahead(index_sampler, iterator, ahead)
+    whole = _whole(index_sampler)
+    return map(_as_tensor, iterator) if whole is None else whole
+
+
+def _draw_ahead(index_sampler: Any, iterator: Iterator[Any], ahead: int) -> Iterator[torch.Tensor]:
+    whole = _whole(index_sampler)
+    source = map(_as_tensor, iterator) if whole is None else whole
+    drawn: deque[torch.Tensor] = deque()
+    for indices in source:
+        drawn.append(indices)
+        if len(drawn) == ahead:
+            break
+    return _deliver(drawn, source)
+
+
+def _deliver(drawn: deque[torch.Tensor], source: Iterator[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Give out what is drawn; with each batch another one is drawn, as a loader with workers does."""
+    while drawn:
+        indices = drawn.popleft()
+        drawn.extend(next_ for next_ in (next(source, None),) if next_ is not None)
+        yield indices
+
+
+def _as_tensor(indices: Any) -> torch.Tensor:
+    return torch.tensor(indices, dtype=torch.int64)
+
+
+def _whole(index_sampler: Any) -> Iterator[torch.Tensor] | None:
+    """Return the batches of torch's own samplers without a generator from outside, None for any other."""
+    if type(index_sampler) is not BatchSampler:
+        return None
+    sampler, size, drop_last = index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last
+    if type(sampler) is SequentialSampler:
+        return _cut(lambda: torch.arange(len(sampler)), size, drop_last)
+    if type(sampler) is RandomSampler and _plain(sampler) and random_order_is_known():
+        return _cut(lambda: _shuffled(len(sampler.data_source)), size, drop_last)
+    return None
+
+
+def _plain(sampler: Any) -> bool:
+    length = len(sampler.data_source)
+    return sampler.generator is None and not sampler.replacement and sampler.num_samples == length > 0
+
+
+def _cut(draw: Any, size: int, drop_last: bool) -> Iterator[torch.Tensor]:
+    """Draw at the first batch, as the sampler does, and cut."""
+    indices = draw()
+    yield from indices[: len(indices) // size * size if drop_last else len(indices)].split(size) if len(indices) else ()
+
+
+def _shuffled(length: int) -> torch.Tensor:
+    """Return what RandomSampler gives: one draw from the global generator seeds one of its own."""
+    seed = int(torch.empty((), dtype=torch.int64).random_().item())
+    return torch.randperm(length, generator=torch.Generator().manual_seed(seed))
+
+
+def random_order_is_known() -> bool:
+    """Return whether this torch's RandomSampler draws as `_shuffled` does; tried once, and undone."""
+    if RandomSampler not in _checked:
+        state = torch.random.get_rng_state()
+        theirs = list(RandomSampler(range(11)))
+        after = torch.random.get_rng_state()
+        torch.random.set_rng_state(state)
+        ours = _shuffled(11).tolist()
+        _checked[RandomSampler] = theirs == ours and torch.equal(after, torch.random.get_rng_state())
+        torch.random.set_rng_state(state)
+    return _checked[RandomSampler]

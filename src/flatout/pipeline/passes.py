@@ -1,0 +1,109 @@
+"""The two kinds of pass over a loader: one keeps what the script's own iterator makes, one needs it no more."""
+
+import copy
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
+
+from flatout.pipeline.dataset_state import random_states, undrawn
+from flatout.pipeline.order import batches_of
+from flatout.pipeline.watching import CheckedCollate, Flagged, NotedSampler
+
+__all__ = ["Deliver", "KeptPass", "fill", "noted"]
+
+_PLAIN_NEXT = _BaseDataLoaderIter.__next__
+
+Deliver = Callable[[torch.Tensor, Any, bool], None]
+"""What a filling pass tells: the indices of a batch, the batch, and whether random numbers were drawn for it."""
+
+
+def noted(loader: Any) -> Any:
+    """Return a loader that does what `loader`, which has workers, does, and notes each batch's indices and draws."""
+    twin = copy.copy(loader)
+    collate = CheckedCollate(loader.collate_fn, loader.worker_init_fn)
+    vars(twin).update(  # past DataLoader.__setattr__, which locks some of these
+        batch_sampler=NotedSampler(loader.batch_sampler),
+        collate_fn=collate,
+        worker_init_fn=collate.begin,
+        _iterator=None,
+    )
+    return twin
+
+
+class _FillingFetcher:
+    """What makes the batches of a single-process iterator, told to `deliver`."""
+
+    def __init__(self, fetcher: Any, deliver: Deliver) -> None:
+        """Take the iterator's own."""
+        self._fetcher = fetcher
+        self._deliver = deliver
+
+    def fetch(self, indices: Any) -> Any:
+        """Return the batch of `indices`."""
+        before = random_states()
+        data = self._fetcher.fetch(indices)
+        self._deliver(torch.tensor(indices, dtype=torch.int64), data, not undrawn(before, random_states()))
+        return data
+
+
+class _FillingWorkers:
+    """Where an iterator with workers over a `noted` loader gets its batches from: itself, told to `deliver`."""
+
+    def __init__(self, iterator: Any, twin: Any, deliver: Deliver) -> None:
+        """Follow `iterator`; it must not be held, because workers end with it."""
+        self._iterator = weakref.ref(iterator)
+        self._next: Callable[[Any], Any] = type(iterator)._next_data
+        self._pending = twin.batch_sampler.pending
+        self._deliver = deliver
+
+    def next_data(self) -> Any:
+        """Return the next batch, as the iterator's own method of that name does."""
+        flagged: Flagged = self._next(self._iterator())
+        self._deliver(torch.tensor(self._pending.popleft(), dtype=torch.int64), flagged.batch, flagged.drew)
+        return flagged.batch
+
+
+def fill(iterator: Any, twin: Any, deliver: Deliver) -> Any:
+    """Let `iterator` tell of its batches, and return it; `twin` is the `noted` loader of one with workers."""
+    if twin is None:
+        iterator._dataset_fetcher = _FillingFetcher(iterator._dataset_fetcher, deliver)
+    else:
+        iterator._next_data = _FillingWorkers(iterator, twin, deliver).next_data
+    return iterator
+
+
+class KeptPass(_SingleProcessDataLoaderIter):
+    """One pass whose batches are gathered from what is kept.
+
+    It draws from the random streams what the script's own iterator would: the seed for workers where one would be
+    drawn, and the sampler's own, as early as the loader would draw them.
+    """
+
+    def __init__(self, loader: Any, make: Callable[[torch.Tensor], Any], *, seeded_before: bool) -> None:
+        """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in an earlier pass."""
+        generator = loader.generator if loader.generator is not None else torch.default_generator
+        alone = copy.copy(loader)
+        vars(alone).update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0, _iterator=None)
+        state = generator.get_state() if seeded_before else None
+        super().__init__(alone)
+        if state is not None:
+            generator.set_state(state)
+        ahead = loader.num_workers * (loader.prefetch_factor or 0)
+        self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
+        self._make = make
+        self._num_workers = loader.num_workers
+
+    def _next_data(self) -> Any:
+        data = self._make(next(self._indices))
+        return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
+
+    def __next__(self) -> Any:
+        if _BaseDataLoaderIter.__next__ is not _PLAIN_NEXT:  # somebody watches loaders: be seen
+            return super().__next__()
+        data = self._next_data()
+        self._num_yielded += 1
+        return data

@@ -1,0 +1,58 @@
+"""What is noted while the script's own iterator makes batches: their indices, and whether it drew random numbers."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from flatout.pipeline.dataset_state import random_states, undrawn
+
+__all__ = ["CheckedCollate", "Flagged", "NotedSampler"]
+
+
+class Flagged(NamedTuple):
+    """A batch from a worker, and whether random numbers were drawn while it was made."""
+
+    batch: Any
+    drew: bool
+
+
+class CheckedCollate:
+    """The script's collate function, with a look at the random streams after each batch; lives in a worker."""
+
+    def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None) -> None:
+        """Take the script's own functions."""
+        self._collate = collate
+        self._init = init
+        self._before = random_states()
+
+    def begin(self, worker_id: int) -> None:
+        """Start in a worker, whose streams have just been seeded."""
+        if self._init is not None:
+            self._init(worker_id)
+        self._before = random_states()
+
+    def __call__(self, samples: Any) -> Flagged:
+        """Return the batch of `samples`, and whether something was drawn since the last one."""
+        batch = self._collate(samples)
+        after = random_states()
+        drew, self._before = not undrawn(self._before, after), after
+        return Flagged(batch, drew)
+
+
+class NotedSampler:
+    """The loader's own batch sampler; notes what it gives, in order, for the pass begun last."""
+
+    def __init__(self, sampler: Any) -> None:
+        """Take the loader's batch sampler."""
+        self._sampler = sampler
+        self.pending: deque[Any] = deque()
+
+    def __iter__(self) -> Iterator[Any]:
+        pending: deque[Any] = deque()
+        self.pending = pending
+        for indices in self._sampler:
+            pending.append(indices)
+            yield indices
+
+    def __len__(self) -> int:
+        return len(self._sampler)

@@ -1,0 +1,163 @@
+"""A compiled loader gives what the plain one gives: the same bits, in the same order, from the same random streams."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.pipeline import programs
+from tests.unit.pipeline.programs import Images, Ordered, Program
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+
+from flatout.pipeline import compile_loader
+from flatout.pipeline.dataset_state import same
+
+MANY = settings(
+    max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def agree(program, passes=3):
+    """Run a program plainly and compiled; return the compiled loader once both were seen to be equal."""
+    plain, _ = program.seen(passes=passes)
+    ours, loader = program.seen(compile_loader, passes)
+    assert len(plain) == len(ours)
+    for one, other in zip(plain, ours, strict=True):
+        assert same(one, other)
+    return loader
+
+
+NO_WORKERS = st.just(0)
+
+
+def samplers(length):
+    """Return options of a DataLoader that say which samples come when."""
+    return st.one_of(
+        st.fixed_dictionaries(
+            {"shuffle": st.booleans(), "batch_size": st.integers(1, 7), "drop_last": st.booleans()},
+            optional={"own_generator": st.just(True)},
+        ),
+        st.fixed_dictionaries(
+            {
+                "batch_size": st.integers(1, 7),
+                "drop_last": st.booleans(),
+                "sampler": st.sampled_from(
+                    [
+                        SubsetRandomSampler(range(0, length, 2)),
+                        WeightedRandomSampler([1.0 + index for index in range(length)], length + 3),
+                        RandomSampler(range(length), replacement=True, num_samples=2 * length),
+                        RandomSampler(range(length), num_samples=length + 2),
+                        Ordered(length),
+                        list(range(length - 1, -1, -1)),
+                    ]
+                ),
+            }
+        ),
+        st.builds(
+            lambda size, drop: {"batch_sampler": BatchSampler(SequentialSampler(range(length)), size, drop)},
+            st.integers(1, 7),
+            st.booleans(),
+        ),
+    )
+
+
+@st.composite
+def pipelines(draw, workers=NO_WORKERS):
+    length = draw(st.integers(1, 24))
+    dataset = draw(st.sampled_from(programs.datasets(length)))
+    if draw(st.integers(0, 3)) == 0:
+        kinds = (programs.Counting, programs.SeldomRandom, programs.OwnGenerator, programs.Ragged)
+        dataset = draw(
+            st.sampled_from([*(kind(length) for kind in kinds), *(Images(length, each) for each in programs.RANDOM)])
+        )
+    options = draw(samplers(length))
+    collates = [None, None, None]
+    if isinstance(dataset, Images) and dataset.form == "tuple":
+        collates += [programs.padded] if isinstance(dataset, programs.Ragged) else [programs.stacked, programs.centred]
+    collate = draw(st.sampled_from(collates))
+    options |= {"num_workers": draw(workers)} | ({"collate_fn": collate} if collate is not None else {})
+    if options["num_workers"]:
+        options |= {"persistent_workers": draw(st.booleans()), "prefetch_factor": draw(st.integers(1, 3))}
+    return Program(dataset, options, draw(st.booleans()), draw(st.integers(0, 3)))
+
+
+def raises(program):
+    """Return whether the script itself fails, as with ragged samples under the default collate function."""
+    try:
+        program.seen(passes=1)
+    except Exception as error:
+        return type(error)
+    return None
+
+
+def check(program):
+    error = raises(program)
+    if error is None:
+        loader = agree(program)
+        assert loader.explain()
+    else:
+        with pytest.raises(error):
+            program.seen(compile_loader, passes=1)
+
+
+@settings(MANY, max_examples=40)
+@given(pipelines())
+def test_a_pipeline_without_workers_gives_the_same_batches(program):
+    check(program)
+
+
+@pytest.mark.slow
+@MANY
+@given(pipelines())
+def test_any_of_many_pipelines_without_workers_gives_the_same_batches(program):
+    check(program)
+
+
+@pytest.mark.slow
+@settings(MANY, max_examples=60)
+@given(pipelines(workers=st.integers(1, 3)))
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_any_pipeline_with_workers_gives_the_same_batches(program):
+    check(program)
+
+
+def kept(dataset, **options):
+    """Return what is said of a data set after two passes."""
+    return agree(Program(dataset, {"batch_size": 4, **options}), passes=3).explain()
+
+
+@pytest.mark.parametrize("number", range(len(programs.datasets(12))))
+def test_what_is_the_same_each_time_is_kept(number):
+    dataset = programs.datasets(12)[number]
+    assert f"{len(dataset)} samples kept" in kept(dataset, shuffle=True)
+
+
+@pytest.mark.parametrize("transform", programs.RANDOM)
+def test_a_random_transform_is_left_alone_and_named(transform):
+    assert "draws random numbers" in kept(Images(12, transform))
+
+
+def test_one_random_sample_among_many_is_noticed_when_it_is_made():
+    assert "random numbers are drawn" in kept(programs.SeldomRandom(12))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "reason"),
+    [
+        (programs.Counting(12), "changes while it is read"),
+        (programs.OwnGenerator(12), "random generator of its own"),
+        (programs.Ragged(12), "depends on the other samples"),
+    ],
+)
+def test_a_data_set_that_cannot_be_kept_says_why(dataset, reason):
+    options = {"collate_fn": programs.padded, "batch_size": 3} if isinstance(dataset, programs.Ragged) else {}
+    assert reason in kept(dataset, **options)
+
+
+def test_a_collate_function_that_mixes_samples_is_left_alone():
+    assert "depends on the other samples" in kept(Images(12), collate_fn=programs.centred)
+
+
+def test_a_call_of_the_data_set_for_proof_does_not_count():
+    dataset = programs.Counting(12)
+    compile_loader(torch.utils.data.DataLoader(dataset)).explain()
+    assert dataset.calls == 0
