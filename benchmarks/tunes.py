@@ -85,7 +85,8 @@ def write_project(folder: Path, script: str, fixes: str) -> dict[str, str]:
     (folder / "train.py").write_text(_SCRIPT.format(values=SCRIPTS[script]))
     (folder / "waiting.py").write_text(_WAITING)
     (folder / "made_fixes.py").write_text(fixes)
-    return os.environ | {"FLATOUT_EXTRA_FIXES": "made_fixes", "PYTHONPATH": str(folder)}
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    return os.environ | {"FLATOUT_EXTRA_FIXES": "made_fixes", "PYTHONPATH": path}
 
 
 def tune(script: str, fixes: str, only: list[str], budget_s: float) -> Tuned:

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from flatout.pipeline.cache import Cache
 from flatout.pipeline.memory import Budget
+from flatout.units import format_bytes
 
 __all__ = ["CompiledLoader", "Kept", "compile_loader"]
 
@@ -70,7 +71,10 @@ class CompiledLoader(DataLoader[Any]):
         cache = self._kept.of(self._plain)
         if cache.reason:
             return f"left as it is: {cache.reason}"
-        return f"{cache.num_kept} samples kept in {cache.num_bytes} bytes; {cache.served} batches came from there"
+        keeping = cache.keeping
+        made = "made in batches; " if keeping.makes else ""
+        kept = f"{keeping.num_kept} samples kept in {format_bytes(keeping.num_bytes)}"
+        return f"{made}{kept}; {cache.served} batches came from there"
 
 
 def compile_loader(loader: DataLoader[Any], *, max_bytes: int | None = None) -> CompiledLoader:

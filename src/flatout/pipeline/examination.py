@@ -22,7 +22,7 @@ from flatout.pipeline.dataset_state import (
     unsafe,
 )
 
-__all__ = ["ask", "examine", "some_indices"]
+__all__ = ["ask", "detached", "examine", "some_indices"]
 
 _SAMPLES, _FEWEST = 4, 2
 _LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
@@ -55,7 +55,7 @@ def _asked_twice(dataset: Any, index: int) -> str:
     name = type(dataset).__name__
     before, mark = random_states(), fingerprint(dataset)
     try:
-        asked = _detached(dataset)
+        asked = detached(dataset)
         own = fingerprint(asked)
         first = asked[index]
         drew, changed = not undrawn(before, random_states()), fingerprint(asked) != own
@@ -90,7 +90,7 @@ def ask(dataset: Any, indices: Sequence[int]) -> list[Any]:
     """Return samples of `dataset`, asked of a copy, with the random streams put back."""
     states = random_states()
     with _restored(states):
-        asked = _detached(dataset)
+        asked = detached(dataset)
         many = getattr(asked, "__getitems__", None)
         return list(many(list(indices))) if callable(many) else [asked[index] for index in indices]
 
@@ -103,7 +103,7 @@ def _restored(states: Any) -> Iterator[None]:
         restore_random_states(states)
 
 
-def _detached(dataset: Any, depth: int = 3) -> Any:
+def detached(dataset: Any, depth: int = 3) -> Any:
     """Return a copy of `dataset` whose own attributes, small containers and wrapped data sets are copies, too."""
     made = copy.copy(dataset)
     inner = getattr(made, "__dict__", None)
@@ -111,10 +111,10 @@ def _detached(dataset: Any, depth: int = 3) -> Any:
         return made
     for name, value in list(inner.items()):
         if isinstance(value, torch.utils.data.Dataset):
-            inner[name] = _detached(value, depth - 1)
+            inner[name] = detached(value, depth - 1)
         elif type(value) in (dict, list, set) and len(value) <= 1000:
             inner[name] = type(value)(
-                [_detached(item, depth - 1) if isinstance(item, torch.utils.data.Dataset) else item for item in value]
+                [detached(item, depth - 1) if isinstance(item, torch.utils.data.Dataset) else item for item in value]
                 if isinstance(value, list)
                 else value
             )

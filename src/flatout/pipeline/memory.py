@@ -44,6 +44,10 @@ class Budget:
             self._limit = int(_SHARE * available_bytes())
         return self._limit - self._taken
 
+    def fits(self, num_bytes: int) -> bool:
+        """Return whether `num_bytes` more may be taken."""
+        return num_bytes <= self.left
+
     def take(self, num_bytes: int, owner: object) -> bool:
         """Return whether `num_bytes` fit; they come back when `owner` ends."""
         if num_bytes > self.left:

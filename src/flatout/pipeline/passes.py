@@ -98,7 +98,13 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._num_workers = loader.num_workers
 
     def _next_data(self) -> Any:
-        data = self._make(next(self._indices))
+        indices = next(self._indices)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # where another core is busy, a parallel region waits for it: 3 times as long and more
+        try:
+            data = self._make(indices)
+        finally:
+            torch.set_num_threads(threads)
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def __next__(self) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.layout import Layout, Rows
+from flatout.pipeline.layout import Rows
 
 __all__ = ["Store"]
 
@@ -16,18 +16,26 @@ class Store:
     `num_filled` counts the samples that are there. Memory is taken as rows are written: an empty store takes none.
     """
 
-    def __init__(self, layout: Layout, num_samples: int) -> None:
+    def __init__(self, rows: Sequence[Rows], num_samples: int) -> None:
         """Make room for `num_samples`."""
-        self.layout = layout
+        self.rows = tuple(rows)
         self.num_samples = num_samples
         self.num_filled = 0
         self._turn = 0
         self._filled = torch.zeros(num_samples, dtype=torch.bool)
-        self._columns = [_Column(rows, num_samples) for rows in layout.rows]
+        self._columns = [_Column(rows, num_samples) for rows in self.rows]
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes that it takes when it is full."""
+        return self.num_samples * sum(rows.num_bytes for rows in self.rows)
 
     def missing(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return those of `indices` that are not there, each once."""
-        return indices[:0] if self.full else indices[~self._filled[indices]].unique()
+        """Return those of `indices` that are not there, each once, in their order."""
+        if self.full:
+            return indices[:0]
+        wanted: dict[int, None] = dict.fromkeys(indices[~self._filled[indices]].tolist())
+        return torch.tensor(list(wanted), dtype=torch.int64)
 
     @property
     def full(self) -> bool:
@@ -46,8 +54,8 @@ class Store:
         """Keep the rows of a batch: `parts` as `layout_of` gives them, for the samples `indices`."""
         for column, part in zip(self._columns, parts, strict=True):
             column.write(indices, part)
+        self.num_filled += len(indices[~self._filled[indices]].unique())
         self._filled[indices] = True
-        self.num_filled = int(self._filled.sum())
 
     def repeat(self, indices: torch.Tensor) -> None:
         """Write the rows of `indices`, which are there, to every place: each then costs what it will cost."""
@@ -56,9 +64,9 @@ class Store:
         self._filled[:] = True
         self.num_filled = self.num_samples
 
-    def take(self, indices: torch.Tensor) -> Any:
-        """Return the batch of the samples `indices`, in memory of its own."""
-        return self.layout.build([column.read(indices) for column in self._columns])
+    def take(self, indices: torch.Tensor) -> list[Any]:
+        """Return the parts of the samples `indices`, in memory of their own."""
+        return [column.read(indices) for column in self._columns]
 
 
 class _Column:

@@ -1,0 +1,29 @@
+"""`GaussianBlur`, with a width of its own for each sample."""
+
+from typing import Any
+
+import torch
+
+from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.chance import uniform
+from flatout.pipeline.kernels.each import each
+from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.original import functional
+
+__all__ = ["gaussian_blur"]
+
+
+def gaussian_blur(operation: Any, form: Form) -> RandomKernel | None:
+    """Return the kernel of `GaussianBlur`."""
+    if form.kind == "array":
+        return None
+    blur = functional(operation).gaussian_blur
+
+    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+        return {"sigma": uniform(num, operation.sigma, generator)}
+
+    def forced(value: Any, params: Params, i: int) -> object:
+        sigma = float(params["sigma"][i])
+        return blur(value, list(operation.kernel_size), [sigma, sigma])
+
+    return each("GaussianBlur", form, draw, forced)

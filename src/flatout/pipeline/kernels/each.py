@@ -1,0 +1,35 @@
+"""Random operations that are done sample by sample, by the original, inside a chain that is done in batches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.kernel import Draw, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.pillow import image_of, mode_of, write_pixels
+from flatout.pipeline.kernels.strides import collated
+
+__all__ = ["each"]
+
+
+def each(name: str, form: Form, draw: Draw, forced: Callable[[Any, Params, int], Any]) -> RandomKernel:
+    """Return the kernel that gives `forced` one image or tensor after the other, of one size before and after."""
+
+    def run(batch: Tensor, params: Params) -> Tensor:
+        if form.kind == "image":
+            return _images(batch, params, forced)
+        if batch.dim() != 4:
+            raise Unsuited(f"{name} is known for [C, H, W], not for {batch.dim() - 1} axes")
+        return collated(torch.stack([forced(row, params, number) for number, row in enumerate(batch)]))
+
+    return RandomKernel(name, form, draw, run, forced)
+
+
+def _images(batch: Tensor, params: Params, forced: Callable[[Any, Params, int], Any]) -> Tensor:
+    mode, out = mode_of(batch), torch.empty_like(batch, memory_format=torch.contiguous_format)
+    into = out.numpy()
+    for number, row in enumerate(batch.contiguous().numpy()):
+        write_pixels(forced(image_of(row, mode), params, number), into[number])
+    return out

@@ -1,0 +1,45 @@
+"""`RandomHorizontalFlip` and `RandomVerticalFlip`."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.kernel import Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.original import functional
+from flatout.pipeline.kernels.strides import collated
+
+__all__ = ["random_horizontal_flip", "random_vertical_flip"]
+
+
+def random_horizontal_flip(operation: Any, form: Form) -> RandomKernel | None:
+    """Return the kernel of `RandomHorizontalFlip`."""
+    return _flip(operation, form, 2 if form.kind == "image" else -1, functional(operation).hflip)
+
+
+def random_vertical_flip(operation: Any, form: Form) -> RandomKernel | None:
+    """Return the kernel of `RandomVerticalFlip`."""
+    return _flip(operation, form, 1 if form.kind == "image" else -2, functional(operation).vflip)
+
+
+def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel | None:
+    if form.kind == "array":
+        return None
+
+    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+        return {"flip": torch.rand(num, generator=generator) < operation.p}
+
+    def run(batch: Tensor, params: Params) -> Tensor:
+        if batch.dim() not in (3, 4):
+            raise Unsuited(f"an image has two or three axes, not {batch.dim() - 1}")
+        out = batch.clone(memory_format=torch.preserve_format)
+        chosen = params["flip"].nonzero()[:, 0]
+        if len(chosen):
+            out[chosen] = batch[chosen].flip(axis)
+        return collated(out)
+
+    def forced(value: object, params: Params, i: int) -> object:
+        return original(value) if params["flip"][i] else value
+
+    return RandomKernel(type(operation).__name__, form, draw, run, forced)

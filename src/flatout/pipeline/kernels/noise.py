@@ -1,0 +1,34 @@
+"""`GaussianNoise`, from a seed of its own for each sample."""
+
+from typing import Any
+
+import torch
+
+from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.each import each
+from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.original import functional
+
+__all__ = ["gaussian_noise"]
+
+_SEEDS = 2**62
+
+
+def gaussian_noise(operation: Any, form: Form) -> RandomKernel | None:
+    """Return the kernel of `GaussianNoise` on tensors."""
+    if form.kind != "tensor":
+        return None
+    original = functional(operation).gaussian_noise
+
+    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+        return {"seed": torch.randint(_SEEDS, (num,), generator=generator)}
+
+    def forced(value: Any, params: Params, i: int) -> object:
+        with torch.random.fork_rng(devices=[]):  # the original draws from the default generator only
+            torch.default_generator.manual_seed(int(params["seed"][i]))
+            plain = value.clone(
+                memory_format=torch.contiguous_format
+            )  # the stream fills memory, in whatever order the axes lie there
+            return original(plain, mean=operation.mean, sigma=operation.sigma, clip=operation.clip)
+
+    return each("GaussianNoise", form, draw, forced)

@@ -1,0 +1,49 @@
+"""Pillow on batches of pixels: one image after the other, or all of them as one tall image."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flatout.pipeline.kernels.kernel import Unsuited
+
+__all__ = ["converted", "image_of", "mode_of", "one_by_one", "write_pixels"]
+
+
+def mode_of(batch: Tensor) -> str:
+    """Return the mode of the images in a batch of [B, H, W] or [B, H, W, 3] bytes."""
+    if batch.dtype is not torch.uint8 or batch.device.type != "cpu" or batch.dim() not in (3, 4):
+        raise Unsuited(f"not a batch of images: {batch.dtype} of {tuple(batch.shape)} on {batch.device}")
+    return "L" if batch.dim() == 3 else "RGB"
+
+
+def image_of(array: Any, mode: str) -> Any:
+    """Return a Pillow image of a contiguous array of bytes; it may share their memory and is for reading only."""
+    from PIL import Image
+
+    return Image.frombuffer(mode, (array.shape[1], array.shape[0]), array, "raw", mode, 0, 1)
+
+
+def one_by_one(batch: Tensor, out: Tensor, change: Callable[[Any, int], Any]) -> None:
+    """Write the pixels of `change(image, number)` of every row into the same row of `out`, a contiguous batch."""
+    mode = mode_of(batch)
+    rows, into = batch.contiguous().numpy(), out.numpy()
+    for number, row in enumerate(rows):
+        write_pixels(change(image_of(row, mode), number), into[number])
+
+
+def converted(batch: Tensor, source: str, target: str) -> Tensor:
+    """Return the batch in another mode; what Pillow does to a pixel alone it does to a tall image of all rows."""
+    out = torch.empty((*batch.shape[:3], 3) if len(target) == 3 else batch.shape[:3], dtype=torch.uint8)
+    if out.numel():
+        tall = image_of(batch.contiguous().flatten(0, 1).numpy(), source).convert(target)
+        write_pixels(tall, out.flatten(0, 1).numpy())
+    return out
+
+
+def write_pixels(image: Any, out: Any) -> None:
+    """Write the pixels of a Pillow image into a contiguous array of bytes."""
+    import numpy
+
+    numpy.copyto(out.reshape(-1), numpy.frombuffer(image.tobytes(), numpy.uint8))

@@ -1,0 +1,106 @@
+"""`RandomCrop`."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.chance import integers_below
+from flatout.pipeline.kernels.edges import Edges, edges_of, fill_of, padded
+from flatout.pipeline.kernels.kernel import Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.original import functional, is_v2, number_of_channels
+from flatout.pipeline.kernels.pillow import mode_of
+from flatout.pipeline.kernels.whole import checked
+from flatout.pipeline.kernels.window import common_fill
+
+__all__ = ["random_crop", "windows"]
+
+_Sides = tuple[int, int, int, int]  # left, top, right, bottom
+_SidesOf = Callable[[int, int], Iterable[_Sides]]  # of an image's height and width
+
+
+def random_crop(operation: Any, form: Form) -> RandomKernel | None:
+    """Return the kernel of `RandomCrop`: padding first, then for every sample a window of its own."""
+    fill, base = common_fill(operation), _base(operation)
+    if form.kind == "array" or not fill or base is None:
+        return None
+    pixel = fill_of(fill[0], number_of_channels(form.mode)) if form.kind == "image" else (0,)
+    sides_of = partial(_sides, operation, base)
+    return None if pixel is None else _crop(operation, form, (fill[0], pixel), sides_of)
+
+
+def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_of: _SidesOf) -> RandomKernel:
+    """Return the kernel; `fills` are the fill as given and as bytes of a pixel."""
+    (fill, pixel), (height, width) = fills, operation.size
+    functions = functional(operation)
+
+    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+        tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
+        for left, top, right, bottom in sides_of(tall, wide):
+            tall, wide = tall + top + bottom, wide + left + right
+        if tall < height or wide < width:
+            raise Unsuited(f"a crop of {height}x{width} is larger than the image of {tall}x{wide}")
+        every = torch.ones(num, dtype=torch.int64)
+        tops = integers_below(every * (tall - height + 1), generator)
+        return {"top": tops, "left": integers_below(every * (wide - width + 1), generator)}
+
+    def run(batch: Tensor, params: Params) -> Tensor:
+        if form.kind == "image":
+            mode_of(batch)
+            for sides in sides_of(*batch.shape[1:3]):
+                batch = padded(batch, Edges(*sides, operation.padding_mode, pixel))
+            return windows(batch, 1, params["top"], params["left"], (height, width))
+        checked(operation, batch)
+        for sides in sides_of(*batch.shape[-2:]):
+            batch = functions.pad(batch, list(sides), fill, operation.padding_mode)
+        return windows(batch, batch.dim() - 2, params["top"], params["left"], (height, width))
+
+    def forced(value: Any, params: Params, i: int) -> object:
+        _, tall, wide = functions.get_dimensions(value)
+        for sides in sides_of(tall, wide):
+            value = functions.pad(value, list(sides), fill, operation.padding_mode)
+        return functions.crop(value, int(params["top"][i]), int(params["left"][i]), height, width)
+
+    return RandomKernel("RandomCrop", form, draw, run, forced)
+
+
+def windows(batch: Tensor, axis: int, tops: Tensor, lefts: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return one window of each sample, all of the same size; `axis` is that of the rows, the next that of columns."""
+    height, width = size
+    if batch.device.type != "cpu":
+        raise Unsuited("windows are cut on the processor")
+    out = batch.new_empty((*batch.shape[:axis], height, width, *batch.shape[axis + 2 :]))
+    plain = batch.view(torch.int16) if batch.dtype is torch.bfloat16 else batch
+    source, target = plain.numpy(), out.view(plain.dtype).numpy()
+    leading: Any = (slice(None),) * (axis - 1)
+    for number, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):  # numpy: 1 us a window
+        place: Any = (*leading, slice(top, top + height), slice(left, left + width))
+        target[number] = source[number][place]
+    return out
+
+
+def _base(operation: Any) -> _Sides | None:
+    """Return the padding that comes first; None where it is not understood."""
+    padding = operation.padding
+    if padding is None:
+        return (0, 0, 0, 0)
+    if is_v2(operation):  # kept as left, right, top, bottom
+        padding = [padding[0], padding[2], padding[1], padding[3]]
+    edges = edges_of(padding, operation.padding_mode, (0,))
+    return None if edges is None else (edges.left, edges.top, edges.right, edges.bottom)
+
+
+def _sides(operation: Any, base: _Sides, tall: int, wide: int) -> Iterator[_Sides]:
+    """Yield the paddings of an image in the order in which they are made: v1 widens last, v2 pads once."""
+    left, top, right, bottom = base
+    height, width = operation.size
+    more_tall = max(0, height - tall - top - bottom) if operation.pad_if_needed else 0
+    more_wide = max(0, width - wide - left - right) if operation.pad_if_needed else 0
+    if is_v2(operation):
+        base, more_tall, more_wide = (left + more_wide, top + more_tall, right + more_wide, bottom + more_tall), 0, 0
+    for sides in (base, (more_wide, 0, more_wide, 0), (0, more_tall, 0, more_tall)):
+        if any(sides):
+            yield sides

@@ -1,0 +1,126 @@
+"""Pillow's `resize` on a batch of pixels, to the last bit.
+
+torch resizes bytes several times faster, but its weights have 15 bits where Pillow's have 22, so that for most sizes
+some pixels come out one step away: measured with torch 2.13 on AVX-512, none for 32 -> 224 and 28 -> 32, 0.3 % for
+256 -> 224 and 4 % for 48 -> 224. Where an axis grows, a bilinear pixel depends on two neighbours only: all 65,536 pairs
+of them are tried once, and torch is taken for the sizes for which every one agrees. All else is Pillow's own.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate, pad
+
+from flatout.pipeline.kernels.pillow import image_of, mode_of, one_by_one
+
+__all__ = ["agrees", "resample", "resample_planes"]
+
+_NEAREST, _BILINEAR = 0, 2
+_LONGEST = 512  # pixels of a line: the trial takes 0.1 s for 32, 2.6 s for 448
+
+
+def resample(batch: Tensor, size: tuple[int, int], pillow_filter: int) -> Tensor:
+    """Return the images resized as `Image.resize` does it.
+
+    Args:
+        batch: bytes of [B, H, W] or [B, H, W, 3].
+        size: height and width of the result.
+        pillow_filter: Pillow's number of the filter.
+    """
+    mode_of(batch)
+    height, width = batch.shape[1:3]
+    if (height, width) == size:
+        return batch
+    if pillow_filter == _NEAREST:
+        return batch[:, _nearest(height, size[0])][:, :, _nearest(width, size[1])].contiguous()
+    if pillow_filter == _BILINEAR and agrees(height, size[0]) and agrees(width, size[1]):
+        return _by_torch(batch, size)
+    out = torch.empty((len(batch), *size, *batch.shape[3:]), dtype=torch.uint8)
+    one_by_one(batch, out, lambda image, _: image.resize(size[::-1], pillow_filter))
+    return out
+
+
+def resample_planes(batch: Tensor, size: tuple[int, int], pillow_filter: int) -> Tensor:
+    """Return the same as `resample`; where torch is exact, [B, H, W, 3] in whose memory the channels come first."""
+    height, width = batch.shape[1:3]
+    exact = pillow_filter == _BILINEAR and agrees(height, size[0]) and agrees(width, size[1])
+    if mode_of(batch) == "L" or not exact or (height, width) == size:
+        return resample(batch, size, pillow_filter)
+    planes = _by_torch(batch, (height, size[1])).permute(0, 3, 1, 2).contiguous()
+    return _planes(planes.flatten(0, 1), size[0]).unflatten(0, (-1, 3)).permute(0, 2, 3, 1)
+
+
+@lru_cache(maxsize=4096)
+def agrees(before: int, after: int) -> bool:
+    """Tell whether torch and Pillow give the same bytes for every line of `before` pixels made `after` long."""
+    if before == after:
+        return True
+    if after < before or after > _LONGEST:  # more than two neighbours count: too many cases; or too long a trial
+        return False
+    pairs = torch.arange(65_536)
+    return all(_same_lines(pairs[::step], before, after) for step in (61, 1))
+
+
+def _same_lines(pairs: Tensor, before: int, after: int) -> bool:
+    """Compare lines whose pixels are the two bytes of a pair in turn, lying and standing, in large and small images."""
+    pairs = pairs[: len(pairs) // 15 * 15] if len(pairs) < 65_536 else torch.cat((pairs, pairs[:14]))
+    bands = torch.stack([pairs.roll(21_845 * band) for band in range(3)], -1)
+    two = torch.stack((bands >> 8, bands & 255), 1).to(torch.uint8)
+    lines = two[:, torch.arange(before) % 2]  # [pairs, before, 3]
+    wanted = _by_pillow(lines, after)
+    lying = (lines[None], lines.unflatten(0, (-1, 3)))
+    for images in lying:
+        if not torch.equal(_by_torch(images, (images.shape[1], after)).flatten(0, 1), wanted):
+            return False
+    standing = (lines.transpose(0, 1)[None], lines.unflatten(0, (-1, 5)).transpose(1, 2))
+    for images in standing:
+        made = _by_torch(images.contiguous(), (after, images.shape[2]))
+        if not torch.equal(made.transpose(1, 2).flatten(0, 1), wanted):
+            return False
+        planes = _planes(images[..., 0], after)
+        if not torch.equal(planes.transpose(1, 2).flatten(0, 1), wanted[..., 0]):
+            return False
+    return True
+
+
+def _by_pillow(lines: Tensor, after: int) -> Tensor:
+    out = torch.empty((1, len(lines), after, *lines.shape[2:]), dtype=torch.uint8)
+    one_by_one(lines[None], out, lambda image, _: image.resize((after, len(lines)), _BILINEAR))
+    return out[0]
+
+
+def _by_torch(batch: Tensor, size: tuple[int, int]) -> Tensor:
+    if batch.dim() == 3:
+        return _planes(_three_by_three(batch, size[1]), size[0])
+    images = batch.contiguous().permute(0, 3, 1, 2)
+    made = interpolate(images, size=size, mode="bilinear", antialias=True, align_corners=False)
+    return made.permute(0, 2, 3, 1).contiguous()
+
+
+def _three_by_three(batch: Tensor, width: int) -> Tensor:
+    """Return gray images widened as the channels of coloured ones, which torch does in a quarter of the time."""
+    missing = -len(batch) % 3
+    full = torch.cat((batch, batch[:1].expand(missing, -1, -1))) if missing else batch
+    made = _by_torch(full.unflatten(0, (-1, 3)).permute(0, 2, 3, 1), (batch.shape[1], width))
+    return made.permute(0, 3, 1, 2).contiguous().flatten(0, 1)[: len(batch)]
+
+
+def _planes(planes: Tensor, height: int) -> Tensor:
+    """Return [N, H, W] made taller; as columns do not mix, four of them pass as the channels of one."""
+    number, _, width = planes.shape
+    missing = -width % 4
+    wide = pad(planes, (0, missing)) if missing else planes
+    fours = wide.contiguous().unflatten(-1, (-1, 4)).permute(0, 3, 1, 2)
+    size = (height, fours.shape[-1])
+    made = interpolate(fours, size=size, mode="bilinear", antialias=True, align_corners=False)
+    return made.permute(0, 2, 3, 1).reshape(number, height, width + missing)[..., :width]
+
+
+@lru_cache(maxsize=4096)
+def _nearest(before: int, after: int) -> Tensor:
+    """Return which pixel of a line Pillow takes for each pixel of the result, as Pillow shows it on a line."""
+    import numpy
+
+    line = image_of(numpy.arange(before, dtype=numpy.int32)[None], "I").resize((after, 1), _NEAREST)
+    return torch.from_numpy(numpy.array(line, dtype=numpy.int64)[0])

@@ -1,0 +1,91 @@
+"""`RandomRotation` and `RandomAffine`: Pillow and torchvision turn each image, at angles of its own."""
+
+from typing import Any
+
+import torch
+
+from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.chance import uniform
+from flatout.pipeline.kernels.each import each
+from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.original import functional, is_v2
+from flatout.pipeline.kernels.window import common_fill
+
+__all__ = ["random_affine", "random_rotation"]
+
+
+def random_rotation(operation: Any, form: Form) -> RandomKernel | None:
+    """Return the kernel of `RandomRotation` where the image keeps its size."""
+    if form.kind == "array" or operation.expand or not common_fill(operation):
+        return None
+    rotate = functional(operation).rotate
+
+    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+        return {"angle": uniform(num, operation.degrees, generator)}
+
+    def forced(value: Any, params: Params, i: int) -> object:
+        return rotate(
+            value,
+            float(params["angle"][i]),
+            interpolation=operation.interpolation,
+            expand=False,
+            center=operation.center,
+            fill=_fill(operation, form, value),
+        )
+
+    return each("RandomRotation", form, draw, forced)
+
+
+def random_affine(operation: Any, form: Form) -> RandomKernel | None:
+    """Return the kernel of `RandomAffine`."""
+    if form.kind == "array" or not common_fill(operation):
+        return None
+    affine = functional(operation).affine
+
+    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+        tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
+        return _draw(operation, num, (tall, wide), generator)
+
+    def forced(value: Any, params: Params, i: int) -> object:
+        angle, x, y, scale, shear_x, shear_y = (params[name][i].item() for name in _NAMES)
+        return affine(
+            value,
+            angle,
+            [int(x), int(y)],
+            scale,
+            [shear_x, shear_y],
+            interpolation=operation.interpolation,
+            fill=_fill(operation, form, value),
+            center=operation.center,
+        )
+
+    return each("RandomAffine", form, draw, forced)
+
+
+_NAMES = ("angle", "x", "y", "scale", "shear_x", "shear_y")
+
+
+def _draw(operation: Any, num: int, size: tuple[int, int], generator: torch.Generator | None) -> Params:
+    """Draw angle, whole pixels of translation, scale and the angles of shear; what is not asked for stays as it is."""
+    tall, wide = size
+    none = torch.zeros(num, dtype=torch.float64)
+    params = dict.fromkeys(_NAMES, none) | {"scale": none + 1}
+    params["angle"] = uniform(num, operation.degrees, generator)
+    if operation.translate is not None:
+        for name, most in (("x", operation.translate[0] * wide), ("y", operation.translate[1] * tall)):
+            params[name] = uniform(num, (-most, most), generator).round()
+    if operation.scale is not None:
+        params["scale"] = uniform(num, operation.scale, generator)
+    if operation.shear is not None:
+        params["shear_x"] = uniform(num, operation.shear[:2], generator)
+        if len(operation.shear) == 4:
+            params["shear_y"] = uniform(num, operation.shear[2:], generator)
+    return params
+
+
+def _fill(operation: Any, form: Form, value: Any) -> Any:
+    """Return the fill as the original hands it on: for tensors v1 makes one number a channel of it."""
+    (fill,) = common_fill(operation)
+    if form.kind == "image" or is_v2(operation):
+        return fill
+    return [float(fill)] * value.shape[-3] if isinstance(fill, int | float) else [float(number) for number in fill]
