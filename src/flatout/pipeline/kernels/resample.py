@@ -48,7 +48,8 @@ def resample_planes(batch: Tensor, size: tuple[int, int], pillow_filter: int) ->
     if mode_of(batch) == "L" or not exact or (height, width) == size:
         return resample(batch, size, pillow_filter)
     planes = _by_torch(batch, (height, size[1])).permute(0, 3, 1, 2).contiguous()
-    return _planes(planes.flatten(0, 1), size[0]).unflatten(0, (-1, 3)).permute(0, 2, 3, 1)
+    tall: Tensor = _planes(planes.flatten(0, 1), size[0]).unflatten(0, (-1, 3))
+    return tall.permute(0, 2, 3, 1)
 
 
 @lru_cache(maxsize=4096)
@@ -114,7 +115,7 @@ def _planes(planes: Tensor, height: int) -> Tensor:
     fours = wide.contiguous().unflatten(-1, (-1, 4)).permute(0, 3, 1, 2)
     size = (height, fours.shape[-1])
     made = interpolate(fours, size=size, mode="bilinear", antialias=True, align_corners=False)
-    return made.permute(0, 2, 3, 1).reshape(number, height, width + missing)[..., :width]
+    return made.permute(0, 2, 3, 1).reshape(number, height, width + missing)[..., :width].contiguous()
 
 
 @lru_cache(maxsize=4096)
