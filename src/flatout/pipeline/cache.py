@@ -15,16 +15,18 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, same, undrawn
-from flatout.pipeline.examination import ask, examine, some_indices
+from flatout.pipeline.examination import ask, draws, examine, some_indices
 from flatout.pipeline.keeping import Keeping
 from flatout.pipeline.maker import maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import Deliver, KeptPass, fill, noted
+from flatout.pipeline.streams import drawn_from
 
 __all__ = ["Cache", "refusal"]
 
 _PROOFS = 2  # samples that are asked for again at the start of a pass
 _PROOF_SHARE = 0.003  # of the time, for proofs within a pass
+_SEED = 4099
 _CHANGES = 2  # changes of the data set between passes after which nothing more is kept
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
@@ -67,10 +69,12 @@ class Cache:
         self._changes = 0
         self._next_proof = 0.0
         self._ref: Callable[[], Any] = _weakly(loader)
+        self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
         self.reason = refusal(loader) or examine(loader.dataset)
+        self._random = self.reason if draws(self.reason) else ""
         self._mark: object = None
         self.keeping = Keeping(self.collate, budget)
-        if not self.reason:
+        if not self.reason or self._random:
             self._begin(loader)
 
     @property
@@ -88,14 +92,20 @@ class Cache:
         if self._purpose != "run" or self.keeping.ready:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
-            return KeptPass(loader, self._make, seeded_before=seeded)
+            earlier = self._streams.get(loader) if loader.persistent_workers else None
+            walked = KeptPass(loader, self._make, seeded_before=seeded, earlier=earlier)
+            self._streams[loader] = walked.streams
+            return walked
         return self._filling(loader, iterate)
 
     def _begin(self, loader: Any) -> None:
         self._mark = fingerprint(loader.dataset)
         maker = maker_of(loader)
-        suits = maker is not None and (maker.in_memory or not loader.num_workers)
-        self.keeping = Keeping(self.collate, self._budget, maker if suits else None)
+        if maker is not None and loader.num_workers:
+            suits = maker.in_memory and (loader.worker_init_fn is None or not maker.random)
+            maker = maker if suits else None
+        self.reason = self._random if maker is None else ""
+        self.keeping = Keeping(self.collate, self._budget, maker)
 
     # -- filling ------------------------------------------------------------------------------------------------
 
@@ -118,13 +128,16 @@ class Cache:
 
     # -- serving ------------------------------------------------------------------------------------------------
 
-    def _make(self, indices: torch.Tensor) -> Any:
+    def _make(self, indices: torch.Tensor, stream: torch.Generator | None) -> Any:
+        if time.monotonic() > self._next_proof and not self.reason:
+            self._prove(indices)
         if self.reason or not self._completed(indices):
-            return self.collate(self._samples(indices.tolist()))
-        batch = self.keeping.take(indices)
+            with drawn_from(stream):
+                return self.collate(self._samples(indices.tolist()))
+        batch = self.keeping.take(indices, stream)
         self.served += 1
         self._hit()
-        return self._proven(indices, batch) if time.monotonic() > self._next_proof else batch
+        return batch
 
     def _completed(self, indices: torch.Tensor) -> bool:
         """Return whether all of `indices` can be taken, after making what was missing.
@@ -173,14 +186,14 @@ class Cache:
 
     # -- proof --------------------------------------------------------------------------------------------------
 
-    def _proven(self, indices: torch.Tensor, batch: Any) -> Any:
-        """Return `batch`, one of whose samples was asked for again; the plain one where they differ."""
+    def _prove(self, indices: torch.Tensor) -> None:
+        """Ask for one of the samples of a batch again."""
         start = time.monotonic()
-        place = int(start * 1e3) % len(indices)
-        good = self._agrees([int(indices[place])])
+        some = indices[int(start * 1e3) % len(indices)].reshape(1)
+        if not self.keeping.empty and not len(self.keeping.missing(some)):
+            self._agrees(some.tolist())
         end = time.monotonic()
         self._next_proof = end + (end - start) / _PROOF_SHARE
-        return batch if good else self.collate(self._samples(indices.tolist()))
 
     def _look_again(self, loader: Any) -> None:
         """Begin a pass: hold what is kept against the data set."""
@@ -197,12 +210,17 @@ class Cache:
             self._agrees(known)
 
     def _agrees(self, indices: list[int]) -> bool:
+        before = random_states()
         try:
-            plain = self.collate(ask(self.dataset, indices))
+            torch.manual_seed(_SEED)
+            plain = self.collate(ask(self.dataset, indices, put_back=False))
+            torch.manual_seed(_SEED)
             good = same(plain, self.keeping.take(torch.tensor(indices))) or self._purpose == "timing"
         except Exception as error:
             self._refuse(f"{type(self.dataset).__name__} raised {type(error).__name__} when it was asked again")
             return False
+        finally:
+            restore_random_states(before)
         if not good:
             self._refuse(f"sample {indices[0]} is another than it was")
         return good

@@ -22,8 +22,9 @@ from flatout.pipeline.dataset_state import (
     unsafe,
 )
 
-__all__ = ["ask", "detached", "examine", "some_indices"]
+__all__ = ["ask", "detached", "draws", "examine", "some_indices"]
 
+_DRAWS = "draws random numbers"
 _SAMPLES, _FEWEST = 4, 2
 _LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
 
@@ -68,11 +69,16 @@ def _asked_twice(dataset: Any, index: int) -> str:
         restore_random_states(before)
     if fingerprint(dataset) != mark:
         return f"{name} changes while it is read"
-    if not same(first, second):
-        return f"{name}[{index}] differs from call to call" + (": it draws random numbers" if drew else "")
-    if drew:
-        return f"{name}[{index}] draws random numbers"
-    return f"{name} changes while it is read" if changed else ""
+    if changed:
+        return f"{name} changes while it is read"
+    if not drew:
+        return "" if same(first, second) else f"{name}[{index}] differs from call to call"
+    return f"{name}[{index}] {_DRAWS}"
+
+
+def draws(reason: str) -> bool:
+    """Return whether `reason`, as `examine` gave it, is that samples are drawn at random and nothing else."""
+    return reason.endswith(_DRAWS)
 
 
 def _disturb() -> None:
@@ -86,10 +92,10 @@ def _disturb() -> None:
         sys.modules["numpy"].random.seed(20_231)
 
 
-def ask(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """Return samples of `dataset`, asked of a copy, with the random streams put back."""
+def ask(dataset: Any, indices: Sequence[int], *, put_back: bool = True) -> list[Any]:
+    """Return samples of `dataset`, asked of a copy; the random streams are put back where `put_back`."""
     states = random_states()
-    with _restored(states):
+    with _restored(states) if put_back else contextlib.nullcontext():
         asked = detached(dataset)
         many = getattr(asked, "__getitems__", None)
         return list(many(list(indices))) if callable(many) else [asked[index] for index in indices]

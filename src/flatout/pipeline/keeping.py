@@ -68,13 +68,14 @@ class Keeping:
             return some_indices(length, number)
         return [] if self._store is None else self._store.some_filled(number)
 
-    def take(self, indices: torch.Tensor) -> Any:
-        """Return the batch of samples that are all there."""
+    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None) -> Any:
+        """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own."""
         assert self._layout is not None
         if self._maker is None:
             assert self._store is not None
             return self._layout.build(self._store.take(indices))
-        return self._maker.finish(self._maker.parts(indices) if self._store is None else self._store.take(indices))
+        parts = self._maker.parts(indices) if self._store is None else self._store.take(indices)
+        return self._maker.finish(parts, stream)
 
     # -- adding rows --------------------------------------------------------------------------------------------
 

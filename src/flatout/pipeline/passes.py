@@ -11,6 +11,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataL
 
 from flatout.pipeline.dataset_state import random_states, undrawn
 from flatout.pipeline.order import batches_of
+from flatout.pipeline.streams import Streams
 from flatout.pipeline.watching import CheckedCollate, Flagged, NotedSampler
 
 __all__ = ["Deliver", "KeptPass", "fill", "noted"]
@@ -76,6 +77,10 @@ def fill(iterator: Any, twin: Any, deliver: Deliver) -> Any:
     return iterator
 
 
+Make = Callable[[torch.Tensor, torch.Generator | None], Any]
+"""From the indices of a batch, and the stream that it is drawn from, the batch."""
+
+
 class KeptPass(_SingleProcessDataLoaderIter):
     """One pass whose batches are gathered from what is kept.
 
@@ -83,8 +88,8 @@ class KeptPass(_SingleProcessDataLoaderIter):
     drawn, and the sampler's own, as early as the loader would draw them.
     """
 
-    def __init__(self, loader: Any, make: Callable[[torch.Tensor], Any], *, seeded_before: bool) -> None:
-        """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in an earlier pass."""
+    def __init__(self, loader: Any, make: Make, *, seeded_before: bool, earlier: Streams | None = None) -> None:
+        """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams."""
         generator = loader.generator if loader.generator is not None else torch.default_generator
         alone = copy.copy(loader)
         vars(alone).update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0, _iterator=None)
@@ -96,13 +101,14 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
         self._make = make
         self._num_workers = loader.num_workers
+        self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
 
     def _next_data(self) -> Any:
-        indices = next(self._indices)
+        indices, stream = next(self._indices), self.streams.next()
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # where another core is busy, a parallel region waits for it: 3 times as long and more
         try:
-            data = self._make(indices)
+            data = self._make(indices, stream)
         finally:
             torch.set_num_threads(threads)
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data

@@ -63,6 +63,8 @@ class RandomKernel:
         draw: draws the parameters, distributed as the original's.
         run: applies them; rows, views and `Unsuited` as in `Kernel.run`.
         forced: applies the original operation to one sample's value with the parameters of sample `i`.
+        exact: drawing for one sample takes from the generator what the original takes, in the same order, and gives
+            what it would give.
     """
 
     name: str
@@ -70,3 +72,4 @@ class RandomKernel:
     draw: Draw
     run: Callable[[Tensor, Params], Tensor]
     forced: Callable[[object, Params, int], object]
+    exact: bool = False
