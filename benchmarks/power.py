@@ -28,10 +28,11 @@ from tunes import SCRIPTS, bounds, tune
 from flatout.analysis.blocks import candidate_first, stretch
 from flatout.analysis.judge import allocate, compare
 from flatout.analysis.statistics import block_mean
+from flatout.schema.order import TimingOrder
 from flatout.schema.trial import Pair
 
 GOALS = {1.0: "<= 2%", 1.05: ">= 60%", 1.1: ">= 90%", 1.2: ">= 99%"}
-LOOKS = (4, 8, 16, 32)
+LOOKS = TimingOrder().looks
 CANDIDATES = 10  # a tune offers about so many, and each gets its share of the error budget
 BLOCK_S, SKIP = 0.25, 2
 WASTED = 0.3  # as in tunes.SCRIPTS

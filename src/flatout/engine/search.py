@@ -26,8 +26,8 @@ from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, P
 
 __all__ = ["Search"]
 
-_LOOKS = (4, 8, 16, 32)
-_SIDE_LOOKS = (4, 8, 16, 32)
+_LOOKS = (4, 8, 16, 32, 64, 128)
+_SIDE_LOOKS = _LOOKS
 _ROUNDS = 6  # starts of a script that ends before an arm is decided
 _LEAST_S = 20.0  # for a candidate, however little it could give
 _WINDOW_SHARE = 0.03  # of the budget: how long a training is compared, once for each of up to five executions

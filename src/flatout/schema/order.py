@@ -21,7 +21,7 @@ class TimingOrder:
 
     arms: tuple[tuple[Selection, ...], ...] = ()
     alpha: float = 0.002  # error probability an arm may spend, all looks together
-    looks: tuple[int, ...] = (4, 8, 16, 32)  # pairs after which the data are looked at
+    looks: tuple[int, ...] = (4, 8, 16, 32, 64, 128)  # pairs after which the data are looked at
     block_s: float = 0.25  # a block lasts at least so long
     max_s: float = 60.0  # for everything in this process
     skip: int = 2  # steps left out after each switch, at least

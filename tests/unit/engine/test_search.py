@@ -15,7 +15,7 @@ from flatout.engine.journal import TrialJournal
 from flatout.engine.target import Target
 from flatout.schema.trial import Candidate, Equality, Equivalence, Pair, Selection, Verdict
 
-LOOKS = (4, 8, 16, 32)
+LOOKS = (4, 8, 16, 32, 64, 128)
 RESETS = [HealthCheck.function_scoped_fixture]  # every search sets the scripted machine anew
 
 
