@@ -1,7 +1,7 @@
 """How often a tune keeps what brings nothing: real tunes in which every candidate does nothing and claims hits.
 
-Two candidates a tune, or more, half of them switched inside one process and half between processes, on ordinary scripts and
-with whatever else this machine is doing. A tune counts as a false win when its recipe holds any of them.
+Two candidates a tune, or more, half of them switched inside one process, half between processes, on ordinary scripts
+and with whatever else this machine is doing. A tune counts as a false win when its recipe holds any of them.
 
     python benchmarks/false_wins.py [--quick] [--tunes N] [--budget SECONDS] [--candidates N]
 """

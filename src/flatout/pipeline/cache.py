@@ -7,6 +7,7 @@ gathered. What is kept is held against the data set, sample by sample, at the st
 where they differ, the script's own loader goes on by itself.
 """
 
+import functools
 import time
 import weakref
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from flatout.pipeline.maker import maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import Deliver, KeptPass, fill, noted
 from flatout.pipeline.streams import drawn_from
+from flatout.pipeline.waiting import AskedEarly, waits
 
 __all__ = ["Cache", "refusal"]
 
@@ -73,6 +75,8 @@ class Cache:
         self.reason = refusal(loader) or examine(loader.dataset)
         self._random = self.reason if draws(self.reason) else ""
         self._mark: object = None
+        self._waits = False  # making a sample is mostly waiting
+        self._through = False  # and there is no room to keep any
         self.keeping = Keeping(self.collate, budget)
         if not self.reason or self._random:
             self._begin(loader)
@@ -89,11 +93,19 @@ class Cache:
         if self.reason:  # workers that stay go on: others would have other seeds
             staying = loader.persistent_workers and loader in self._twins
             return self._filling(loader, iterate) if staying else iterate(loader)
-        if self._purpose != "run" or self.keeping.ready:
+        if self._purpose != "run" or self.keeping.ready or self._waits:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
             earlier = self._streams.get(loader) if loader.persistent_workers else None
-            walked = KeptPass(loader, self._make, seeded_before=seeded, earlier=earlier)
+            early = AskedEarly(self.dataset) if self._waits and not self.keeping.full else None
+            wanted = torch.Tensor.clone if self._through else self.keeping.missing
+            walked = KeptPass(
+                loader,
+                functools.partial(self._make, early=early),
+                seeded_before=seeded,
+                earlier=earlier,
+                follow=functools.partial(early.follow, wanted=wanted) if early is not None else None,
+            )
             self._streams[loader] = walked.streams
             return walked
         return self._filling(loader, iterate)
@@ -104,8 +116,12 @@ class Cache:
         if maker is not None and loader.num_workers:
             suits = maker.in_memory and (loader.worker_init_fn is None or not maker.random)
             maker = maker if suits else None
+        self._waits = maker is None and not self._random and waits(loader.dataset)
+        self._through = False
         self.reason = self._random if maker is None else ""
         self.keeping = Keeping(self.collate, self._budget, maker)
+        if self._waits:
+            self._through = not self.keeping.fits(self.collate(ask(loader.dataset, [0])), len(loader.dataset))
 
     # -- filling ------------------------------------------------------------------------------------------------
 
@@ -128,10 +144,13 @@ class Cache:
 
     # -- serving ------------------------------------------------------------------------------------------------
 
-    def _make(self, indices: torch.Tensor, stream: torch.Generator | None) -> Any:
+    def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: AskedEarly | None = None) -> Any:
+        if self._through and early is not None:
+            self._hit()
+            return self.collate(early.take(indices.tolist()))
         if time.monotonic() > self._next_proof and not self.reason:
             self._prove(indices)
-        if self.reason or not self._completed(indices):
+        if self.reason or not self._completed(indices, early):
             with drawn_from(stream):
                 return self.collate(self._samples(indices.tolist()))
         batch = self.keeping.take(indices, stream)
@@ -139,7 +158,7 @@ class Cache:
         self._hit()
         return batch
 
-    def _completed(self, indices: torch.Tensor) -> bool:
+    def _completed(self, indices: torch.Tensor, early: AskedEarly | None = None) -> bool:
         """Return whether all of `indices` can be taken, after making what was missing.
 
         Where that cannot be, the random streams stand as if nothing had been tried.
@@ -149,7 +168,7 @@ class Cache:
             return True
         before = random_states()
         try:
-            reason = self._rehearse(missing) if self.keeping.empty else self._add(missing)
+            reason = self._rehearse(missing, early) if self.keeping.empty else self._add(missing, early)
         except Exception as error:  # the script's own call will say it, if it is the script's
             if self.keeping.makes:  # a sample that the kernels do not suit
                 restore_random_states(before)
@@ -163,17 +182,20 @@ class Cache:
             self._refuse(reason)
         return not self.reason
 
-    def _add(self, missing: torch.Tensor) -> str:
+    def _add(self, missing: torch.Tensor, early: AskedEarly | None = None) -> str:
         if self.keeping.makes:
             return self.keeping.make(missing)
         wanted = missing.tolist()
-        samples = ask(self.dataset, wanted) if self._purpose != "run" else self._samples(wanted)
+        if early is not None:
+            samples = early.take(wanted)
+        else:
+            samples = ask(self.dataset, wanted) if self._purpose != "run" else self._samples(wanted)
         return self.keeping.add(self.dataset, missing, self.collate(samples))
 
-    def _rehearse(self, missing: torch.Tensor) -> str:
+    def _rehearse(self, missing: torch.Tensor, early: AskedEarly | None) -> str:
         """In a trial, keep something to serve from; a training has filled its memory by now."""
         if self._purpose != "timing":
-            return self._add(missing)
+            return self._add(missing, early)
         some = torch.tensor(some_indices(len(self.dataset), _REHEARSED))
         reason = self._add(some)
         if not reason:

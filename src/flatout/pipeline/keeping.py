@@ -1,29 +1,43 @@
 """Rows that are kept, and how missing ones come: as parts of delivered batches, or made by kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from flatout.pipeline.dataset_state import random_states, same, undrawn
 from flatout.pipeline.examination import ask, some_indices
-from flatout.pipeline.layout import Layout, layout_of
+from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
-from flatout.pipeline.store import Store
+from flatout.pipeline.store import Store, mapped_bytes
 from flatout.units import format_bytes
 
-__all__ = ["Keeping"]
+__all__ = ["Content", "Keeping", "Room", "no_room"]
+
+Content = tuple[dict[str, torch.Tensor], dict[str, object]]
+Room = Callable[[int], torch.Tensor | None]
 
 _MOST_MISSING = 0.1  # of the samples: where fewer are missing, they are made in the training process
+
+
+def no_room(num_bytes: int) -> None:
+    """Give none."""
 
 
 class Keeping:
     """The rows of one data set; functions that may refuse return why, an empty string when all is well."""
 
-    def __init__(self, collate: Callable[[Any], Any], budget: Budget, maker: Maker | None = None) -> None:
-        """Keep nothing yet. `maker`: makes rows, so that no batch need be delivered first."""
+    def __init__(
+        self, collate: Callable[[Any], Any], budget: Budget, maker: Maker | None = None, room: Room = no_room
+    ) -> None:
+        """Keep nothing yet.
+
+        `maker`: makes rows, so that no batch need be delivered first. `room(num_bytes)` gives memory beyond the budget,
+        in a file, or None.
+        """
         self._collate = collate
+        self._room = room
         self._budget = budget
         self._maker = maker
         self._layout: Layout | None = None if maker is None else maker.layout
@@ -45,6 +59,16 @@ class Keeping:
     def empty(self) -> bool:
         """Return whether nothing is kept yet."""
         return self._store is None and not self._direct
+
+    @property
+    def full(self) -> bool:
+        """Return whether every sample can be taken."""
+        return self._direct or (self._store is not None and self._store.full)
+
+    def fits(self, batch: Any, num_samples: int) -> bool:
+        """Return whether `num_samples` like the one of `batch` can be kept."""
+        found = layout_of(batch, 1)
+        return found is not None and self._budget.fits(num_samples * found[0].num_bytes)
 
     @property
     def num_bytes(self) -> int:
@@ -129,11 +153,18 @@ class Keeping:
                 return ""
         maker.keep(0)
         self._direct = maker.in_memory
-        return "" if self._direct else f"{number} samples take more than {format_bytes(self._budget.left)}"
+        return (
+            ""
+            if self._direct or self._in_file(maker.rows(), number)
+            else f"{number} samples take more than {format_bytes(self._budget.left)}"
+        )
 
     def _open(self, layout: Layout, number: int) -> str:
         wanted = number * layout.num_bytes
         if not self._budget.fits(wanted):
+            if self._in_file(layout.rows, number):
+                self._layout = layout
+                return ""
             return (
                 f"{number} samples of {format_bytes(layout.num_bytes)} take {format_bytes(wanted)}, "
                 f"and {format_bytes(max(0, self._budget.left))} may be taken"
@@ -141,6 +172,50 @@ class Keeping:
         self._layout, self._store = layout, Store(layout.rows, number)
         self._budget.take(wanted, self._store)
         return ""
+
+    def _in_file(self, rows: Sequence[Rows], number: int) -> bool:
+        """Return whether there is a file for the rows; plain values stay in memory until they are saved."""
+        plain = number * sum(each.num_bytes for each in rows if each.dtype is None)
+        memory = self._room(mapped_bytes(rows, number)) if rows and self._budget.fits(plain) else None
+        if memory is None:
+            return False
+        self._store = Store(rows, number, memory)
+        self._budget.take(plain, self._store)
+        return True
+
+    # -- between processes --------------------------------------------------------------------------------------
+
+    @property
+    def whole(self) -> bool:
+        """Return whether every sample is there."""
+        return self._store is not None and self._store.full
+
+    def content(self, pause: Callable[[], None]) -> Content:
+        """Return all rows as arrays, and what `take_up` must know of them."""
+        assert self._store is not None
+        last = self._maker is None or self._maker.stage + 1 == self._maker.num_stages
+        stage = -1 if last or self._maker is None else self._maker.stage
+        return self._store.arrays(pause), _facts(self._store.rows, self._store.num_samples, stage)
+
+    def take_up(self, dataset: Any, content: Content) -> bool:
+        """Return whether rows that another process kept are what would be kept here; from now on they are."""
+        arrays, facts = content
+        stage, number = facts.get("stage"), len(dataset)
+        if self._maker is not None and type(stage) is int and stage < self._maker.num_stages:
+            self._maker.keep(stage % self._maker.num_stages)
+            layout, rows = self._maker.layout, self._maker.rows()
+        else:
+            some = some_indices(number, 3)
+            found = layout_of(self._collate(ask(dataset, some)), len(some))
+            if found is None or stage != -1:
+                return False
+            layout, rows = found[0], found[0].rows
+        if facts != _facts(rows, number, stage):
+            return False
+        self._layout, self._store = layout, Store.of(rows, number, arrays)
+        return True
+
+    # -- whether rows stand for themselves ----------------------------------------------------------------------
 
     def _collates_by_row(self, dataset: Any, indices: torch.Tensor, parts: list[Any]) -> str:
         """Return why a row may depend on the others of its batch, an empty string when it does not."""
@@ -169,3 +244,9 @@ def _rows_equal(made: list[Any], whole: list[Any], places: list[int]) -> bool:
         if not same(one.contiguous() if isinstance(one, torch.Tensor) else one, wanted):
             return False
     return True
+
+
+def _facts(rows: Sequence[Rows], number: int, stage: int) -> dict[str, object]:
+    """Return what says how samples are laid out; the last stage is -1."""
+    told = [[list(each.shape), str(each.dtype), list(each.axes)] for each in rows]
+    return {"rows": told, "num_samples": number, "stage": stage}

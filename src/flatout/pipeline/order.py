@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
-__all__ = ["batches_of", "random_order_is_known"]
+__all__ = ["batches_of", "may_draw_ahead", "random_order_is_known"]
 
 _checked: dict[type, bool] = {}
 
@@ -22,6 +22,11 @@ def batches_of(index_sampler: Any, iterator: Iterator[Any], ahead: int) -> Itera
         return _draw_ahead(index_sampler, iterator, ahead)
     whole = _whole(index_sampler)
     return map(_as_tensor, iterator) if whole is None else whole
+
+
+def may_draw_ahead(index_sampler: Any) -> bool:
+    """Return whether indices may be drawn long before their batch: the sampler draws at most at its first."""
+    return _whole(index_sampler) is not None
 
 
 def _draw_ahead(index_sampler: Any, iterator: Iterator[Any], ahead: int) -> Iterator[torch.Tensor]:

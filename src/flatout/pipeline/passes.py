@@ -10,7 +10,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
 from flatout.pipeline.dataset_state import random_states, undrawn
-from flatout.pipeline.order import batches_of
+from flatout.pipeline.order import batches_of, may_draw_ahead
 from flatout.pipeline.streams import Streams
 from flatout.pipeline.watching import CheckedCollate, Flagged, NotedSampler
 
@@ -88,7 +88,15 @@ class KeptPass(_SingleProcessDataLoaderIter):
     drawn, and the sampler's own, as early as the loader would draw them.
     """
 
-    def __init__(self, loader: Any, make: Make, *, seeded_before: bool, earlier: Streams | None = None) -> None:
+    def __init__(
+        self,
+        loader: Any,
+        make: Make,
+        *,
+        seeded_before: bool,
+        earlier: Streams | None = None,
+        follow: Callable[[Iterator[torch.Tensor]], Iterator[torch.Tensor]] | None = None,
+    ) -> None:
         """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams."""
         generator = loader.generator if loader.generator is not None else torch.default_generator
         alone = copy.copy(loader)
@@ -99,6 +107,8 @@ class KeptPass(_SingleProcessDataLoaderIter):
             generator.set_state(state)
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
+        if follow is not None and may_draw_ahead(self._index_sampler):
+            self._indices = follow(self._indices)
         self._make = make
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)

@@ -1,0 +1,105 @@
+"""Samples that wait for something are asked for by many threads, and come out as the plain loader's do."""
+
+import gc
+import threading
+import time
+
+import pytest
+import torch
+from tests.unit.pipeline.programs import Program
+from tests.unit.pipeline.test_equality import agree
+from torch.utils.data import DataLoader, Dataset
+
+from flatout.pipeline import compile_loader
+from flatout.pipeline.waiting import waits
+
+
+class Remote(Dataset):
+    """A sample is a wait; opens something of its own at the first access."""
+
+    def __init__(self, length=40, wait_s=0.003):
+        self.length, self.wait_s, self.opened = length, wait_s, None
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if index >= self.length:
+            raise IndexError(index)
+        time.sleep(self.wait_s)
+        return torch.full((3,), float(index)), f"object {index}"
+
+
+class Fails(Remote):
+    def __getitem__(self, index):
+        if index == 17:
+            raise OSError("object 17 is gone")
+        return super().__getitem__(index)
+
+
+def alive():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("flatout-samples")]
+
+
+def wait_for_the_end_of_threads():
+    end = time.monotonic() + 5
+    while alive() and time.monotonic() < end:
+        time.sleep(0.01)
+    return not alive()
+
+
+def test_what_waits_is_told_from_what_computes():
+    assert waits(Remote())
+    assert not waits([torch.zeros(2)] * 5)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_waiting_samples_come_in_order_and_are_kept(shuffle, drop_last):
+    program = Program(Remote(), {"batch_size": 7, "shuffle": shuffle, "drop_last": drop_last})
+    assert "samples kept" in agree(program, passes=4).explain()
+
+
+def test_samples_that_there_is_no_room_for_are_asked_for_in_every_pass():
+    loader = compile_loader(DataLoader(Remote(), batch_size=8), max_bytes=100)
+    for _ in range(2):
+        seen = [name for _, names in loader for name in names]
+        assert seen == [f"object {index}" for index in range(40)]
+
+
+def test_many_wait_at_a_time():
+    most = 0
+
+    class Watched(Remote):
+        waiting = 0
+
+        def __getitem__(self, index):
+            nonlocal most
+            Watched.waiting += 1
+            most = max(most, Watched.waiting)
+            try:
+                return super().__getitem__(index)
+            finally:
+                Watched.waiting -= 1
+
+    list(compile_loader(DataLoader(Watched(200, 0.02), batch_size=10)))
+    assert most > 20
+
+
+def test_a_pass_that_is_left_early_leaves_no_threads():
+    loader = compile_loader(DataLoader(Remote(), batch_size=4))
+    for _ in loader:
+        break
+    gc.collect()
+    assert wait_for_the_end_of_threads()
+
+
+def test_an_error_comes_at_its_batch():
+    loader = compile_loader(DataLoader(Fails(), batch_size=4))
+    seen = []
+    with pytest.raises(OSError, match="object 17 is gone"):
+        seen.extend(len(names) for _, names in loader)
+    assert seen == [4, 4, 4, 4]
+    del loader
+    gc.collect()
+    assert wait_for_the_end_of_threads()
