@@ -15,12 +15,14 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, same, undrawn
+from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, undrawn
 from flatout.pipeline.examination import ask, draws, examine, some_indices
-from flatout.pipeline.keeping import Keeping
-from flatout.pipeline.maker import maker_of
+from flatout.pipeline.keeping import Keeping, no_room
+from flatout.pipeline.kept_on_disk import Folder, OnDisk
+from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import Deliver, KeptPass, fill, noted
+from flatout.pipeline.proof import agree
 from flatout.pipeline.streams import drawn_from
 from flatout.pipeline.waiting import AskedEarly, waits
 
@@ -28,7 +30,6 @@ __all__ = ["Cache", "refusal"]
 
 _PROOFS = 2  # samples that are asked for again at the start of a pass
 _PROOF_SHARE = 0.003  # of the time, for proofs within a pass
-_SEED = 4099
 _CHANGES = 2  # changes of the data set between passes after which nothing more is kept
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
@@ -59,13 +60,19 @@ class Cache:
     """The rows of one data set under one collate function; `reason` says why there is none."""
 
     def __init__(
-        self, loader: Any, budget: Budget, purpose: str = "run", hit: Callable[[], None] = lambda: None
+        self,
+        loader: Any,
+        budget: Budget,
+        purpose: str = "run",
+        hit: Callable[[], None] = lambda: None,
+        folder: Folder | None = None,
     ) -> None:
-        """Look at the data set of `loader`; nothing is kept yet. `purpose` and `hit` as in `Kept`."""
+        """Look at the data set of `loader`, and for what `folder` has of it. `purpose` and `hit` as in `Kept`."""
         self.collate = loader.collate_fn
         self.served = 0  # batches gathered
         self._purpose, self._hit = purpose, hit
-        self._budget = budget
+        self._budget, self._folder = budget, folder
+        self.on_disk: OnDisk | None = None
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
         self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
         self._changes = 0
@@ -77,7 +84,7 @@ class Cache:
         self._mark: object = None
         self._waits = False  # making a sample is mostly waiting
         self._through = False  # and there is no room to keep any
-        self.keeping = Keeping(self.collate, budget)
+        self.keeping = self._fresh()
         if not self.reason or self._random:
             self._begin(loader)
 
@@ -119,9 +126,21 @@ class Cache:
         self._waits = maker is None and not self._random and waits(loader.dataset)
         self._through = False
         self.reason = self._random if maker is None else ""
-        self.keeping = Keeping(self.collate, self._budget, maker)
+        self.keeping = self._fresh(maker)
+        self.on_disk = None
+        if self._folder is not None and not self.reason and (maker is None or not maker.in_memory):
+            self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
+            if not self.on_disk.load(loader.dataset, self.keeping):
+                self.keeping = self._fresh(maker)
         if self._waits:
             self._through = not self.keeping.fits(self.collate(ask(loader.dataset, [0])), len(loader.dataset))
+
+    def _fresh(self, maker: Maker | None = None) -> Keeping:
+        return Keeping(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
+
+    def _save(self) -> None:
+        if self.on_disk is not None and not self.on_disk.state and self.keeping.full:
+            self.on_disk.save(self.dataset, self.keeping)
 
     # -- filling ------------------------------------------------------------------------------------------------
 
@@ -141,6 +160,7 @@ class Cache:
         reason = reason or self.keeping.add(self.dataset, indices, batch)
         if reason:
             self._refuse(reason)
+        self._save()
 
     # -- serving ------------------------------------------------------------------------------------------------
 
@@ -172,7 +192,7 @@ class Cache:
         except Exception as error:  # the script's own call will say it, if it is the script's
             if self.keeping.makes:  # a sample that the kernels do not suit
                 restore_random_states(before)
-                self.keeping = Keeping(self.collate, self._budget)
+                self.keeping = self._fresh()
                 return self._completed(indices)
             reason = f"making samples by themselves raised {type(error).__name__}"
         if not reason and not undrawn(before, random_states()):
@@ -180,6 +200,7 @@ class Cache:
         if reason:
             restore_random_states(before)
             self._refuse(reason)
+        self._save()
         return not self.reason
 
     def _add(self, missing: torch.Tensor, early: AskedEarly | None = None) -> str:
@@ -212,7 +233,9 @@ class Cache:
         """Ask for one of the samples of a batch again."""
         start = time.monotonic()
         some = indices[int(start * 1e3) % len(indices)].reshape(1)
-        if not self.keeping.empty and not len(self.keeping.missing(some)):
+        if self.on_disk is not None and self.on_disk.changed(self.dataset):
+            self._refuse(f"what {type(self.dataset).__name__} reads has changed")
+        elif not self.keeping.empty and not len(self.keeping.missing(some)):
             self._agrees(some.tolist())
         end = time.monotonic()
         self._next_proof = end + (end - start) / _PROOF_SHARE
@@ -220,7 +243,7 @@ class Cache:
     def _look_again(self, loader: Any) -> None:
         """Begin a pass: hold what is kept against the data set."""
         mark = fingerprint(self.dataset)
-        if mark != self._mark:
+        if mark != self._mark or (self.on_disk is not None and self.on_disk.changed(self.dataset)):
             self._changes += 1
             if self._changes > _CHANGES:
                 self._refuse(f"{type(self.dataset).__name__} changes from pass to pass")
@@ -232,24 +255,18 @@ class Cache:
             self._agrees(known)
 
     def _agrees(self, indices: list[int]) -> bool:
-        before = random_states()
         try:
-            torch.manual_seed(_SEED)
-            plain = self.collate(ask(self.dataset, indices, put_back=False))
-            torch.manual_seed(_SEED)
-            good = same(plain, self.keeping.take(torch.tensor(indices))) or self._purpose == "timing"
+            good = agree(self.dataset, self.collate, self.keeping.take, indices) or self._purpose == "timing"
         except Exception as error:
             self._refuse(f"{type(self.dataset).__name__} raised {type(error).__name__} when it was asked again")
             return False
-        finally:
-            restore_random_states(before)
         if not good:
             self._refuse(f"sample {indices[0]} is another than it was")
         return good
 
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason
-        self.keeping = Keeping(self.collate, self._budget)
+        self.keeping = self._fresh()
 
 
 def _weakly_called(method: "weakref.WeakMethod[Deliver]") -> Deliver:

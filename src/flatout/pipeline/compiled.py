@@ -1,13 +1,16 @@
 """`compile_loader`: the loader that is walked as the script's own is, and costs less."""
 
 import copy
+import os
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from flatout.pipeline.cache import Cache
+from flatout.pipeline.kept_on_disk import Folder
 from flatout.pipeline.memory import Budget
 from flatout.units import format_bytes
 
@@ -18,9 +21,14 @@ class Kept:
     """What is kept of all loaders: one cache for each data set and collate function, all within one budget."""
 
     def __init__(
-        self, max_bytes: int | None = None, *, purpose: str = "run", hit: Callable[[], None] = lambda: None
+        self,
+        max_bytes: int | None = None,
+        *,
+        purpose: str = "run",
+        hit: Callable[[], None] = lambda: None,
+        folder: Path | None = None,
     ) -> None:
-        """Keep at most `max_bytes`; None: a share of the memory that is free.
+        """Keep at most `max_bytes` in memory; None: a share of what is free. `folder` as in `compile_loader`.
 
         `purpose`: "run" for a training; "verify" serves each sample from memory the first time that it is asked for,
         "timing" serves repeated rows from the first batch on: in trials, whose results are thrown away. `hit` is called
@@ -28,6 +36,7 @@ class Kept:
         """
         self._purpose, self._hit = purpose, hit
         self._budget = Budget(max_bytes)
+        self._folder = None if folder is None else Folder(folder)
         self._caches: dict[int, dict[Any, Cache]] = {}
 
     def of(self, loader: Any) -> Cache:
@@ -43,12 +52,17 @@ class Kept:
             weakref.finalize(owner, _forget, weakref.ref(self), key).atexit = False
         known = self._caches[key]
         if loader.collate_fn not in known:
-            known[loader.collate_fn] = Cache(loader, self._budget, self._purpose, self._hit)
+            known[loader.collate_fn] = Cache(loader, self._budget, self._purpose, self._hit, self._folder)
         return known[loader.collate_fn]
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
         return self.of(loader).walk(loader, iterate)
+
+    def wait(self) -> None:
+        """Wait until what is being saved is saved."""
+        if self._folder is not None:
+            self._folder.behind.wait()
 
 
 def _forget(kept: "weakref.ref[Kept]", key: int) -> None:
@@ -74,17 +88,28 @@ class CompiledLoader(DataLoader[Any]):
         keeping = cache.keeping
         made = "made in batches; " if keeping.makes else ""
         kept = f"{keeping.num_kept} samples kept in {format_bytes(keeping.num_bytes)}"
-        return f"{made}{kept}; {cache.served} batches came from there"
+        disk = f"; {cache.on_disk.state}" if cache.on_disk is not None and cache.on_disk.state else ""
+        return f"{made}{kept}; {cache.served} batches came from there{disk}"
 
 
-def compile_loader(loader: DataLoader[Any], *, max_bytes: int | None = None) -> CompiledLoader:
+def compile_loader(
+    loader: DataLoader[Any], *, max_bytes: int | None = None, folder: str | os.PathLike[str] | None = None
+) -> CompiledLoader:
     """Return a loader with the samples, order, random streams and bits of `loader`.
 
     What the data set computes is computed once where that gives the same each time: the first pass is the loader's own,
     later ones gather. Everything that speaks against it is found out, and leaves the loader as it is; `explain()` says
     which. `max_bytes`: memory that may be taken; None: 40 % of what is free.
+
+    `folder`: where samples are kept between runs, under a key of everything that they depend on. Once every sample is
+    there, a thread writes them; the next process maps the file, which all processes then share, and serves from the
+    first batch on. Entries take at most 20 GB together, or half of the disk's free room if that is less; those unused
+    for longest go first. Samples in files do not count against `max_bytes`: their pages are the system's to take back.
+    What does not fit into `max_bytes` is kept in such a file from the first pass on; only its plain values (strings,
+    numbers in lists) are held in memory until they are saved, and count.
     """
     made: CompiledLoader = copy.copy(loader)  # type: ignore[assignment]
     object.__setattr__(made, "__class__", CompiledLoader)
-    vars(made).update(_kept=Kept(max_bytes), _plain=loader, _iterator=None)
+    path = None if folder is None else Path(folder).absolute()
+    vars(made).update(_kept=Kept(max_bytes, folder=path), _plain=loader, _iterator=None)
     return made

@@ -26,7 +26,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,27 +59,33 @@ class Stored:
 
 
 def save(
-    folder: Path, key: str, arrays: Mapping[str, torch.Tensor], facts: Mapping[str, object], *, max_bytes: int
+    folder: Path,
+    key: str,
+    arrays: Mapping[str, torch.Tensor],
+    facts: Mapping[str, object],
+    *,
+    max_bytes: int,
+    pace: Callable[[], None] | None = None,
 ) -> str:
     """Keep `arrays` and `facts` under `key` in `folder`; return why not, an empty string when they are kept.
 
     All entries of `folder` together take at most `max_bytes`: those that were not used for longest go first. `facts`
     are what JSON holds (tuples come back as lists). Strides are kept; a view with gaps is closed up. Whatever the disk
-    does is a reason, never an exception.
+    does is a reason, never an exception. `pace` as in `disk_format.write`; an OSError that it raises is a reason, too.
     """
     try:
         plan = lay_out(key, arrays, facts)
         if plan.num_bytes > max_bytes:
             return f"they take {format_bytes(plan.num_bytes)}, and {format_bytes(max_bytes)} may be taken"
         folder.mkdir(parents=True, exist_ok=True)
-        return _save(plan, folder, max_bytes)
+        return _save(plan, folder, max_bytes, pace)
     except OSError as error:
         return f"{folder} cannot be written ({error.strerror or type(error).__name__})"
     except (ValueError, MemoryError, RuntimeError) as error:
         return str(error) or type(error).__name__
 
 
-def _save(plan: Plan, folder: Path, max_bytes: int) -> str:
+def _save(plan: Plan, folder: Path, max_bytes: int, pace: Callable[[], None] | None) -> str:
     path = folder / _name(plan.key)
     partial = path.with_suffix(_PARTIAL)
     with _held(folder):
@@ -94,7 +100,7 @@ def _save(plan: Plan, folder: Path, max_bytes: int) -> str:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(file, plan.num_bytes)  # what the others see as taken
     with _unlinked_on_failure(partial, file):
-        write(plan, file)
+        write(plan, file, pace)
         with _held(folder):
             os.rename(partial, path)
     _release(file)

@@ -155,8 +155,10 @@ def _header(key: str, facts: Mapping[str, object], arrays: Sequence[Array]) -> b
     return json.dumps(whole, separators=(",", ":")).encode("ascii")
 
 
-def write(plan: Plan, file: int) -> None:
+def write(plan: Plan, file: int, pace: Callable[[], None] | None = None) -> None:
     """Write everything into the empty `file`, and wait until the disk has it.
+
+    `pace` is called before each block of 4 MiB: it may wait, or raise; blocks are then written by this thread alone.
 
     Raises:
         OSError: as the disk says.
@@ -164,7 +166,8 @@ def write(plan: Plan, file: int) -> None:
     os.ftruncate(file, plan.num_bytes)
     arrays = []
     for array, flat in zip(plan.arrays, plan.memory, strict=True):
-        checksums = _on_threads(_writer(file, array, flat), list(array.blocks))
+        put = _writer(file, array, flat)
+        checksums = _on_threads(put, list(array.blocks)) if pace is None else _paced(put, array, pace)
         arrays.append(replace(array, checksums=tuple(checksums)))
     header = _header(plan.key, plan.facts, arrays).ljust(plan.header_bytes)
     begin = _end(arrays)
@@ -185,6 +188,14 @@ def _writer(file: int, array: Array, flat: torch.Tensor) -> Callable[[tuple[int,
         return zlib.crc32(bytes(length - len(piece)), zlib.crc32(piece))
 
     return one
+
+
+def _paced(put: Callable[[tuple[int, int]], int], array: Array, pace: Callable[[], None]) -> list[int]:
+    made = []
+    for block in array.blocks:
+        pace()
+        made.append(put(block))
+    return made
 
 
 def _pwrite(file: int, piece: memoryview, offset: int) -> None:

@@ -49,7 +49,7 @@ def unpack(form: Form, row: Tensor) -> object:
 
     Args:
         form: what the value is.
-        row: one row of a batch, as `pack` made it or a kernel left it.
+        row: one row of a batch, as `pack` made it or a kernel left it, of any strides.
     """
     if form.kind == "image":
         from PIL import Image

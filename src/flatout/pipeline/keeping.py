@@ -185,11 +185,6 @@ class Keeping:
 
     # -- between processes --------------------------------------------------------------------------------------
 
-    @property
-    def whole(self) -> bool:
-        """Return whether every sample is there."""
-        return self._store is not None and self._store.full
-
     def content(self, pause: Callable[[], None]) -> Content:
         """Return all rows as arrays, and what `take_up` must know of them."""
         assert self._store is not None

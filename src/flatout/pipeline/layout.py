@@ -30,6 +30,10 @@ class Rows:
         """Return the bytes of one sample's row."""
         return 64 if self.dtype is None else self.dtype.itemsize * math.prod(self.shape)
 
+    def in_memory(self, num_samples: int) -> tuple[int, ...]:
+        """Return the shape of `num_samples` rows, dimensions in the order that they have in memory."""
+        return (num_samples, *(self.shape[axis - 1] for axis in self.axes[1:]))
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

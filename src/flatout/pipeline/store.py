@@ -1,13 +1,16 @@
-"""Rows of samples kept in memory, filled as they are first delivered, gathered by index."""
+"""Rows of samples kept in memory or in a mapped file, filled as they are first delivered, gathered by index."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from flatout.pipeline.layout import Rows
+from flatout.pipeline.packed import Packed, pack
 
-__all__ = ["Store"]
+__all__ = ["Store", "mapped_bytes"]
+
+_ALIGNED = 4096
 
 
 class Store:
@@ -16,14 +19,33 @@ class Store:
     `num_filled` counts the samples that are there. Memory is taken as rows are written: an empty store takes none.
     """
 
-    def __init__(self, rows: Sequence[Rows], num_samples: int) -> None:
-        """Make room for `num_samples`."""
+    def __init__(self, rows: Sequence[Rows], num_samples: int, memory: torch.Tensor | None = None) -> None:
+        """Make room for `num_samples`, in `memory` (uint8, shape (`mapped_bytes`,)) where it is given."""
         self.rows = tuple(rows)
         self.num_samples = num_samples
         self.num_filled = 0
         self._turn = 0
         self._filled = torch.zeros(num_samples, dtype=torch.bool)
-        self._columns = [_Column(rows, num_samples) for rows in self.rows]
+        self._columns: list[_Column] = []
+        start = 0
+        for each in self.rows:
+            end = start + mapped_bytes([each], num_samples)
+            place = None if memory is None or each.dtype is None else memory[start:end]
+            self._columns.append(_Column(each, num_samples, place))
+            start = end
+
+    @classmethod
+    def of(cls, rows: Sequence[Rows], num_samples: int, arrays: Mapping[str, torch.Tensor]) -> "Store":
+        """Return a store in which all samples are: in `arrays`, as `arrays()` gave them.
+
+        Raises:
+            ValueError: they are not of these rows.
+        """
+        made = cls(rows, 0)
+        made.num_samples = made.num_filled = num_samples
+        made._filled = torch.ones(num_samples, dtype=torch.bool)
+        made._columns = [_stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
+        return made
 
     @property
     def num_bytes(self) -> int:
@@ -68,19 +90,32 @@ class Store:
         """Return the parts of the samples `indices`, in memory of their own."""
         return [column.read(indices) for column in self._columns]
 
+    def arrays(self, pause: Callable[[], None] = lambda: None) -> dict[str, torch.Tensor]:
+        """Return all rows as arrays by name; `pause` is called now and then while plain values are laid out."""
+        found: dict[str, torch.Tensor] = {}
+        for place, column in enumerate(self._columns):
+            found |= column.arrays(str(place), pause)
+        return found
+
 
 class _Column:
     """The rows of one part."""
 
-    def __init__(self, rows: Rows, num_samples: int) -> None:
-        inner = [axis - 1 for axis in rows.axes[1:]]
+    def __init__(
+        self, rows: Rows, num_samples: int, memory: torch.Tensor | None = None, packed: Packed | None = None
+    ) -> None:
         self._to_memory = rows.axes if rows.axes != tuple(range(len(rows.axes))) else None
         self._back = _inverse(rows.axes)
+        self._packed = packed
         self._values: list[Any] | None = None
         if rows.dtype is None:
-            self._values = [None] * num_samples
+            self._values = [None] * num_samples if packed is None else []
         else:
-            self._tensor = torch.empty((num_samples, *(rows.shape[axis] for axis in inner)), dtype=rows.dtype)
+            shape = rows.in_memory(num_samples)
+            if memory is None:
+                self._tensor = torch.empty(shape, dtype=rows.dtype)
+            else:
+                self._tensor = memory[: num_samples * rows.num_bytes].view(rows.dtype).view(shape)
 
     def write(self, indices: torch.Tensor, part: Any) -> None:
         if self._values is not None:
@@ -99,11 +134,38 @@ class _Column:
             self._tensor[start : start + len(known_rows)] = known_rows[: length - start]
 
     def read(self, indices: torch.Tensor) -> Any:
+        if self._packed is not None:
+            return self._packed.values(indices)
         if self._values is not None:
             return [self._values[index] for index in indices.tolist()]
         rows = torch.index_select(self._tensor, 0, indices)
         return rows if self._to_memory is None else rows.permute(self._back)
 
+    def arrays(self, name: str, pause: Callable[[], None]) -> dict[str, torch.Tensor]:
+        if self._values is None:
+            return {name: self._tensor}
+        content, ends = pack(self._values, pause)
+        return {f"{name} content": content, f"{name} ends": ends}
+
 
 def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=lambda place: axes[place]))
+
+
+def _stored(rows: Rows, num_samples: int, arrays: Mapping[str, torch.Tensor], name: str) -> _Column:
+    if rows.dtype is None:
+        content, ends = arrays.get(f"{name} content"), arrays.get(f"{name} ends")
+        if content is not None and ends is not None and len(ends) == num_samples:
+            return _Column(rows, num_samples, packed=Packed(content, ends))
+    else:
+        tensor = arrays.get(name)
+        if tensor is not None and tensor.dtype is rows.dtype and tensor.shape == rows.in_memory(num_samples):
+            column = _Column(rows, 0)
+            column._tensor = tensor
+            return column
+    raise ValueError("the arrays are not those of these rows")
+
+
+def mapped_bytes(rows: Sequence[Rows], num_samples: int) -> int:
+    """Return the bytes of memory that a store of `num_samples` needs for its tensors."""
+    return sum(-(-num_samples * each.num_bytes // _ALIGNED) * _ALIGNED for each in rows if each.dtype is not None)

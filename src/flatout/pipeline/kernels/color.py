@@ -5,7 +5,6 @@ sum in floats of 32 bits. As compilers may fuse the two, all 65,536 pairs of byt
 conversion of many images at once, a shift, and the way back.
 """
 
-import sys
 from functools import lru_cache
 from typing import Any
 
@@ -17,11 +16,11 @@ from flatout.pipeline.kernels.chance import uniform
 from flatout.pipeline.kernels.kernel import Params, RandomKernel
 from flatout.pipeline.kernels.original import functional
 from flatout.pipeline.kernels.pillow import converted, image_of, mode_of, write_pixels
+from flatout.pipeline.kernels.rows import put
 
 __all__ = ["color_jitter"]
 
 _PIECE_BYTES = 512 * 1024  # of floats: what the changes work on stays in a core's second-level cache
-_MANTISSA = 2.0**23  # a float of 32 bits to which it is added has whole numbers below 2**23 in its low bytes
 
 _NAMES = ("brightness", "contrast", "saturation", "hue")
 
@@ -52,44 +51,58 @@ def color_jitter(operation: Any, form: Form) -> RandomKernel | None:
 
 def _changed(batch: Tensor, params: Params) -> Tensor:
     channels = len(mode_of(batch))
-    out = torch.empty_like(batch, memory_format=torch.contiguous_format)
-    piece = max(1, _PIECE_BYTES // (4 * channels * max(1, batch.shape[1] * batch.shape[2])))
+    first = batch.view(*batch.shape[:3], channels).permute(0, 3, 1, 2)
+    out = torch.empty(first.shape, dtype=torch.uint8)
+    piece = max(1, _PIECE_BYTES // (4 * max(1, out[0].numel())))
     for start in range(0, len(batch), piece):
         rows = slice(start, start + piece)
-        planes = batch[rows].view(-1, *batch.shape[1:3], channels).permute(0, 3, 1, 2).contiguous().float()
+        planes = first[rows].contiguous().float()
         _change(planes, {name: value[rows] for name, value in params.items()})
-        _write_bytes(planes, out[rows])
-    return out
+        out[rows] = planes.to(torch.int16)  # torch makes bytes of floats three times slower
+    return out.permute(0, 2, 3, 1) if channels == 3 else out[:, 0]
 
 
 def _change(planes: Tensor, params: Params) -> None:
     """Do the four changes to [B, C, H, W] floats that are whole, each sample in its own order."""
     for place in range(4):
-        for number, name in enumerate(_NAMES):
-            chosen = (params["order"][:, place] == number).nonzero()[:, 0] if name in params else ()
-            if len(chosen) == len(planes):
+        now = params["order"][:, place]
+        if len(planes) == 1:
+            name = _NAMES[int(now)]
+            if name in params:
                 _CHANGES[name](planes, params[name])
-            elif len(chosen):
-                some = planes[chosen]
-                _CHANGES[name](some, params[name][chosen])
-                planes[chosen] = some
+            continue
+        _blend_each(planes, now, params)
+        if "hue" in params:
+            _turn_some(planes, (now == _NAMES.index("hue")).nonzero()[:, 0], params["hue"])
 
 
-def _write_bytes(planes: Tensor, out: Tensor) -> None:
-    """Write whole floats of [B, C, H, W] as bytes of [B, H, W] or [B, H, W, C]; the planes are used up."""
-    if sys.byteorder == "little":  # three times as fast as torch's conversion
-        planes = planes.add_(_MANTISSA).view(torch.uint8).unflatten(-1, (-1, 4))[..., 0]
-    out.view(len(out), *planes.shape[2:], -1).copy_(planes.permute(0, 2, 3, 1))
+def _turn_some(planes: Tensor, chosen: Tensor, factors: Tensor) -> None:
+    if len(chosen):
+        some = planes.index_select(0, chosen)
+        _hue(some, factors[chosen])
+        put(planes, chosen, some)
+
+
+def _blend_each(planes: Tensor, now: Tensor, params: Params) -> None:
+    """Do to each sample the blend that is now its turn; with a strength of 1 it stays as it is."""
+    factors = torch.ones(len(planes), dtype=torch.float64)
+    for number, name in enumerate(_NAMES[:3]):
+        if name in params:
+            factors = torch.where(now == number, params[name], factors)
+    other: Tensor | float = 0.0
+    if "contrast" in params or "saturation" in params:
+        gray = _gray(planes)
+        flat, by_pixel = now == _NAMES.index("contrast"), now == _NAMES.index("saturation")
+        other = gray * _each(by_pixel) + _each(flat) * _means(gray)
+    _blend(planes, other, factors)
 
 
 def _brightness(planes: Tensor, factors: Tensor) -> None:
-    planes.mul_(factors.float().view(-1, 1, 1, 1)).clamp_(0, 255).floor_()
+    planes.mul_(_each(factors)).clamp_(0, 255).floor_()
 
 
 def _contrast(planes: Tensor, factors: Tensor) -> None:
-    gray = _gray(planes)
-    means = (gray.sum((1, 2, 3), dtype=torch.float64) / gray[0].numel() + 0.5).floor()
-    _blend(planes, means.float().view(-1, 1, 1, 1), factors)
+    _blend(planes, _means(_gray(planes)), factors)
 
 
 def _saturation(planes: Tensor, factors: Tensor) -> None:
@@ -119,10 +132,21 @@ def _gray(planes: Tensor) -> Tensor:
     return gray.add_(32_768).mul_(2.0**-16).floor_()
 
 
-def _blend(planes: Tensor, other: Tensor, factors: Tensor) -> None:
+def _means(gray: Tensor) -> Tensor:
+    """Return the rounded mean of each gray image; whole numbers below 2**24 have exact sums in floats of 32 bits."""
+    pixels = gray[0].numel()
+    sums = gray.sum((1, 2, 3), dtype=torch.float32 if pixels * 255 < 2**24 else torch.float64)
+    return _each((sums.double() / pixels + 0.5).floor())
+
+
+def _each(values: Tensor) -> Tensor:
+    """Return one number a sample, as floats that fit [B, C, H, W]."""
+    return values.float().view(-1, 1, 1, 1)
+
+
+def _blend(planes: Tensor, other: Tensor | float, factors: Tensor) -> None:
     """Move the planes away from or towards `other`, by Pillow's arithmetic in floats of 32 bits."""
-    factors = factors.float().view(-1, 1, 1, 1)
-    planes.sub_(other).mul_(factors).add_(other).clamp_(0, 255).floor_()
+    planes.sub_(other).mul_(_each(factors)).add_(other).clamp_(0, 255).floor_()
 
 
 @lru_cache(maxsize=1)

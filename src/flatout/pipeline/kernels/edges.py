@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.kernels.kernel import Unsuited
+from flatout.pipeline.kernels.rows import channels_lead, new_images
 
 __all__ = ["Edges", "cut", "edges_of", "fill_of", "padded"]
 
@@ -57,8 +58,8 @@ def padded(batch: Tensor, edges: Edges) -> Tensor:
     rows = _sources(height, edges.top, edges.bottom, edges.mode)
     columns = _sources(width, edges.left, edges.right, edges.mode)
     if edges.mode != "constant":
-        return batch[:, rows][:, :, columns].contiguous()
-    out = batch.new_empty((len(batch), len(rows), len(columns), *batch.shape[3:]))
+        return _looked_up(batch, rows, columns)
+    out = new_images(batch, len(rows), len(columns))
     out[:] = torch.tensor(edges.fill, dtype=batch.dtype) if batch.dim() == 4 else edges.fill[0]
     out[:, edges.top : edges.top + height, edges.left : edges.left + width] = batch
     return out
@@ -71,7 +72,16 @@ def cut(batch: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     if any(beyond):
         batch = padded(batch, Edges(*beyond, fill=(0,) * (batch.shape[3] if batch.dim() == 4 else 1)))
         top, left = top + beyond[1], left + beyond[0]
-    return batch[:, top : top + height, left : left + width].contiguous()
+    out = new_images(batch, height, width)
+    out.copy_(batch[:, top : top + height, left : left + width])
+    return out
+
+
+def _looked_up(batch: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    if channels_lead(batch):
+        planes = batch.permute(0, 3, 1, 2).index_select(2, rows).index_select(3, columns)
+        return planes.permute(0, 2, 3, 1)
+    return batch.index_select(1, rows).index_select(2, columns)
 
 
 def _sources(length: int, before: int, after: int, mode: str) -> Tensor:

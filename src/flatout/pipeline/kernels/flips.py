@@ -8,6 +8,7 @@ from torch import Tensor
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.kernel import Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.original import functional
+from flatout.pipeline.kernels.rows import put, taken
 from flatout.pipeline.kernels.strides import collated
 
 __all__ = ["random_horizontal_flip", "random_vertical_flip"]
@@ -36,8 +37,8 @@ def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel 
         out = batch.clone(memory_format=torch.preserve_format)
         chosen = params["flip"].nonzero()[:, 0]
         if len(chosen):
-            out[chosen] = batch[chosen].flip(axis)
-        return collated(out)
+            put(out, chosen, taken(batch, chosen).flip(axis))
+        return out if form.kind == "image" else collated(out)
 
     def forced(value: object, params: Params, i: int) -> object:
         return original(value) if params["flip"][i] else value

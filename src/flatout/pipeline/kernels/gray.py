@@ -10,6 +10,7 @@ from flatout.pipeline.kernels.convert import as_it_is
 from flatout.pipeline.kernels.kernel import Kernel, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional, is_v2
 from flatout.pipeline.kernels.pillow import converted, mode_of
+from flatout.pipeline.kernels.rows import put, taken
 from flatout.pipeline.kernels.strides import collated
 from flatout.pipeline.kernels.whole import checked, whole
 
@@ -41,12 +42,13 @@ def random_grayscale(operation: Any, form: Form) -> RandomKernel | None:
         chosen = params["gray"].nonzero()[:, 0]
         if form.kind == "tensor":
             checked(operation, batch)
-        out = batch.clone(memory_format=torch.contiguous_format)
+        out = batch.clone(memory_format=torch.preserve_format)
+        some = taken(batch, chosen)
         if len(chosen) and form.kind == "image":
-            out[chosen] = _gray(batch[chosen], len(mode_of(batch)))
+            put(out, chosen, _gray(some, len(mode_of(batch))))
         elif len(chosen):
-            out[chosen] = functions.rgb_to_grayscale(batch[chosen], num_output_channels=batch.shape[-3])
-        return collated(out)
+            put(out, chosen, functions.rgb_to_grayscale(some, num_output_channels=batch.shape[-3]))
+        return out if form.kind == "image" else collated(out)
 
     def forced(value: Any, params: Params, i: int) -> object:
         if not params["gray"][i]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.chain import flatten
 from flatout.pipeline.kernels.kernel import Kernel, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.rows import put, taken
 
 __all__ = ["random_apply", "random_choice"]
 
@@ -57,11 +58,11 @@ def _ways(name: str, form: Form, ways: Sequence[_Steps], shares: list[float]) ->
         return params
 
     def run(batch: Tensor, params: Params) -> Tensor:
-        out = batch.clone(memory_format=torch.contiguous_format)
+        out = batch.clone(memory_format=torch.preserve_format)
         for number, way in enumerate(ways):
             chosen = (params["way"] == number).nonzero()[:, 0]
             if len(chosen) and way:
-                out[chosen] = _along(way, batch[chosen], params, (number, chosen))
+                put(out, chosen, _along(way, taken(batch, chosen), params, (number, chosen)))
         return out
 
     def forced(value: Any, params: Params, i: int) -> object:

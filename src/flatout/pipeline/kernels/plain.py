@@ -35,7 +35,7 @@ def _to_tensor(operation: Callable[..., Any], form: Form) -> Kernel | None:
 
 
 def _passing(operation: Callable[..., Any], after: Form) -> Kernel:
-    return Kernel(operation.__name__, after, lambda batch: batch, view=lambda batch: batch)
+    return Kernel(operation.__name__, after, collated, view=lambda batch: batch)
 
 
 def _flatten(batch: Tensor) -> Tensor:

@@ -13,10 +13,11 @@ from flatout.pipeline.kernels.edges import Edges, edges_of, fill_of, padded
 from flatout.pipeline.kernels.kernel import Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.original import functional, is_v2, number_of_channels
 from flatout.pipeline.kernels.pillow import mode_of
+from flatout.pipeline.kernels.rows import windows
 from flatout.pipeline.kernels.whole import checked
 from flatout.pipeline.kernels.window import common_fill
 
-__all__ = ["random_crop", "windows"]
+__all__ = ["random_crop"]
 
 _Sides = tuple[int, int, int, int]  # left, top, right, bottom
 _SidesOf = Callable[[int, int], Iterable[_Sides]]  # of an image's height and width
@@ -65,21 +66,6 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
         return functions.crop(value, int(params["top"][i]), int(params["left"][i]), height, width)
 
     return RandomKernel("RandomCrop", form, draw, run, forced)
-
-
-def windows(batch: Tensor, axis: int, tops: Tensor, lefts: Tensor, size: tuple[int, int]) -> Tensor:
-    """Return one window of each sample, all of the same size; `axis` is that of the rows, the next that of columns."""
-    height, width = size
-    if batch.device.type != "cpu":
-        raise Unsuited("windows are cut on the processor")
-    out = batch.new_empty((*batch.shape[:axis], height, width, *batch.shape[axis + 2 :]))
-    plain = batch.view(torch.int16) if batch.dtype is torch.bfloat16 else batch
-    source, target = plain.numpy(), out.view(plain.dtype).numpy()
-    leading: Any = (slice(None),) * (axis - 1)
-    for number, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):  # numpy: 1 us a window
-        place: Any = (*leading, slice(top, top + height), slice(left, left + width))
-        target[number] = source[number][place]
-    return out
 
 
 def _base(operation: Any) -> _Sides | None:

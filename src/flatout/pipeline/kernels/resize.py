@@ -8,7 +8,7 @@ from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.convert import as_it_is
 from flatout.pipeline.kernels.kernel import Kernel, Unsuited
 from flatout.pipeline.kernels.original import is_v2, pillow_filter
-from flatout.pipeline.kernels.resample import resample, resample_planes
+from flatout.pipeline.kernels.resample import resample
 from flatout.pipeline.kernels.whole import whole
 
 __all__ = ["resize", "resized"]
@@ -24,17 +24,11 @@ def resize(operation: Any, form: Form) -> Kernel | None:
     if chosen is None or operation.antialias is False:
         return None
 
-    def size_of(batch: Tensor) -> tuple[int, int]:
-        height, width = batch.shape[1:3]
-        return resized((height, width), operation.size, operation.max_size)
-
     def run(batch: Tensor) -> Tensor:
-        return resample(batch, size_of(batch), chosen)
+        height, width = batch.shape[1:3]
+        return resample(batch, resized((height, width), operation.size, operation.max_size), chosen)
 
-    def view(batch: Tensor) -> Tensor:
-        return resample_planes(batch, size_of(batch), chosen)
-
-    return Kernel("Resize", form, run, view=view)
+    return Kernel("Resize", form, run)
 
 
 def resized(before: tuple[int, int], size: Any, max_size: int | None) -> tuple[int, int]:

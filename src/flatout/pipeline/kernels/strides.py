@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from flatout.pipeline.kernels.kernel import Unsuited
+
 __all__ = ["collated", "usual_strides"]
 
 
@@ -16,17 +18,13 @@ def usual_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def collated(batch: Tensor) -> Tensor:
     """Return the batch with the strides that stacking its rows gives; a view where the bytes already lie so.
 
-    Rows of four axes that lie in memory with the channels last keep that order; all others are contiguous.
+    Rows of up to three axes are always stacked plainly; of more only those are known that lie so already.
     """
-    if batch.dim() == 5 and _channels_last(batch[0]):
-        return batch.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)
     usual = usual_strides(tuple(batch.shape))
     if batch.stride() == usual:
         return batch
+    if batch.dim() > 4:
+        raise Unsuited(f"rows of {batch.dim() - 1} axes whose order in memory decides on that of the batch")
     if batch.is_contiguous():  # only the strides of axes of length 1 differ
         return batch.as_strided(batch.shape, usual)
     return batch.clone(memory_format=torch.contiguous_format)
-
-
-def _channels_last(row: Tensor) -> bool:
-    return row.is_contiguous(memory_format=torch.channels_last) and not row.is_contiguous()
