@@ -8,6 +8,7 @@ where they differ, the script's own loader goes on by itself.
 """
 
 import functools
+import os
 import time
 import weakref
 from collections.abc import Callable
@@ -16,17 +17,17 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, undrawn
-from flatout.pipeline.examination import ask, draws, examine, some_indices
+from flatout.pipeline.examination import ask, detached, draws, examine, refusal, some_indices, weakly
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
-from flatout.pipeline.passes import Deliver, KeptPass, fill, noted
+from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
 from flatout.pipeline.proof import agree
 from flatout.pipeline.streams import drawn_from
-from flatout.pipeline.waiting import AskedEarly, waits
+from flatout.pipeline.waiting import AskedEarly, scales, waits
 
-__all__ = ["Cache", "refusal"]
+__all__ = ["Cache"]
 
 _PROOFS = 2  # samples that are asked for again at the start of a pass
 _PROOF_SHARE = 0.003  # of the time, for proofs within a pass
@@ -34,26 +35,6 @@ _CHANGES = 2  # changes of the data set between passes after which nothing more 
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
 Iterate = Callable[[Any], Any]
-
-
-def refusal(loader: Any) -> str:
-    """Return why nothing of `loader` can be kept by what it is, an empty string when nothing speaks against it."""
-    from torch.utils.data import IterableDataset, MapDataPipe
-    from torch.utils.data.dataloader import DataLoader
-
-    name = type(loader.dataset).__name__
-    if type(loader).__iter__ is not DataLoader.__iter__:
-        return f"{type(loader).__name__} walks in a way of its own"
-    if isinstance(loader.dataset, IterableDataset | MapDataPipe):
-        return f"{name} has no samples that are asked for by index"
-    if loader.batch_sampler is None:
-        return "batch_size is None: there are no batches"
-    if loader.num_workers and not getattr(loader, "in_order", True):
-        return "its workers deliver out of order"
-    try:
-        return "" if len(loader.dataset) > 0 else f"{name} is empty"
-    except (TypeError, NotImplementedError):
-        return f"{name} has no length"
 
 
 class Cache:
@@ -77,13 +58,15 @@ class Cache:
         self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
         self._changes = 0
         self._next_proof = 0.0
-        self._ref: Callable[[], Any] = _weakly(loader)
+        self._ref: Callable[[], Any] = weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
         self.reason = refusal(loader) or examine(loader.dataset)
         self._random = self.reason if draws(self.reason) else ""
         self._mark: object = None
         self._waits = False  # making a sample is mostly waiting
         self._through = False  # and there is no room to keep any
+        self._threads = 0  # on which values are read for a maker
+        self._rehearsed = False
         self.keeping = self._fresh()
         if not self.reason or self._random:
             self._begin(loader)
@@ -104,14 +87,13 @@ class Cache:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
             earlier = self._streams.get(loader) if loader.persistent_workers else None
-            early = AskedEarly(self.dataset) if self._waits and not self.keeping.full else None
-            wanted = torch.Tensor.clone if self._through else self.keeping.missing
+            early = self._asked_early()
             walked = KeptPass(
                 loader,
                 functools.partial(self._make, early=early),
                 seeded_before=seeded,
                 earlier=earlier,
-                follow=functools.partial(early.follow, wanted=wanted) if early is not None else None,
+                follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
             )
             self._streams[loader] = walked.streams
             return walked
@@ -120,20 +102,41 @@ class Cache:
     def _begin(self, loader: Any) -> None:
         self._mark = fingerprint(loader.dataset)
         maker = maker_of(loader)
+        self._threads = self._threads_for(loader, maker)
         if maker is not None and loader.num_workers:
-            suits = maker.in_memory and (loader.worker_init_fn is None or not maker.random)
-            maker = maker if suits else None
+            suits = maker.in_memory or self._threads
+            maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
         self._waits = maker is None and not self._random and waits(loader.dataset)
-        self._through = False
+        self._through = self._rehearsed = False
         self.reason = self._random if maker is None else ""
         self.keeping = self._fresh(maker)
         self.on_disk = None
-        if self._folder is not None and not self.reason and (maker is None or not maker.in_memory):
+        if self._folder is not None and not self.reason and (maker is None or not (maker.in_memory or maker.ragged)):
             self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._fresh(maker)
+        self.keeping.open()
         if self._waits:
             self._through = not self.keeping.fits(self.collate(ask(loader.dataset, [0])), len(loader.dataset))
+
+    def _threads_for(self, loader: Any, maker: Maker | None) -> int:
+        """Return on how many threads values are read for a maker, 0 for none: as many as cores where that pays."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if maker is None or maker.in_memory or cores < 2:
+            return 0
+        return cores if scales(maker.reader, len(loader.dataset), cores) else 0
+
+    def _asked_early(self) -> AskedEarly | None:
+        """Return what reads the samples of a pass on threads, None where that does not pay."""
+        if self._waits and not self.keeping.full:
+            return AskedEarly(lambda: detached(self.dataset).__getitem__)
+        if self._threads and (self.keeping.direct or not self.keeping.full):
+            return AskedEarly(self.keeping.reader, self._threads)
+        return None
+
+    def _wanted(self, indices: torch.Tensor) -> torch.Tensor:
+        """Return those of `indices` that will be read."""
+        return indices if self._through or self.keeping.direct else self.keeping.missing(indices)
 
     def _fresh(self, maker: Maker | None = None) -> Keeping:
         return Keeping(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
@@ -145,7 +148,7 @@ class Cache:
     # -- filling ------------------------------------------------------------------------------------------------
 
     def _filling(self, loader: Any, iterate: Iterate) -> Any:
-        deliver = _weakly_called(weakref.WeakMethod(self._delivered))  # an iterator must not keep its workers alive
+        deliver = weakly_called(weakref.WeakMethod(self._delivered))  # an iterator must not keep its workers alive
         if not loader.num_workers:
             return fill(iterate(loader), None, deliver)
         self._seeded.add(loader)
@@ -173,10 +176,26 @@ class Cache:
         if self.reason or not self._completed(indices, early):
             with drawn_from(stream):
                 return self.collate(self._samples(indices.tolist()))
-        batch = self.keeping.take(indices, stream)
+        batch = self._taken(indices, stream, early)
         self.served += 1
         self._hit()
         return batch
+
+    def _taken(self, indices: torch.Tensor, stream: torch.Generator | None, early: AskedEarly | None) -> Any:
+        """Return a batch of what is kept; where a kernel fails, the script's own, from the same random state."""
+        before = random_states() if self._random and stream is None else None
+        began = stream.get_state() if stream is not None else torch.empty(0)
+        try:
+            given = early.take(indices.tolist()) if early is not None and self.keeping.direct else None
+            return self.keeping.take(indices, stream, given)
+        except Exception as error:  # the script's own call will say it, if it is the script's
+            self._refuse(f"making batches at once raised {type(error).__name__}")
+            if stream is not None:
+                stream.set_state(began)
+            if before is not None:
+                restore_random_states(before)
+            with drawn_from(stream):
+                return self.collate(self._samples(indices.tolist()))
 
     def _completed(self, indices: torch.Tensor, early: AskedEarly | None = None) -> bool:
         """Return whether all of `indices` can be taken, after making what was missing.
@@ -188,9 +207,9 @@ class Cache:
             return True
         before = random_states()
         try:
-            reason = self._rehearse(missing, early) if self.keeping.empty else self._add(missing, early)
+            reason = self._rehearse(missing, early) if self._purpose == "timing" else self._add(missing, early)
         except Exception as error:  # the script's own call will say it, if it is the script's
-            if self.keeping.makes:  # a sample that the kernels do not suit
+            if self.keeping.makes and not self._random:  # a sample that the kernels do not suit
                 restore_random_states(before)
                 self.keeping = self._fresh()
                 return self._completed(indices)
@@ -204,9 +223,10 @@ class Cache:
         return not self.reason
 
     def _add(self, missing: torch.Tensor, early: AskedEarly | None = None) -> str:
-        if self.keeping.makes:
-            return self.keeping.make(missing)
         wanted = missing.tolist()
+        if self.keeping.makes:
+            self.keeping.make(missing, early.take(wanted) if early is not None else None)
+            return ""
         if early is not None:
             samples = early.take(wanted)
         else:
@@ -215,8 +235,9 @@ class Cache:
 
     def _rehearse(self, missing: torch.Tensor, early: AskedEarly | None) -> str:
         """In a trial, keep something to serve from; a training has filled its memory by now."""
-        if self._purpose != "timing":
+        if self._rehearsed:
             return self._add(missing, early)
+        self._rehearsed = True
         some = torch.tensor(some_indices(len(self.dataset), _REHEARSED))
         reason = self._add(some)
         if not reason:
@@ -267,20 +288,3 @@ class Cache:
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason
         self.keeping = self._fresh()
-
-
-def _weakly_called(method: "weakref.WeakMethod[Deliver]") -> Deliver:
-    def call(indices: torch.Tensor, batch: Any, drew: bool) -> None:
-        alive = method()
-        if alive is not None:
-            alive(indices, batch, drew)
-
-    return call
-
-
-def _weakly(loader: Any) -> Callable[[], Any]:
-    try:
-        return weakref.ref(loader.dataset)
-    except TypeError:  # a list
-        held: Callable[[], Any] = weakref.ref(loader)
-        return lambda: held().dataset

@@ -17,6 +17,9 @@ from flatout.units import format_bytes
 __all__ = ["CompiledLoader", "Kept", "compile_loader"]
 
 
+_leading: "weakref.WeakSet[Kept]" = weakref.WeakSet()
+
+
 class Kept:
     """What is kept of all loaders: one cache for each data set and collate function, all within one budget."""
 
@@ -58,6 +61,14 @@ class Kept:
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
         return self.of(loader).walk(loader, iterate)
+
+    def lead(self, leads: bool) -> None:
+        """Say whether this one serves where another of the process could as well: that one asks `others_lead`."""
+        (_leading.add if leads else _leading.discard)(self)
+
+    def others_lead(self) -> bool:
+        """Return whether another one serves in place of this."""
+        return any(each is not self for each in _leading)
 
     def wait(self) -> None:
         """Wait until what is being saved is saved."""

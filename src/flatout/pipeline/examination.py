@@ -7,7 +7,8 @@ are put back to where they stood.
 import contextlib
 import copy
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from flatout.pipeline.dataset_state import (
     unsafe,
 )
 
-__all__ = ["ask", "detached", "draws", "examine", "some_indices"]
+__all__ = ["ask", "detached", "draws", "examine", "refusal", "some_indices", "weakly"]
 
 _DRAWS = "draws random numbers"
 _SAMPLES, _FEWEST = 4, 2
@@ -125,3 +126,32 @@ def detached(dataset: Any, depth: int = 3) -> Any:
                 else value
             )
     return made
+
+
+def refusal(loader: Any) -> str:
+    """Return why nothing of `loader` can be kept by what it is, an empty string when nothing speaks against it."""
+    from torch.utils.data import IterableDataset, MapDataPipe
+    from torch.utils.data.dataloader import DataLoader
+
+    name = type(loader.dataset).__name__
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        return f"{type(loader).__name__} walks in a way of its own"
+    if isinstance(loader.dataset, IterableDataset | MapDataPipe):
+        return f"{name} has no samples that are asked for by index"
+    if loader.batch_sampler is None:
+        return "batch_size is None: there are no batches"
+    if loader.num_workers and not getattr(loader, "in_order", True):
+        return "its workers deliver out of order"
+    try:
+        return "" if len(loader.dataset) > 0 else f"{name} is empty"
+    except (TypeError, NotImplementedError):
+        return f"{name} has no length"
+
+
+def weakly(loader: Any) -> Callable[[], Any]:
+    """Return a function that gives the data set of `loader` while it lives, and does not keep it alive."""
+    try:
+        return weakref.ref(loader.dataset)
+    except TypeError:  # a list
+        held: Callable[[], Any] = weakref.ref(loader)
+        return lambda: held().dataset

@@ -42,12 +42,17 @@ class Keeping:
         self._maker = maker
         self._layout: Layout | None = None if maker is None else maker.layout
         self._store: Store | None = None
-        self._direct = False  # nothing needs to be kept: the maker reads from memory
+        self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
 
     @property
     def makes(self) -> bool:
         """Return whether rows can be made without the data set's own transform."""
         return self._maker is not None
+
+    def reader(self) -> Callable[[int], Any]:
+        """Return a function that reads one sample for the maker."""
+        assert self._maker is not None
+        return self._maker.reader()
 
     @property
     def ready(self) -> bool:
@@ -61,6 +66,11 @@ class Keeping:
         return self._store is None and not self._direct
 
     @property
+    def direct(self) -> bool:
+        """Return whether nothing is kept, and batches are made anew each time."""
+        return self._direct
+
+    @property
     def full(self) -> bool:
         """Return whether every sample can be taken."""
         return self._direct or (self._store is not None and self._store.full)
@@ -68,7 +78,8 @@ class Keeping:
     def fits(self, batch: Any, num_samples: int) -> bool:
         """Return whether `num_samples` like the one of `batch` can be kept."""
         found = layout_of(batch, 1)
-        return found is not None and self._budget.fits(num_samples * found[0].num_bytes)
+        wanted = 0 if found is None else num_samples * found[0].num_bytes
+        return found is not None and (self._budget.fits(wanted) or self._room(wanted) is not None)
 
     @property
     def num_bytes(self) -> int:
@@ -92,27 +103,25 @@ class Keeping:
             return some_indices(length, number)
         return [] if self._store is None else self._store.some_filled(number)
 
-    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None) -> Any:
-        """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own."""
+    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: list[Any] | None = None) -> Any:
+        """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own.
+
+        `given`: what was read of each sample, where nothing is kept.
+        """
         assert self._layout is not None
         if self._maker is None:
             assert self._store is not None
             return self._layout.build(self._store.take(indices))
-        parts = self._maker.parts(indices) if self._store is None else self._store.take(indices)
+        parts = self._maker.parts(indices, given) if self._store is None else self._store.take(indices)
         return self._maker.finish(parts, stream)
 
     # -- adding rows --------------------------------------------------------------------------------------------
 
-    def make(self, indices: torch.Tensor) -> str:
-        """Make the rows of `indices`."""
+    def make(self, indices: torch.Tensor, given: list[Any] | None = None) -> None:
+        """Make the rows of `indices`; `given`: what was read of each."""
         assert self._maker is not None
-        if self.empty:
-            reason = self._choose_stage(self._maker)
-            if reason or self._direct:
-                return reason
         assert self._store is not None
-        self._store.fill(indices, self._maker.parts(indices))
-        return ""
+        self._store.fill(indices, self._maker.parts(indices, given))
 
     def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
         """Keep the rows of a batch that was made of `indices`."""
@@ -139,8 +148,11 @@ class Keeping:
         if self._store is not None:
             self._store.repeat(indices)
 
-    def _choose_stage(self, maker: Maker) -> str:
-        """Keep the latest stage that fits."""
+    def open(self) -> None:
+        """Make room for rows that a maker makes, of the latest stage that fits; where none does, nothing is kept."""
+        maker = self._maker
+        if maker is None or self._store is not None:
+            return
         number = maker.num_samples
         for stage in reversed(range(maker.num_stages)):
             if stage == 0 and maker.in_memory:
@@ -150,14 +162,9 @@ class Keeping:
             if self._budget.fits(number * sum(each.num_bytes for each in rows)):
                 self._store = Store(rows, number)
                 self._budget.take(self._store.num_bytes, self._store)
-                return ""
+                return
         maker.keep(0)
-        self._direct = maker.in_memory
-        return (
-            ""
-            if self._direct or self._in_file(maker.rows(), number)
-            else f"{number} samples take more than {format_bytes(self._budget.left)}"
-        )
+        self._direct = maker.in_memory or maker.ragged or not self._in_file(maker.rows(), number)
 
     def _open(self, layout: Layout, number: int) -> str:
         wanted = number * layout.num_bytes

@@ -16,7 +16,7 @@ _Build = Callable[[Sequence[Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """One part of a batch: a tensor of `shape` and `dtype` a sample, or plain values (`dtype` None).
+    """One part of a batch: a tensor of `shape` and `dtype` a sample, or values of `each_bytes` each (`dtype` None).
 
     `axes` is the order of its dimensions in memory, the batch's first.
     """
@@ -24,11 +24,12 @@ class Rows:
     shape: tuple[int, ...]
     dtype: torch.dtype | None
     axes: tuple[int, ...]
+    each_bytes: int = 64
 
     @property
     def num_bytes(self) -> int:
         """Return the bytes of one sample's row."""
-        return 64 if self.dtype is None else self.dtype.itemsize * math.prod(self.shape)
+        return self.each_bytes if self.dtype is None else self.dtype.itemsize * math.prod(self.shape)
 
     def in_memory(self, num_samples: int) -> tuple[int, ...]:
         """Return the shape of `num_samples` rows, dimensions in the order that they have in memory."""
@@ -66,6 +67,9 @@ class _NotRows(Exception):
 
 def _walk(value: Any, num_samples: int, parts: list[Any], rows: list[Rows]) -> tuple[object, _Build]:
     kind = type(value)
+    if kind is tuple and _plain_list(list(value), num_samples):  # how default_collate gives strings of tuples
+        _, build = _walk(list(value), num_samples, parts, rows)
+        return "rows as a tuple", lambda made: tuple(build(made))
     if kind is torch.Tensor or _plain_list(value, num_samples):
         number = len(parts)
         rows.append(_rows(value, num_samples))

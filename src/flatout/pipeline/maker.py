@@ -4,23 +4,23 @@ Random operations draw for each sample what the script's own would draw, from th
 only what is done with it is done to the whole batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.pipeline.examination import detached, some_indices
-from flatout.pipeline.kernels import Kernel, Params, RandomKernel, flatten, fuse, kernel_for
+from flatout.pipeline.kernels import RandomKernel, flatten, kernel_for
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.sources import Source, source_of
+from flatout.pipeline.steps import Step, Steps
 
 __all__ = ["Maker", "maker_of"]
 
 _PROVEN_ON = 24  # samples, and each of a few by itself
+_SIZED = 8  # samples that are looked at for their size
 _SEED = 8191
-
-Step = Kernel | RandomKernel
 
 
 class Maker:
@@ -35,9 +35,6 @@ class Maker:
         self.num_samples = num_samples
         self._source = source
         self._steps = list(steps)
-        self._before: list[Step] = []
-        self._after: list[Step] = []
-        self._shapes: list[tuple[int, ...]] = []  # of one sample, where each random step meets it
         self.in_memory = source.in_memory
         self.layout: Layout = source.layout
         self.stage = 0
@@ -49,6 +46,11 @@ class Maker:
         return any(isinstance(step, RandomKernel) for step in self._steps)
 
     @property
+    def ragged(self) -> bool:
+        """Return whether values are kept that are of several shapes."""
+        return self._source.ragged and not self.stage
+
+    @property
     def num_stages(self) -> int:
         """Return the number of stages: one more than there are operations before the first random one."""
         places = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
@@ -57,70 +59,42 @@ class Maker:
     def keep(self, stage: int) -> None:
         """Say which stage is kept: 0 for values as they are read."""
         self.stage = stage
-        self._before, self._after = _joined(self._steps[:stage]), _joined(self._steps[stage:])
-        self._shapes = []
+        self._before, self._after = Steps(self._steps[:stage]), Steps(self._steps[stage:])
 
-    def parts(self, indices: torch.Tensor) -> list[Any]:
-        """Return the parts of the samples `indices`, the transform's as it is kept."""
-        value, others = self._source.read(indices)
+    def reader(self) -> Callable[[int], Any]:
+        """Return a function that reads one sample for `parts`, for a thread of its own."""
+        assert self._source.reader is not None
+        return self._source.reader()
+
+    def parts(self, indices: torch.Tensor, given: list[Any] | None = None) -> list[Any]:
+        """Return the parts of the samples `indices`, the transform's as it is kept; `given`: what was read of each."""
+        if given is None or self._source.assemble is None:
+            value, others = self._source.read(indices)
+        else:
+            value, others = self._source.assemble(given)
         place = self._source.place
-        return [*others[:place], _through(self._before, value, []), *others[place:]]
+        if self.stage:
+            value = self._before.run(value)
+        elif self._source.ragged and isinstance(value, torch.Tensor):
+            value = list(value.split(1))
+        return [*others[:place], value, *others[place:]]
 
     def finish(self, parts: list[Any], stream: torch.Generator | None = None) -> Any:
         """Return the batch that kept `parts` make; random operations draw from `stream`, or from torch's own."""
         place = self._source.place
-        parts[place] = _through(self._after, parts[place], self._draw(parts[place], stream))
+        parts[place] = self._after.run(parts[place], stream)
         return self.layout.build(parts)
 
     def rows(self) -> tuple[Rows, ...]:
-        """Return the layout of what is kept, of one sample."""
-        found = layout_of(self.parts(torch.tensor([0])), 1)
-        return () if found is None else found[0].rows
-
-    def _draw(self, value: torch.Tensor, stream: torch.Generator | None) -> list[Params]:
-        """Return the parameters of each random step, drawn sample by sample."""
-        steps = [step for step in self._after if isinstance(step, RandomKernel)]
-        if not steps:
-            return []
-        if not self._shapes:
-            self._shapes = self._learned(value[:1])
-        kinds = list(zip(steps, self._shapes, strict=True))
-        drawn = [[step.draw(1, shape, stream) for step, shape in kinds] for _ in range(len(value))]
-        return [
-            {name: torch.cat([one[number][name] for one in drawn]) for name in drawn[0][number]}
-            for number in range(len(steps))
-        ]
-
-    def _learned(self, value: torch.Tensor) -> list[tuple[int, ...]]:
-        """Return the shapes that the random steps meet, found out with one sample and a stream of its own."""
-        shapes, stream = [], torch.Generator().manual_seed(_SEED)
-        for step in self._after:
-            if isinstance(step, RandomKernel):
-                shapes.append(tuple(value.shape))
-                value = step.run(value, step.draw(1, shapes[-1], stream))
-            else:
-                value = step.run(value)
-        return shapes
-
-
-def _joined(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps with those between two random ones fused."""
-    made: list[Step] = []
-    plain: list[Kernel] = []
-    for step in steps:
-        if isinstance(step, RandomKernel):
-            made += [*fuse(plain), step]
-            plain = []
-        else:
-            plain.append(step)
-    return made + list(fuse(plain))
-
-
-def _through(steps: Sequence[Step], value: torch.Tensor, drawn: Sequence[Params]) -> torch.Tensor:
-    params = iter(drawn)
-    for step in steps:
-        value = step.run(value, next(params)) if isinstance(step, RandomKernel) else step.run(value)
-    return value
+        """Return the layout of what is kept, of one sample; values of several shapes are as large as some are."""
+        if self.stage or not self._source.ragged:
+            found = layout_of(self.parts(torch.tensor([0])), 1)
+            return () if found is None else found[0].rows
+        some = torch.tensor(some_indices(self.num_samples, _SIZED))
+        sizes = [value.nbytes for value in self.parts(some)[self._source.place]]
+        rows = list(self.layout.rows)
+        rows[self._source.place] = Rows((), None, (), each_bytes=sum(sizes) // len(sizes))
+        return tuple(rows)
 
 
 def maker_of(loader: Any) -> Maker | None:

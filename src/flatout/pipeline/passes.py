@@ -14,7 +14,7 @@ from flatout.pipeline.order import batches_of, may_draw_ahead
 from flatout.pipeline.streams import Streams
 from flatout.pipeline.watching import CheckedCollate, Flagged, NotedSampler
 
-__all__ = ["Deliver", "KeptPass", "fill", "noted"]
+__all__ = ["Deliver", "KeptPass", "fill", "noted", "weakly_called"]
 
 _PLAIN_NEXT = _BaseDataLoaderIter.__next__
 
@@ -66,6 +66,17 @@ class _FillingWorkers:
         flagged: Flagged = self._next(self._iterator())
         self._deliver(torch.tensor(self._pending.popleft(), dtype=torch.int64), flagged.batch, flagged.drew)
         return flagged.batch
+
+
+def weakly_called(method: "weakref.WeakMethod[Deliver]") -> Deliver:
+    """Return a function that calls `method` while its object lives."""
+
+    def call(indices: torch.Tensor, batch: Any, drew: bool) -> None:
+        alive = method()
+        if alive is not None:
+            alive(indices, batch, drew)
+
+    return call
 
 
 def fill(iterator: Any, twin: Any, deliver: Deliver) -> Any:

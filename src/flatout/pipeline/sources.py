@@ -1,6 +1,8 @@
 """Where values come from before they are transformed: arrays in memory, or the data set, its transform left out."""
 
 import copy
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,26 +10,31 @@ from typing import Any
 import torch
 from torch.utils.data import Subset, TensorDataset
 
-from flatout.pipeline.examination import detached
+from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.form import Form, pack
 from flatout.pipeline.layout import Layout, layout_of
 
-__all__ = ["Source", "source_of"]
+__all__ = ["Source", "Value", "source_of"]
 
 _DIGITS = {"MNIST", "FashionMNIST", "KMNIST", "QMNIST"}
 _PICTURES = {"CIFAR10", "CIFAR100"}
+_TRIED = 5
 _SLOTS = ("transform", "transforms", "image_transform", "img_transform", "preprocess", "tfm", "tfms")
 
-Read = Callable[[torch.Tensor], tuple[torch.Tensor, list[Any]]]
+Value = torch.Tensor | list[torch.Tensor]
+"""What a transform is given, for many samples: one tensor, or one with a leading 1 each where their shapes differ."""
+
+Read = Callable[[torch.Tensor], tuple[Value, list[Any]]]
 
 
 @dataclass(frozen=True)
 class Source:
     """The values that a transform is given, many at a time.
 
-    `read(indices)` returns them as one tensor, and the other parts of the collated batch; `place` is the part that the
-    transform makes, in `layout`'s order. `transform` is None where the values are the samples' as they are.
-    `in_memory`: reading costs a gather.
+    `read(indices)` returns them, and the other parts of the collated batch; `place` is the part that the transform
+    makes, in `layout`'s order. `transform` is None where the values are the samples' as they are. Where reading costs a
+    call of the data set for each sample, and not a gather, `reader()` gives a function that does so for one, and
+    `assemble` does with what it gave what `read` does. `ragged`: values are of several shapes.
     """
 
     read: Read
@@ -35,7 +42,14 @@ class Source:
     transform: Any
     place: int
     layout: Layout
-    in_memory: bool
+    reader: Callable[[], Callable[[int], Any]] | None = None
+    assemble: Callable[[list[Any]], tuple[Value, list[Any]]] | None = None
+    ragged: bool = False
+
+    @property
+    def in_memory(self) -> bool:
+        """Return whether reading costs a gather."""
+        return self.reader is None
 
 
 def source_of(dataset: Any) -> Source | None:
@@ -53,13 +67,16 @@ def source_of(dataset: Any) -> Source | None:
 
 def _subset(inner: Source, indices: Sequence[int]) -> Source:
     places = torch.as_tensor(list(indices), dtype=torch.int64)
-    return Source(
-        lambda wanted: inner.read(places[wanted]),
-        inner.form,
-        inner.transform,
-        inner.place,
-        inner.layout,
-        inner.in_memory,
+
+    def reader() -> Callable[[int], Any]:
+        assert inner.reader is not None
+        one = inner.reader()
+        return lambda index: one(int(places[index]))
+
+    return dataclasses.replace(
+        inner,
+        read=lambda wanted: inner.read(places[wanted]),
+        reader=None if inner.reader is None else reader,
     )
 
 
@@ -93,7 +110,7 @@ def _tensors(tensors: Sequence[torch.Tensor]) -> Source | None:
         first, *others = [torch.index_select(tensor, 0, indices) for tensor in tensors]
         return first, others
 
-    return Source(read, Form("tensor"), None, 0, found[0], in_memory=True)
+    return Source(read, Form("tensor"), None, 0, found[0])
 
 
 def _dense(tensor: torch.Tensor) -> bool:
@@ -110,7 +127,7 @@ def _labelled(pixels: torch.Tensor, labels: Any, form: Form, transform: Any) -> 
     def read(indices: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
         return torch.index_select(pixels, 0, indices), [torch.index_select(targets, 0, indices)]
 
-    return Source(read, form, transform, 0, found[0], in_memory=True)
+    return Source(read, form, transform, 0, found[0])
 
 
 # -- a transform that the data set holds ----------------------------------------------------------------------------
@@ -149,44 +166,53 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
     """Return the source that leaves `dataset.name` out, None where the marker does not come out as it went in."""
     if getattr(dataset, "__getitems__", None) is not None:
         return None
-    reader = _SlotReader(dataset, name)
+
+    def reader() -> Callable[[int], Any]:
+        return _SlotReader(dataset, name).one
+
     try:
-        values, samples = reader.values([0])
-        packed = pack(values)
-        found = layout_of(_collated(samples), 1) if packed is not None else None
+        one = reader()
+        given = [one(index) for index in some_indices(len(dataset), _TRIED)]
+        forms = {packed[0] for packed in (pack([value]) for value, _ in given) if packed is not None}
+        found = layout_of(_collated([sample for _, sample in given[:1]]), 1)
     except Exception:  # a stranger's data set, given something that it does not expect
         return None
-    if packed is None or found is None:
+    place = next((place for place, part in enumerate(found[1]) if _is_token(part)), None) if found else None
+    if found is None or place is None or len(forms) != 1:
         return None
-    place = next((place for place, part in enumerate(found[1]) if _is_token(part)), None)
-    if place is None:
-        return None
+    form = forms.pop()
+    assemble = functools.partial(_assembled, place, form)
+    return Source(
+        lambda indices: assemble(list(map(reader(), indices.tolist()))),
+        form, transform, place, found[0], reader, assemble, pack([value for value, _ in given]) is None,
+    )  # fmt: skip
 
-    def read(indices: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
-        values, samples = reader.values(indices.tolist())
-        packed, parts = pack(values), layout_of(_collated(samples), len(indices))
-        if packed is None or parts is None:
-            raise ValueError("samples of several forms")
-        return packed[1], parts[1][:place] + parts[1][place + 1 :]
 
-    return Source(read, packed[0], transform, place, found[0], in_memory=False)
+def _assembled(place: int, form: Form, given: list[Any]) -> tuple[Value, list[Any]]:
+    """Return values and the other parts of a batch; raise where they are of another form or no rows."""
+    packed = pack([value for value, _ in given])
+    each = [pack([value]) for value, _ in given] if packed is None else [packed]
+    parts = layout_of(_collated([sample for _, sample in given]), len(given))
+    if parts is None or any(one is None or one[0] != form for one in each):
+        raise ValueError("samples of several forms")
+    others = parts[1][:place] + parts[1][place + 1 :]
+    return (packed[1] if packed is not None else [one[1] for one in each if one is not None]), others
 
 
 class _SlotReader:
     """Asks a copy of the data set for samples, its transform left out."""
 
     def __init__(self, dataset: Any, name: str) -> None:
-        self._dataset = dataset
-        self._name = name
+        self._recorder, self._asked = _Recorder(), detached(dataset)
+        vars(self._asked)[name] = self._recorder
 
-    def values(self, indices: Sequence[int]) -> tuple[list[Any], list[Any]]:
-        """Return what the transform would be given, and the samples with a token in its place."""
-        recorder, asked = _Recorder(), detached(self._dataset)
-        vars(asked)[self._name] = recorder
-        samples = [_with_token(asked[index]) for index in indices]
-        if len(recorder.given) != len(samples):
+    def one(self, index: int) -> tuple[Any, Any]:
+        """Return what the transform would be given, and the sample with a token in its place."""
+        self._recorder.given = []
+        sample = _with_token(self._asked[index])
+        if len(self._recorder.given) != 1:
             raise ValueError("the transform is not called once a sample")
-        return recorder.given, samples
+        return self._recorder.given[0], sample
 
 
 _TOKEN = 0x7F4A7C15F39CC060 / 2**63

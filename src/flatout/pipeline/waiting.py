@@ -6,7 +6,7 @@ Each thread asks a copy of the data set, so that what one of them opens at its f
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from flatout.pipeline.examination import detached, some_indices
 
-__all__ = ["AskedEarly", "waits"]
+__all__ = ["NUM_THREADS", "AskedEarly", "Reader", "scales", "waits"]
 
 NUM_THREADS = 64
 """In flight at a time. On two cores 64 threads reach 12,400 samples/s of 5 ms each, what 64 in flight can give at most
@@ -23,6 +23,9 @@ NUM_THREADS = 64
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
 _SHARE = 0.4  # of a sample's time on the processor, below which it waits
 _ASKED = 3
+_SCALED_ON, _NEARLY = 8, 0.7
+
+Reader = Callable[[], Callable[[int], Any]]
 
 
 def waits(dataset: Any) -> bool:
@@ -40,12 +43,34 @@ def waits(dataset: Any) -> bool:
     return True
 
 
-class AskedEarly:
-    """The samples of one pass over a data set, asked for ahead of their batches."""
+def scales(reader: Reader, length: int, num_threads: int) -> bool:
+    """Return whether reading samples on `num_threads` threads is nearly so many times as fast as on one."""
+    some = some_indices(length, _SCALED_ON * num_threads)
+    one = reader()
+    one(some[0])
+    start = time.perf_counter()
+    for index in some[: len(some) // 2]:
+        one(index)
+    alone_s = time.perf_counter() - start
+    early = AskedEarly(reader, num_threads)
+    try:
+        start = time.perf_counter()
+        early.take(some[len(some) // 2 :])
+        together_s = time.perf_counter() - start
+    finally:
+        early.end()
+    return together_s * num_threads * _NEARLY < alone_s and alone_s > _WAITS_S * (len(some) // 2) / 2
 
-    def __init__(self, dataset: Any, num_threads: int = NUM_THREADS) -> None:
+
+class AskedEarly:
+    """The samples of one pass over a data set, asked for ahead of their batches.
+
+    `reader()` is called in each thread, for a function of its own that reads one sample.
+    """
+
+    def __init__(self, reader: Reader, num_threads: int = NUM_THREADS) -> None:
         """Ask for up to `num_threads` samples at a time; threads start as they are needed."""
-        self._dataset = dataset
+        self._reader = reader
         self._num_threads = num_threads
         self._own = threading.local()
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="flatout-samples")
@@ -81,7 +106,7 @@ class AskedEarly:
                 self._asked[index] = self._pool.submit(self._sample, index)
 
     def _sample(self, index: int) -> Any:
-        own = getattr(self._own, "dataset", None)
-        if own is None:
-            own = self._own.dataset = detached(self._dataset)
-        return own[index]
+        one: Callable[[int], Any] | None = getattr(self._own, "one", None)
+        if one is None:
+            one = self._own.one = self._reader()
+        return one(index)

@@ -155,17 +155,25 @@ def test_a_data_set_too_large_to_keep_is_left_alone_with_its_numbers():
 
 
 class OddOne(Pictures):
-    """One image of another size, where no proof looks."""
+    """One image of another size or kind, where no proof looks."""
+
+    odd = "size"
 
     def __len__(self):
         return 300
 
     def __getitem__(self, index):
-        side = (12, 7) if index == 101 else (9, 9)
-        pixels = np.random.RandomState(index).randint(0, 256, (*side, 3), dtype=np.uint8)
-        return self.transform(Image.fromarray(pixels)), index
+        odd = self.odd if index == 101 else ""
+        side = (12, 7) if odd == "size" else (9, 9)
+        image = Image.fromarray(np.random.RandomState(index).randint(0, 256, (*side, 3), dtype=np.uint8))
+        return self.transform(image.convert("L") if odd == "mode" else image), index
 
 
 def test_a_sample_that_the_kernels_do_not_suit_is_made_as_the_script_makes_it():
-    transform = v1.Compose([v1.Resize((8, 8)), v1.ToTensor()])
-    assert told(OddOne(transform)).startswith("300 samples kept")
+    dataset = OddOne(v1.Compose([v1.Grayscale(), v1.Resize((8, 8)), v1.ToTensor()]))
+    dataset.odd = "mode"
+    assert told(dataset).startswith("300 samples kept")
+
+
+def test_one_sample_of_another_size_changes_nothing():
+    assert told(OddOne(v1.Compose([v1.Resize((8, 8)), v1.ToTensor()]))).startswith("made in batches; 300 samples")

@@ -5,6 +5,7 @@ sum in floats of 32 bits. As compilers may fuse the two, all 65,536 pairs of byt
 conversion of many images at once, a shift, and the way back.
 """
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -53,7 +54,7 @@ def _changed(batch: Tensor, params: Params) -> Tensor:
     channels = len(mode_of(batch))
     first = batch.view(*batch.shape[:3], channels).permute(0, 3, 1, 2)
     out = torch.empty(first.shape, dtype=torch.uint8)
-    piece = max(1, _PIECE_BYTES // (4 * max(1, out[0].numel())))
+    piece = max(1, _PIECE_BYTES // (4 * max(1, math.prod(out.shape[1:]))))
     for start in range(0, len(batch), piece):
         rows = slice(start, start + piece)
         planes = first[rows].contiguous().float()

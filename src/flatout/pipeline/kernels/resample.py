@@ -55,27 +55,26 @@ def agrees(before: int, after: int) -> bool:
 def _same_lines(pairs: Tensor, before: int, after: int) -> bool:
     """Compare lines whose pixels are the two bytes of a pair in turn, lying and standing, in large and small images."""
     pairs = pairs[: len(pairs) // 15 * 15] if len(pairs) < 65_536 else torch.cat((pairs, pairs[:14]))
-    bands = torch.stack([pairs.roll(21_845 * band) for band in range(3)], -1)
-    two = torch.stack((bands >> 8, bands & 255), 1).to(torch.uint8)
-    lines = two[:, torch.arange(before) % 2]  # [pairs, before, 3]
+    two = torch.stack((pairs >> 8, pairs & 255), 1).to(torch.uint8)
+    lines = two[:, torch.arange(before) % 2]  # [pairs, before]
     wanted = _by_pillow(lines, after)
-    lying = (lines[None], lines.unflatten(0, (-1, 3)))
-    for images in lying:
-        if not torch.equal(_by_torch(images, (images.shape[1], after)).flatten(0, 1), wanted):
+    bands, wanted_bands = _rolled(lines), _rolled(wanted)
+    for images in (bands[None], bands.unflatten(0, (-1, 3))):
+        if not torch.equal(_by_torch(images, (images.shape[1], after)).flatten(0, 1), wanted_bands):
             return False
-    standing = (lines.transpose(0, 1)[None], lines.unflatten(0, (-1, 5)).transpose(1, 2))
-    for images in standing:
-        made = _by_torch(images.contiguous(), (after, images.shape[2]))
-        if not torch.equal(made.transpose(1, 2).flatten(0, 1), wanted):
-            return False
-        planes = _taller(images[..., 0], after)
-        if not torch.equal(planes.transpose(1, 2).flatten(0, 1), wanted[..., 0]):
+    for planes in (lines.T[None], lines.unflatten(0, (-1, 5)).transpose(1, 2)):
+        if not torch.equal(_taller(planes, after).transpose(1, 2).flatten(0, 1), wanted):
             return False
     return True
 
 
+def _rolled(lines: Tensor) -> Tensor:
+    """Return coloured lines, each of three channels with all pairs, in another order."""
+    return torch.stack([lines.roll(21_845 * band, 0) for band in range(3)], -1)
+
+
 def _by_pillow(lines: Tensor, after: int) -> Tensor:
-    out = torch.empty((1, len(lines), after, *lines.shape[2:]), dtype=torch.uint8)
+    out = torch.empty((1, len(lines), after), dtype=torch.uint8)
     one_by_one(lines[None], out, lambda image, _: image.resize((after, len(lines)), _BILINEAR))
     return out[0]
 
