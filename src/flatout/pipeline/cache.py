@@ -111,7 +111,7 @@ class Cache:
         self.reason = self._random if maker is None else ""
         self.keeping = self._fresh(maker)
         self.on_disk = None
-        if self._folder is not None and not self.reason and (maker is None or not (maker.in_memory or maker.ragged)):
+        if self._folder is not None and not self.reason and (maker is None or not maker.in_memory):
             self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._fresh(maker)
@@ -142,7 +142,8 @@ class Cache:
         return Keeping(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
 
     def _save(self) -> None:
-        if self.on_disk is not None and not self.on_disk.state and self.keeping.full:
+        whole = self.keeping.full and not self.keeping.direct
+        if whole and self.on_disk is not None and not self.on_disk.state:
             self.on_disk.save(self.dataset, self.keeping)
 
     # -- filling ------------------------------------------------------------------------------------------------
@@ -160,7 +161,10 @@ class Cache:
         if self.reason:
             return
         reason = "random numbers are drawn while a batch is made" if drew else ""
-        reason = reason or self.keeping.add(self.dataset, indices, batch)
+        try:
+            reason = reason or self.keeping.add(self.dataset, indices, batch)
+        except Exception as error:  # the script has its batch, whatever becomes of ours
+            reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
         self._save()
@@ -202,6 +206,8 @@ class Cache:
 
         Where that cannot be, the random streams stand as if nothing had been tried.
         """
+        if self.keeping.full:
+            return True
         missing = self.keeping.missing(indices)
         if not len(missing):
             return True

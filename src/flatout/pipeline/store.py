@@ -79,6 +79,13 @@ class Store:
         self.num_filled += len(indices[~self._filled[indices]].unique())
         self._filled[indices] = True
 
+    def fill_from(self, start: int, parts: Sequence[Any], number: int) -> None:
+        """Keep the rows of `number` samples that follow each other from `start` on, none of which is there."""
+        for column, part in zip(self._columns, parts, strict=True):
+            column.write(slice(start, start + number), part)
+        self.num_filled += number
+        self._filled[start : start + number] = True
+
     def repeat(self, indices: torch.Tensor) -> None:
         """Write the rows of `indices`, which are there, to every place: each then costs what it will cost."""
         for column in self._columns:
@@ -90,11 +97,15 @@ class Store:
         """Return the parts of the samples `indices`, in memory of their own."""
         return [column.read(indices) for column in self._columns]
 
-    def arrays(self, pause: Callable[[], None] = lambda: None) -> dict[str, torch.Tensor]:
-        """Return all rows as arrays by name; `pause` is called now and then while plain values are laid out."""
+    def arrays(self, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]) -> dict[str, torch.Tensor]:
+        """Return all rows as arrays by name; `pause` and `room` are for values that are laid out for that.
+
+        Raises:
+            ValueError: there are values that cannot be laid out, or no room.
+        """
         found: dict[str, torch.Tensor] = {}
         for place, column in enumerate(self._columns):
-            found |= column.arrays(str(place), pause)
+            found |= column.arrays(str(place), pause, room)
         return found
 
 
@@ -117,12 +128,19 @@ class _Column:
             else:
                 self._tensor = memory[: num_samples * rows.num_bytes].view(rows.dtype).view(shape)
 
-    def write(self, indices: torch.Tensor, part: Any) -> None:
+    def write(self, indices: torch.Tensor | slice, part: Any) -> None:
         if self._values is not None:
+            if isinstance(indices, slice):
+                self._values[indices] = part
+                return
             for index, value in zip(indices.tolist(), part, strict=True):
                 self._values[index] = value
             return
-        self._tensor[indices] = part if self._to_memory is None else part.permute(self._to_memory)
+        rows = part if self._to_memory is None else part.permute(self._to_memory)
+        if isinstance(indices, slice):
+            self._tensor[indices] = rows
+        else:
+            self._tensor.index_copy_(0, indices, rows)
 
     def repeat(self, indices: torch.Tensor) -> None:
         if self._values is not None:
@@ -141,10 +159,12 @@ class _Column:
         rows = torch.index_select(self._tensor, 0, indices)
         return rows if self._to_memory is None else rows.permute(self._back)
 
-    def arrays(self, name: str, pause: Callable[[], None]) -> dict[str, torch.Tensor]:
+    def arrays(
+        self, name: str, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]
+    ) -> dict[str, torch.Tensor]:
         if self._values is None:
             return {name: self._tensor}
-        content, ends = pack(self._values, pause)
+        content, ends = pack(self._values, pause, room)
         return {f"{name} content": content, f"{name} ends": ends}
 
 
