@@ -59,7 +59,7 @@ def patch(site: "Site") -> None:
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
-            return original(loader) if in_a_worker() else kept.walk(loader, original)
+            return original(loader) if in_a_worker() or kept.others_lead() else kept.walk(loader, original)
 
         return iterate
 

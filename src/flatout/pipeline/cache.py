@@ -20,6 +20,7 @@ from flatout.pipeline.dataset_state import fingerprint, random_states, restore_r
 from flatout.pipeline.examination import ask, detached, draws, examine, refusal, some_indices, weakly
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
+from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
@@ -117,7 +118,8 @@ class Cache:
                 self.keeping = self._fresh(maker)
         self.keeping.open()
         if self._waits:
-            self._through = not self.keeping.fits(self.collate(ask(loader.dataset, [0])), len(loader.dataset))
+            found = layout_of(self.collate(ask(loader.dataset, [0])), 1)
+            self._through = not (found and self._budget.fits(found[0].num_bytes * len(loader.dataset)))
 
     def _threads_for(self, loader: Any, maker: Maker | None) -> int:
         """Return on how many threads values are read for a maker, 0 for none: as many as cores where that pays."""
@@ -130,8 +132,9 @@ class Cache:
         """Return what reads the samples of a pass on threads, None where that does not pay."""
         if self._waits and not self.keeping.full:
             return AskedEarly(lambda: detached(self.dataset).__getitem__)
-        if self._threads and (self.keeping.direct or not self.keeping.full):
-            return AskedEarly(self.keeping.reader, self._threads)
+        maker = self.keeping.maker
+        if self._threads and maker is not None and (self.keeping.direct or not self.keeping.full):
+            return AskedEarly(maker.reader, self._threads)
         return None
 
     def _wanted(self, indices: torch.Tensor) -> torch.Tensor:
@@ -246,8 +249,8 @@ class Cache:
         self._rehearsed = True
         some = torch.tensor(some_indices(len(self.dataset), _REHEARSED))
         reason = self._add(some)
-        if not reason:
-            self.keeping.repeat(some)
+        if self.keeping.store is not None:
+            self.keeping.store.repeat(some)
         return reason
 
     def _samples(self, indices: list[int]) -> list[Any]:

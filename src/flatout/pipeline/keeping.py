@@ -41,31 +41,26 @@ class Keeping:
         self._collate = collate
         self._room = room
         self._budget = budget
-        self._maker = maker
+        self.maker = maker
         self._layout: Layout | None = None if maker is None else maker.layout
-        self._store: Store | None = None
+        self.store: Store | None = None
         self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
 
     @property
     def makes(self) -> bool:
         """Return whether rows can be made without the data set's own transform."""
-        return self._maker is not None
-
-    def reader(self) -> Callable[[int], Any]:
-        """Return a function that reads one sample for the maker."""
-        assert self._maker is not None
-        return self._maker.reader()
+        return self.maker is not None
 
     @property
     def ready(self) -> bool:
         """Return whether batches can be served without a pass of the script's own."""
-        store = self._store
+        store = self.store
         return self.makes or (store is not None and store.num_filled >= (1 - _MOST_MISSING) * store.num_samples)
 
     @property
     def empty(self) -> bool:
         """Return whether nothing is kept yet."""
-        return self._store is None and not self._direct
+        return self.store is None and not self._direct
 
     @property
     def direct(self) -> bool:
@@ -75,35 +70,29 @@ class Keeping:
     @property
     def full(self) -> bool:
         """Return whether every sample can be taken."""
-        return self._direct or (self._store is not None and self._store.full)
-
-    def fits(self, batch: Any, num_samples: int) -> bool:
-        """Return whether `num_samples` like the one of `batch` can be kept."""
-        found = layout_of(batch, 1)
-        wanted = 0 if found is None else num_samples * found[0].num_bytes
-        return found is not None and (self._budget.fits(wanted) or self._room(wanted) is not None)
+        return self._direct or (self.store is not None and self.store.full)
 
     @property
     def num_bytes(self) -> int:
         """Return the bytes set aside for rows."""
-        return 0 if self._store is None else self._store.num_bytes
+        return 0 if self.store is None else self.store.num_bytes
 
     @property
     def num_kept(self) -> int:
         """Return the number of samples that are kept."""
-        return 0 if self._store is None else self._store.num_filled
+        return 0 if self.store is None else self.store.num_filled
 
     def missing(self, indices: torch.Tensor) -> torch.Tensor:
         """Return those of `indices` that must be made or delivered before they can be taken."""
         if self._direct:
             return indices[:0]
-        return indices if self._store is None else self._store.missing(indices)
+        return indices if self.store is None else self.store.missing(indices)
 
     def some_known(self, length: int, number: int) -> list[int]:
         """Return some samples of `length` that can be taken, others each time."""
         if self._direct:
             return some_indices(length, number)
-        return [] if self._store is None else self._store.some_filled(number)
+        return [] if self.store is None else self.store.some_filled(number)
 
     def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: list[Any] | None = None) -> Any:
         """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own.
@@ -111,11 +100,11 @@ class Keeping:
         `given`: what was read of each sample, where nothing is kept.
         """
         assert self._layout is not None
-        if self._maker is None:
-            assert self._store is not None
-            return self._layout.build(self._store.take(indices))
-        parts = self._maker.parts(indices, given) if self._store is None else self._store.take(indices)
-        return self._maker.finish(parts, stream)
+        if self.maker is None:
+            assert self.store is not None
+            return self._layout.build(self.store.take(indices))
+        parts = self.maker.parts(indices, given) if self.store is None else self.store.take(indices)
+        return self.maker.finish(parts, stream)
 
     # -- adding rows --------------------------------------------------------------------------------------------
 
@@ -124,45 +113,40 @@ class Keeping:
 
         Where values lie in memory and all rows take little time, all are made.
         """
-        assert self._maker is not None
-        assert self._store is not None
-        if self._maker.in_memory and not self._store.num_filled and self._store.num_bytes <= _AT_ONCE_BYTES:
-            number = self._maker.num_samples
+        assert self.maker is not None
+        assert self.store is not None
+        if self.maker.in_memory and not self.store.num_filled and self.store.num_bytes <= _AT_ONCE_BYTES:
+            number = self.maker.num_samples
             for start in range(0, number, _SOME):
                 some = torch.arange(start, min(start + _SOME, number))
-                self._store.fill_from(start, self._maker.parts(some), len(some))
+                self.store.fill_from(start, self.maker.parts(some), len(some))
             return
-        self._store.fill(indices, self._maker.parts(indices, given))
+        self.store.fill(indices, self.maker.parts(indices, given))
 
     def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
         """Keep the rows of a batch that was made of `indices`."""
-        if self._maker is not None:
+        if self.maker is not None:
             return ""
         found = layout_of(batch, len(indices))
         if found is None:
             return "its batches hold something that is not one row a sample"
         layout, parts = found
-        if self._store is None:
+        if self.store is None:
             reason = self._collates_by_row(dataset, indices, parts) or self._open(layout, len(dataset))
             if reason:
                 return reason
         assert self._layout is not None
-        assert self._store is not None
+        assert self.store is not None
         if (layout.skeleton, layout.rows) != (self._layout.skeleton, self._layout.rows):
             return "its batches are not all of one shape"
-        if len(self._store.missing(indices)):
-            self._store.fill(indices, parts)
+        if len(self.store.missing(indices)):
+            self.store.fill(indices, parts)
         return ""
-
-    def repeat(self, indices: torch.Tensor) -> None:
-        """Write the rows of `indices` to every place, as trials do."""
-        if self._store is not None:
-            self._store.repeat(indices)
 
     def open(self) -> None:
         """Make room for rows that a maker makes, of the latest stage that fits; where none does, nothing is kept."""
-        maker = self._maker
-        if maker is None or self._store is not None:
+        maker = self.maker
+        if maker is None or self.store is not None:
             return
         number = maker.num_samples
         for stage in reversed(range(maker.num_stages)):
@@ -171,8 +155,8 @@ class Keeping:
             maker.keep(stage)
             rows = maker.rows()
             if self._budget.fits(number * sum(each.num_bytes for each in rows)):
-                self._store = Store(rows, number)
-                self._budget.take(self._store.num_bytes, self._store)
+                self.store = Store(rows, number)
+                self._budget.take(self.store.num_bytes, self.store)
                 return
         maker.keep(0)
         self._direct = maker.in_memory or maker.ragged or not self._in_file(maker.rows(), number)
@@ -187,8 +171,8 @@ class Keeping:
                 f"{number} samples of {format_bytes(layout.num_bytes)} take {format_bytes(wanted)}, "
                 f"and {format_bytes(max(0, self._budget.left))} may be taken"
             )
-        self._layout, self._store = layout, Store(layout.rows, number)
-        self._budget.take(wanted, self._store)
+        self._layout, self.store = layout, Store(layout.rows, number)
+        self._budget.take(wanted, self.store)
         return ""
 
     def _in_file(self, rows: Sequence[Rows], number: int) -> bool:
@@ -197,26 +181,26 @@ class Keeping:
         memory = self._room(mapped_bytes(rows, number)) if rows and self._budget.fits(plain) else None
         if memory is None:
             return False
-        self._store = Store(rows, number, memory)
-        self._budget.take(plain, self._store)
+        self.store = Store(rows, number, memory)
+        self._budget.take(plain, self.store)
         return True
 
     # -- between processes --------------------------------------------------------------------------------------
 
     def content(self, pause: Callable[[], None]) -> Content:
         """Return all rows as arrays, and what `take_up` must know of them."""
-        assert self._store is not None
-        last = self._maker is None or self._maker.stage + 1 == self._maker.num_stages
-        stage = -1 if last or self._maker is None else self._maker.stage
-        return self._store.arrays(pause, self._room), _facts(self._store.rows, self._store.num_samples, stage)
+        assert self.store is not None
+        last = self.maker is None or self.maker.stage + 1 == self.maker.num_stages
+        stage = -1 if last or self.maker is None else self.maker.stage
+        return self.store.arrays(pause, self._room), _facts(self.store.rows, self.store.num_samples, stage)
 
     def take_up(self, dataset: Any, content: Content) -> bool:
         """Return whether rows that another process kept are what would be kept here; from now on they are."""
         arrays, facts = content
         stage, number = facts.get("stage"), len(dataset)
-        if self._maker is not None and type(stage) is int and stage < self._maker.num_stages:
-            self._maker.keep(stage % self._maker.num_stages)
-            layout, rows = self._maker.layout, self._maker.rows()
+        if self.maker is not None and type(stage) is int and stage < self.maker.num_stages:
+            self.maker.keep(stage % self.maker.num_stages)
+            layout, rows = self.maker.layout, self.maker.rows()
         else:
             some = some_indices(number, 3)
             found = layout_of(self._collate(ask(dataset, some)), len(some))
@@ -225,7 +209,7 @@ class Keeping:
             layout, rows = found[0], found[0].rows
         if facts != _facts(rows, number, stage):
             return False
-        self._layout, self._store = layout, Store.of(rows, number, arrays)
+        self._layout, self.store = layout, Store.of(rows, number, arrays)
         return True
 
     # -- whether rows stand for themselves ----------------------------------------------------------------------

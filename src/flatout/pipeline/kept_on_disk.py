@@ -51,12 +51,22 @@ class Folder:
         except OSError:
             return 0
 
+    def make(self) -> None:
+        """Make the folder, and keep it out of repositories, if it is not there.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / ".gitignore").write_text("*\n", encoding="ascii")
+
     def room(self, num_bytes: int) -> torch.Tensor | None:
         """Return memory that lies in a file without a name, None where the disk has no room for it."""
         if num_bytes > self.max_bytes:
             return None
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.make()
             return file_of(self.path, num_bytes)
         except (OSError, RuntimeError, ValueError):
             return None
@@ -123,6 +133,7 @@ class OnDisk:
 
         def work() -> None:
             try:
+                folder.make()
                 arrays, facts = keeping.content(behind.pause)
                 reason = save(folder.path, key.digest, arrays, facts, max_bytes=folder.max_bytes, pace=behind.stop)
             except Exception as error:

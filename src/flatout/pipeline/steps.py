@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.kernels import Kernel, Params, RandomKernel, Unsuited, fuse
+from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
 from flatout.pipeline.sources import Value
 
 __all__ = ["Step", "Steps"]
@@ -28,7 +28,7 @@ class Steps:
         """Join those between two random ones."""
         self._steps = _joined(steps)
         self._random = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
-        self._shapes: list[Shape] = []  # of one sample, where each random step but the first meets it
+        self._shapes: dict[tuple[int, Shape], Shape] = {}  # of one sample after a step that is not random
 
     def run(self, value: Value, stream: torch.Generator | None = None) -> torch.Tensor:
         """Return what `value` becomes; random operations draw from `stream`, or from torch's own.
@@ -48,30 +48,43 @@ class Steps:
             raise Unsuited("the samples of a batch are of several shapes")
         return value
 
-    def _draw(self, value: Value, stream: torch.Generator | None) -> list[list[Params]]:
+    def _draw(self, value: Value, stream: torch.Generator | None) -> list[list[Drawn]]:
         """Return for each random step the parameters of each sample."""
-        steps = [step for step in self._steps if isinstance(step, RandomKernel)]
-        shapes = [(1, *each.shape[-len(each.shape) + 1 :]) for each in value] if isinstance(value, list) else []
-        if not self._shapes:
-            self._shapes = self._learned(value)
-        drawn: list[list[Params]] = [[] for _ in steps]
-        for number in range(len(value)):
-            first = shapes[number] if shapes else (1, *value[number].shape)
-            for step, shape, into in zip(steps, (first, *self._shapes), drawn, strict=True):
-                into.append(step.draw(1, shape, stream))
+        draws = [step.draw_one for step in self._steps if isinstance(step, RandomKernel)]
+        if isinstance(value, torch.Tensor):
+            met = [self._met(value[:1])] * len(value)
+        else:
+            met = [self._met(one) for one in value]
+        drawn: list[list[Drawn]] = [[] for _ in draws]
+        for shapes in met:
+            for draw, shape, into in zip(draws, shapes, drawn, strict=True):
+                into.append(draw(shape, stream))
         return drawn
 
-    def _learned(self, value: Value) -> list[Shape]:
-        """Return the shapes that the random steps after the first meet, found with one sample and its own stream."""
-        one: Value = value[0] if isinstance(value, list) else value[:1]
-        shapes, stream = [], torch.Generator().manual_seed(_SEED)
-        for step in self._steps[self._random[0] :]:
+    def _met(self, one: torch.Tensor) -> list[Shape]:
+        """Return the shapes in which the random steps meet a sample."""
+        shape, met = tuple(one.shape), []
+        for place in range(self._random[0], self._random[-1] + 1):
+            step = self._steps[place]
             if isinstance(step, RandomKernel):
-                shapes.append(tuple(one.shape))  # type: ignore[union-attr]
-                one = _run(step, one, [step.draw(1, shapes[-1], stream)])
+                met.append(shape)
+                shape = step.shape_after(shape)
+                continue
+            if (place, shape) not in self._shapes:
+                self._learn(one)
+            shape = self._shapes[place, shape]
+        return met
+
+    def _learn(self, one: torch.Tensor) -> None:
+        """Note what the steps between the random ones make of this sample's shape, with a stream of its own."""
+        stream = torch.Generator().manual_seed(_SEED)
+        for place in range(self._random[0], self._random[-1]):
+            step, shape = self._steps[place], tuple(one.shape)
+            if isinstance(step, RandomKernel):
+                one = step.run(one, collected([step.draw_one(shape, stream)]))
             else:
-                one = _run(step, one, [])
-        return shapes[1:]
+                one = step.run(one)
+                self._shapes[place, shape] = tuple(one.shape)
 
 
 def _joined(steps: Sequence[Step]) -> list[Step]:
@@ -86,21 +99,19 @@ def _joined(steps: Sequence[Step]) -> list[Step]:
     return made + list(fuse(plain))
 
 
-def _run(step: Step, value: Value, params: Sequence[Params]) -> Value:
+def _run(step: Step, value: Value, params: Sequence[Drawn]) -> Value:
     """Return what one step makes of all samples; `params` has those of each, and none for a step that is not random."""
     if isinstance(value, torch.Tensor):
-        return step.run(value, _collected(params)) if isinstance(step, RandomKernel) else step.run(value)
+        return step.run(value, collected(params)) if isinstance(step, RandomKernel) else step.run(value)
 
     def one(number: int) -> torch.Tensor:
         each = value[number]
-        return step.run(each, params[number]) if isinstance(step, RandomKernel) else step.run(each)
+        if isinstance(step, RandomKernel):
+            return step.run(each, collected(params[number : number + 1]))
+        return step.run(each)
 
     made = list(_in_parallel(one, len(value)))
     return torch.cat(made) if len({(each.shape, each.dtype) for each in made}) == 1 else made
-
-
-def _collected(params: Sequence[Params]) -> Params:
-    return {name: torch.cat([each[name] for each in params]) for name in params[0]}
 
 
 def _in_parallel(one: Callable[[int], Any], number: int) -> Iterator[Any]:

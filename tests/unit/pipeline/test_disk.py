@@ -458,10 +458,10 @@ def test_while_one_process_writes_a_key_another_is_told_so(tmp_path: Path):
     def work() -> None:
         plain = disk.write
 
-        def slow(plan, file) -> None:
+        def slow(plan, file, *rest) -> None:
             ready.set()
             go_on.wait(30)
-            plain(plan, file)
+            plain(plan, file, *rest)
 
         disk.write = slow
         assert save(tmp_path, "k", filled(1), {"value": 1}, max_bytes=ROOMY) == ""

@@ -123,8 +123,26 @@ def test_an_operation_without_a_kernel_is_done_as_the_script_does_it():
     assert told(Pictures(transform)).startswith("30 samples kept")
 
 
-def test_a_random_operation_leaves_the_loader_as_it_is():
-    assert "draws random numbers" in told(Pictures(v1.Compose([v1.RandomHorizontalFlip(), v1.ToTensor()])))
+def test_a_random_operation_without_a_kernel_leaves_the_loader_as_it_is():
+    transform = v1.Compose([v1.ToTensor(), v1.Lambda(lambda image: image + torch.rand(()))])
+    assert "draws random numbers" in told(Pictures(transform))
+
+
+AUGMENTED = v1.Compose([v1.RandomCrop(28, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(0.1, 0.3)])
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_random_operations_draw_what_the_script_and_its_workers_would_draw(mnist, workers, persistent):
+    options = {"num_workers": workers, "persistent_workers": persistent and workers > 0}
+    assert told(mnist(AUGMENTED), **options).startswith("made in batches; 0 samples kept")
+
+
+def test_images_of_several_sizes_are_cropped_and_resized_at_random():
+    transform = v1.Compose([v1.RandomResizedCrop(8), v1.RandomHorizontalFlip(), v1.ToTensor()])
+    said = told(Pictures(transform, sides=((9, 9), (12, 7), (30, 20))))
+    assert said.startswith("made in batches; 30 samples kept")
 
 
 def test_a_transform_that_is_replaced_between_passes_is_followed():

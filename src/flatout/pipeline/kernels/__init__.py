@@ -2,7 +2,18 @@
 
 from flatout.pipeline.kernels.chain import flatten
 from flatout.pipeline.kernels.fuse import fuse
-from flatout.pipeline.kernels.kernel import Draw, Kernel, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.kernel import Draw, Drawn, Kernel, Params, RandomKernel, Unsuited, collected
 from flatout.pipeline.kernels.lookup import kernel_for
 
-__all__ = ["Draw", "Kernel", "Params", "RandomKernel", "Unsuited", "flatten", "fuse", "kernel_for"]
+__all__ = [
+    "Draw",
+    "Drawn",
+    "Kernel",
+    "Params",
+    "RandomKernel",
+    "Unsuited",
+    "collected",
+    "flatten",
+    "fuse",
+    "kernel_for",
+]

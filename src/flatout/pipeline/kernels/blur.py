@@ -7,7 +7,7 @@ import torch
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.chance import uniform
 from flatout.pipeline.kernels.each import each
-from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional
 
 __all__ = ["gaussian_blur"]
@@ -19,8 +19,8 @@ def gaussian_blur(operation: Any, form: Form) -> RandomKernel | None:
         return None
     blur = functional(operation).gaussian_blur
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        return {"sigma": uniform(num, operation.sigma, generator)}
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        return {"sigma": uniform(operation.sigma, generator)}
 
     def forced(value: Any, params: Params, i: int) -> object:
         sigma = float(params["sigma"][i])

@@ -1,25 +1,67 @@
-"""Random numbers for every sample of a batch, distributed as torchvision draws them one by one."""
+"""Random numbers for one sample, drawn as torchvision draws them: the same calls of torch, so the same numbers.
+
+A number is drawn as a tensor of one element of torch's default type, and compared with a probability of that type.
+"""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
-from torch import Tensor
 
-__all__ = ["first_fitting", "integers_below", "uniform"]
+from flatout.pipeline.kernels.original import is_v2
+
+__all__ = ["aspect", "below", "happens", "log_ratio", "rounded", "share", "uniform"]
+
+Generator = torch.Generator | None
 
 
-def uniform(num: int, limits: Sequence[float], generator: torch.Generator | None) -> Tensor:
-    """Return `num` numbers between two limits: floats of 32 bits, as the originals draw, held in 64."""
+def share(generator: Generator) -> float:
+    """Return a number from 0 on and below 1."""
+    return torch.rand(1, generator=generator).item()
+
+
+def happens(probability: float, generator: Generator) -> bool:
+    """Return whether what has this probability happens."""
+    return share(generator) < rounded(probability)
+
+
+def rounded(number: float) -> float:
+    """Return the number as torch's default type has it."""
+    return _rounded(float(number), torch.get_default_dtype())
+
+
+@lru_cache(maxsize=256)
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    return torch.tensor(number, dtype=dtype).item()
+
+
+def uniform(limits: Sequence[float], generator: Generator) -> float:
+    """Return a number between two."""
     low, high = limits
-    return torch.empty(num, dtype=torch.float32).uniform_(float(low), float(high), generator=generator).double()
+    return torch.empty(1).uniform_(low, high, generator=generator).item()
 
 
-def integers_below(limits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return for each limit an integer from 0 on and below it; all are equally likely."""
-    drawn = torch.rand(limits.shape, dtype=torch.float64, generator=generator)
-    return (drawn * limits).long().clamp_(max=limits.long() - 1)
+def below(limit: int, generator: Generator) -> int:
+    """Return a whole number from 0 on and below the limit."""
+    return int(torch.randint(0, limit, (1,), generator=generator).item())
 
 
-def first_fitting(fits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return for each row of [num, tries] which try is the first that fits, and whether one does."""
-    return fits.int().argmax(1), fits.any(1)
+def log_ratio(operation: Any) -> tuple[float, float]:
+    """Return the logarithms of the operation's two ratios as it has them: v2 keeps them, v1 makes them each time."""
+    if is_v2(operation):
+        low, high = operation._log_ratio.tolist()
+        return low, high
+    return _logarithms(tuple(operation.ratio), torch.get_default_dtype())
+
+
+@lru_cache(maxsize=256)
+def _logarithms(ratio: tuple[float, ...], dtype: torch.dtype) -> tuple[float, float]:
+    low, high = torch.log(torch.tensor(ratio, dtype=dtype)).tolist()
+    return low, high
+
+
+def aspect(limits: Sequence[float], generator: Generator) -> float:
+    """Return a number whose logarithm is uniform between two."""
+    low, high = limits
+    return torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()

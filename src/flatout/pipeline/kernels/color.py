@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.chance import uniform
-from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional
 from flatout.pipeline.kernels.pillow import converted, image_of, mode_of, write_pixels
 from flatout.pipeline.kernels.rows import put
@@ -31,14 +31,13 @@ def color_jitter(operation: Any, form: Form) -> RandomKernel | None:
     if form.kind != "image" or not _blends_as_pillow():
         return None
     functions = functional(operation)
-    ranges = {name: getattr(operation, name) for name in _NAMES}
+    ranges = {name: limits for name in _NAMES if (limits := getattr(operation, name)) is not None}
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        params = {"order": torch.rand(num, 4, generator=generator, dtype=torch.float64).argsort(1)}
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        drawn: Drawn = {"order": torch.randperm(4, generator=generator).tolist()}
         for name, limits in ranges.items():
-            if limits is not None:
-                params[name] = uniform(num, limits, generator)
-        return params
+            drawn[name] = uniform(limits, generator)
+        return drawn
 
     def forced(value: Any, params: Params, i: int) -> object:
         for number in params["order"][i].tolist():
@@ -47,7 +46,7 @@ def color_jitter(operation: Any, form: Form) -> RandomKernel | None:
                 value = getattr(functions, f"adjust_{name}")(value, float(params[name][i]))
         return value
 
-    return RandomKernel("ColorJitter", form, draw, _changed, forced)
+    return RandomKernel("ColorJitter", form, draw, _changed, forced, exact=True)
 
 
 def _changed(batch: Tensor, params: Params) -> Tensor:

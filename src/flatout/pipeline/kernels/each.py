@@ -14,7 +14,10 @@ from flatout.pipeline.kernels.strides import collated
 __all__ = ["each"]
 
 
-def each(name: str, form: Form, draw: Draw, forced: Callable[[Any, Params, int], Any]) -> RandomKernel:
+_Forced = Callable[[Any, Params, int], Any]
+
+
+def each(name: str, form: Form, draw: Draw, forced: _Forced, exact: bool = True) -> RandomKernel:
     """Return the kernel that gives `forced` one image or tensor after the other, of one size before and after."""
 
     def run(batch: Tensor, params: Params) -> Tensor:
@@ -24,10 +27,10 @@ def each(name: str, form: Form, draw: Draw, forced: Callable[[Any, Params, int],
             raise Unsuited(f"{name} is known for [C, H, W], not for {batch.dim() - 1} axes")
         return collated(torch.stack([forced(row, params, number) for number, row in enumerate(batch)]))
 
-    return RandomKernel(name, form, draw, run, forced)
+    return RandomKernel(name, form, draw, run, forced, exact)
 
 
-def _images(batch: Tensor, params: Params, forced: Callable[[Any, Params, int], Any]) -> Tensor:
+def _images(batch: Tensor, params: Params, forced: _Forced) -> Tensor:
     mode, out = mode_of(batch), torch.empty_like(batch, memory_format=torch.contiguous_format)
     into = out.numpy()
     for number, row in enumerate(batch.contiguous().numpy()):

@@ -1,13 +1,14 @@
 """`RandomErasing`."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.chance import first_fitting, integers_below, uniform
-from flatout.pipeline.kernels.kernel import Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.chance import aspect, below, happens, log_ratio, uniform
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.original import functional
 from flatout.pipeline.kernels.strides import collated
 from flatout.pipeline.kernels.whole import checked
@@ -15,7 +16,7 @@ from flatout.pipeline.kernels.whole import checked
 __all__ = ["random_erasing"]
 
 _TRIES = 10
-_SEEDS = 2**62
+_NOTHING = {"erased": False, "top": 0, "left": 0, "height": 0, "width": 0}
 
 
 def random_erasing(operation: Any, form: Form) -> RandomKernel | None:
@@ -24,32 +25,29 @@ def random_erasing(operation: Any, form: Form) -> RandomKernel | None:
         return None
     original, values = functional(operation).erase, _values(operation.value)
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        erased = torch.rand(num, generator=generator) < operation.p
-        params = _boxes(num, shape[-2:], (operation.scale, operation.ratio), generator)
-        seeds = torch.randint(_SEEDS, (num,), generator=generator)
-        return {**params, "erased": erased & params["found"], "seed": seeds}
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        return _box(shape[-3:], operation, generator) if happens(operation.p, generator) else _NOTHING
 
     def forced(value: Any, params: Params, i: int) -> object:
         if not params["erased"][i]:
             return value
         top, left, height, width = (int(params[name][i]) for name in ("top", "left", "height", "width"))
-        pixels = _pixels(values, (value.shape[-3], height, width), int(params["seed"][i]))
-        return original(value, top, left, height, width, pixels, False)
+        return original(value, top, left, height, width, _pixels(values, params, i), False)
 
     def run(batch: Tensor, params: Params) -> Tensor:
         checked(operation, batch)
         if values is not None and len(values) not in (1, batch.shape[-3]):
             raise Unsuited(f"{len(values)} values for {batch.shape[-3]} channels")
+        if values is None and not batch.is_floating_point():
+            raise Unsuited(f"random numbers below zero as {batch.dtype}")
         out = batch.clone(memory_format=torch.preserve_format)
-        boxes = torch.stack([params[name] for name in ("top", "left", "height", "width", "seed")], 1).tolist()
+        boxes = torch.stack([params[name] for name in ("top", "left", "height", "width")], 1).tolist()
         for number in params["erased"].nonzero()[:, 0].tolist():
-            top, left, height, width, seed = boxes[number]
-            pixels = _pixels(values, (batch.shape[-3], height, width), seed)
-            out[number, ..., top : top + height, left : left + width] = pixels
+            top, left, height, width = boxes[number]
+            out[number, ..., top : top + height, left : left + width] = _pixels(values, params, number)
         return collated(out)
 
-    return RandomKernel("RandomErasing", form, draw, run, forced)
+    return RandomKernel("RandomErasing", form, draw, run, forced, exact=True)
 
 
 def _values(value: Any) -> list[float] | None:
@@ -59,23 +57,30 @@ def _values(value: Any) -> list[float] | None:
     return [float(value)] if isinstance(value, int | float) else [float(number) for number in value]
 
 
-def _pixels(values: list[float] | None, shape: tuple[int, int, int], seed: int) -> Tensor:
-    """Return the new pixels; random ones come from the sample's own seed, so that they can be made again."""
+def _pixels(values: list[float] | None, params: Params, i: int) -> Tensor:
+    """Return the new pixels of one sample."""
     if values is not None:
         return torch.tensor(values)[:, None, None]
-    return torch.empty(shape, dtype=torch.float32).normal_(generator=torch.Generator().manual_seed(seed))
+    pixels: Tensor = params["pixels"][i]
+    return pixels
 
 
-def _boxes(num: int, size: tuple[int, ...], ranges: tuple[Any, Any], generator: torch.Generator | None) -> Params:
-    """Draw windows of a random share of the area and a random shape: the first of ten that fits, if one does."""
-    (tall, wide), (scale, ratio) = size, ranges
-    log_ratio = torch.log(torch.tensor(ratio)).tolist()
-    area = tall * wide * uniform(num * _TRIES, scale, generator).view(num, _TRIES)
-    aspect = uniform(num * _TRIES, log_ratio, generator).float().exp().double().view(num, _TRIES)
-    heights, widths = (area * aspect).sqrt().round().long(), (area / aspect).sqrt().round().long()
-    first, found = first_fitting((heights < tall) & (widths < wide))
-    each = torch.arange(num)
-    height, width = heights[each, first], widths[each, first]
-    top = integers_below((tall - height + 1).clamp_(min=1), generator)
-    left = integers_below((wide - width + 1).clamp_(min=1), generator)
-    return {"found": found, "top": top, "left": left, "height": height, "width": width}
+def _box(size: tuple[int, ...], operation: Any, generator: torch.Generator | None) -> Drawn:
+    """Draw a window of a random share of the area and a random shape, the first of ten that fits, if one does.
+
+    Random pixels are drawn before the window's place.
+    """
+    channels, tall, wide = size
+    logs = log_ratio(operation)
+    for _ in range(_TRIES):
+        area = tall * wide * uniform(operation.scale, generator)
+        shape = aspect(logs, generator)
+        height, width = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
+        if height < tall and width < wide:
+            drawn: Drawn = {"erased": True, "height": height, "width": width}
+            if _values(operation.value) is None:
+                noise = torch.empty([channels, height, width], dtype=torch.float32)
+                drawn["pixels"] = noise.normal_(generator=generator)
+            top, left = below(tall - height + 1, generator), below(wide - width + 1, generator)
+            return {**drawn, "top": top, "left": left}
+    return _NOTHING

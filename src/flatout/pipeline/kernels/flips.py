@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.kernel import Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.chance import happens
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.original import functional
 from flatout.pipeline.kernels.rows import put, taken
 from flatout.pipeline.kernels.strides import collated
@@ -28,8 +29,8 @@ def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel 
     if form.kind == "array":
         return None
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        return {"flip": torch.rand(num, generator=generator) < operation.p}
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        return {"flip": happens(operation.p, generator)}
 
     def run(batch: Tensor, params: Params) -> Tensor:
         if batch.dim() not in (3, 4):
@@ -43,4 +44,4 @@ def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel 
     def forced(value: object, params: Params, i: int) -> object:
         return original(value) if params["flip"][i] else value
 
-    return RandomKernel(type(operation).__name__, form, draw, run, forced)
+    return RandomKernel(type(operation).__name__, form, draw, run, forced, exact=True)

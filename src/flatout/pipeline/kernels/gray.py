@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.chance import happens
 from flatout.pipeline.kernels.convert import as_it_is
-from flatout.pipeline.kernels.kernel import Kernel, Params, RandomKernel
+from flatout.pipeline.kernels.kernel import Drawn, Kernel, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional, is_v2
 from flatout.pipeline.kernels.pillow import converted, mode_of
 from flatout.pipeline.kernels.rows import put, taken
@@ -35,8 +36,8 @@ def random_grayscale(operation: Any, form: Form) -> RandomKernel | None:
         return None
     functions = functional(operation)
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        return {"gray": torch.rand(num, generator=generator) < operation.p}
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        return {"gray": happens(operation.p, generator)}
 
     def run(batch: Tensor, params: Params) -> Tensor:
         chosen = params["gray"].nonzero()[:, 0]
@@ -56,7 +57,7 @@ def random_grayscale(operation: Any, form: Form) -> RandomKernel | None:
         channels = len(value.mode) if form.kind == "image" else value.shape[-3]
         return functions.rgb_to_grayscale(value, num_output_channels=channels)
 
-    return RandomKernel("RandomGrayscale", form, draw, run, forced)
+    return RandomKernel("RandomGrayscale", form, draw, run, forced, exact=True)
 
 
 def _luma(batch: Tensor) -> Tensor:

@@ -1,17 +1,21 @@
 """One operation of a transform chain, done to a whole batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
 
-__all__ = ["Draw", "Kernel", "Params", "RandomKernel", "Unsuited"]
+__all__ = ["Draw", "Drawn", "Kernel", "Params", "RandomKernel", "Unsuited", "collected"]
 
-Params = dict[str, Tensor]
+Drawn = dict[str, Any]
+"""The parameters of one sample: plain numbers, lists of them, or tensors."""
+
+Params = dict[str, Any]
+"""The parameters of many samples: a tensor each with one row a sample, or a list of tensors."""
 
 
 class Unsuited(ValueError):
@@ -19,13 +23,12 @@ class Unsuited(ValueError):
 
 
 class Draw(Protocol):
-    """Draws the parameters of an operation for every sample of a batch."""
+    """Draws the parameters of an operation for one sample."""
 
-    def __call__(self, num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        """Return tensors with one row a sample, from torch's default generator unless another is given.
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        """Return plain numbers, from torch's default generator unless another is given.
 
         Args:
-            num: how many samples.
             shape: shape of the batch, its leading axis included; only the axes after it matter.
             generator: where the random numbers come from.
         """
@@ -60,16 +63,44 @@ class RandomKernel:
     Attributes:
         name: the original's, as a report shows it.
         after: what a sample is afterwards.
-        draw: draws the parameters, distributed as the original's.
+        draw_one: draws the parameters of one sample, distributed as the original's.
         run: applies them; rows, views and `Unsuited` as in `Kernel.run`.
         forced: applies the original operation to one sample's value with the parameters of sample `i`.
-        exact: drawing for one sample takes from the generator what the original takes, in the same order, and gives
-            what it would give.
+        exact: drawing takes from the generator what the original takes, in the same order, and gives what it would
+            give.
+        size: height and width of a sample afterwards; None where they stay.
     """
 
     name: str
     after: Form
-    draw: Draw
+    draw_one: Draw
     run: Callable[[Tensor, Params], Tensor]
     forced: Callable[[object, Params, int], object]
     exact: bool = False
+    size: tuple[int, int] | None = None
+
+    def draw(self, num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+        """Return the parameters of `num` samples, drawn one after the other as by `draw_one`."""
+        return collected([self.draw_one(shape, generator) for _ in range(num)])
+
+    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a batch afterwards."""
+        if self.size is None:
+            return shape
+        first = 1 if self.after.kind == "image" else len(shape) - 2
+        return (*shape[:first], *self.size, *shape[first + 2 :])
+
+
+def collected(drawn: Sequence[Drawn]) -> Params:
+    """Return the parameters of many samples together.
+
+    What only some samples have has any value for the others; it is not looked at.
+    """
+    names = {name: value for each in drawn for name, value in each.items()}
+    return {name: _column([each.get(name, value) for each in drawn], value) for name, value in names.items()}
+
+
+def _column(values: list[Any], example: Any) -> Any:
+    if isinstance(example, Tensor):
+        return values
+    return torch.tensor(values, dtype=torch.float64 if isinstance(example, float) else None)

@@ -9,7 +9,7 @@ from flatout.pipeline.kernels import blur, convert, flips, gray, normalize, resi
 from flatout.pipeline.kernels.color import color_jitter
 from flatout.pipeline.kernels.erasing import random_erasing
 from flatout.pipeline.kernels.kernel import Kernel, RandomKernel
-from flatout.pipeline.kernels.mixture import random_apply, random_choice
+from flatout.pipeline.kernels.mixture import random_apply, random_choice, random_order
 from flatout.pipeline.kernels.noise import gaussian_noise
 from flatout.pipeline.kernels.original import class_of, only_has
 from flatout.pipeline.kernels.plain import function_kernel
@@ -90,4 +90,5 @@ _NESTED: Mapping[tuple[str, str], tuple[_Nested, frozenset[str]]] = {
     ("torchvision.transforms.v2._container", "RandomApply"): (random_apply, frozenset({"transforms", "p"})),
     (_V1, "RandomChoice"): (random_choice, frozenset({"transforms", "p"})),
     ("torchvision.transforms.v2._container", "RandomChoice"): (random_choice, frozenset({"transforms", "p"})),
+    ("torchvision.transforms.v2._container", "RandomOrder"): (random_order, frozenset({"transforms"})),
 }

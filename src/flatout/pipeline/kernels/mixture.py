@@ -1,4 +1,4 @@
-"""`RandomApply` and `RandomChoice`: some samples of a batch go one way, others another."""
+"""`RandomApply`, `RandomChoice` and `RandomOrder`: some samples of a batch go one way, others another."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,99 +8,146 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.chain import flatten
-from flatout.pipeline.kernels.kernel import Kernel, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.chance import rounded, share
+from flatout.pipeline.kernels.kernel import Drawn, Kernel, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.original import is_v2
 from flatout.pipeline.kernels.rows import put, taken
 
-__all__ = ["random_apply", "random_choice"]
+__all__ = ["random_apply", "random_choice", "random_order"]
 
 _KernelFor = Callable[[Any, Form], Kernel | RandomKernel | None]
-_Steps = list[tuple[Any, Kernel | RandomKernel]]
+_Generator = torch.Generator | None
+_Choose = Callable[[_Generator], list[int]]  # draws which ways a sample goes, one after the other
+
+
+class _Way:
+    """Operations that are done one after the other, and their kernels; the form of a sample stays."""
+
+    def __init__(self, name: str, steps: Sequence[tuple[Any, Kernel | RandomKernel]]) -> None:
+        """Take a name, which comes before those of the parameters."""
+        self._steps = [(f"{name}.{place}.", *step) for place, step in enumerate(steps)]
+        self._shapes: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
+        self.exact = all(kernel.exact for _, kernel in steps if isinstance(kernel, RandomKernel))
+        self._random = [isinstance(kernel, RandomKernel) for _, kernel in steps]
+
+    def draw(self, shape: tuple[int, ...], generator: _Generator, image: bool) -> Drawn:
+        drawn: Drawn = {}
+        for place, (name, _, kernel) in enumerate(self._steps):
+            if isinstance(kernel, RandomKernel):
+                drawn |= {name + key: value for key, value in kernel.draw_one(shape, generator).items()}
+                shape = kernel.shape_after(shape)
+            elif any(self._random[place:]):
+                shape = self._shape(name, kernel, shape, image)
+        return drawn
+
+    def _shape(self, name: str, kernel: Kernel, shape: tuple[int, ...], image: bool) -> tuple[int, ...]:
+        if (name, shape) not in self._shapes:
+            self._shapes[name, shape] = kernel.run(torch.zeros(shape, dtype=torch.uint8 if image else None)).shape
+        return self._shapes[name, shape]
+
+    def run(self, out: Tensor, chosen: Tensor, params: Params) -> None:
+        """Do it to the chosen rows."""
+        if not len(chosen) or not self._steps:
+            return
+        batch = made = taken(out, chosen)
+        for name, _, kernel in self._steps:
+            if isinstance(kernel, RandomKernel):
+                made = kernel.run(made, _own(params, name, chosen))
+            else:
+                made = kernel.run(made)
+        if made.shape != batch.shape or made.dtype != batch.dtype:
+            raise Unsuited(f"samples of {tuple(batch.shape[1:])} become {tuple(made.shape[1:])} in some cases only")
+        put(out, chosen, made)
+
+    def forced(self, value: Any, params: Params, i: int) -> Any:
+        for name, operation, kernel in self._steps:
+            if isinstance(kernel, RandomKernel):
+                value = kernel.forced(value, _own(params, name), i)
+            else:
+                value = operation(value)
+        return value
 
 
 def random_apply(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKernel | None:
     """Return the kernel of `RandomApply` where every operation in it has a kernel and the form stays."""
-    way = _way(list(operation.transforms), form, kernel_for)
-    share = float(operation.p)
-    return None if way is None else _ways("RandomApply", form, [[], way], [1 - share, share])
+    way = _way("1", list(operation.transforms), form, kernel_for)
+    includes = not is_v2(operation)  # v1 applies at `drawn <= p`, v2 at `drawn < p`
+
+    def choose(generator: _Generator) -> list[int]:
+        drawn, limit = share(generator), rounded(operation.p)
+        return [int(drawn < limit or (includes and drawn == limit))]
+
+    return None if way is None else _ways("RandomApply", form, [_Way("0", []), way], choose)
 
 
 def random_choice(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKernel | None:
-    """Return the kernel of `RandomChoice` where every operation in it has a kernel and the form stays."""
-    ways = [_way([transform], form, kernel_for) for transform in operation.transforms]
-    known = [way for way in ways if way is not None]
-    shares = operation.p or [1.0] * len(known)
-    if len(known) < len(ways) or len(shares) != len(ways):
+    """Return the kernel of `RandomChoice`, exact in v2 only: v1 draws from Python's generator."""
+    ways = _each_way(operation, form, kernel_for)
+    shares = operation.p or [1.0] * len(operation.transforms)
+    if ways is None or len(shares) != len(ways):
         return None
-    return _ways("RandomChoice", form, known, [float(share) for share in shares])
+
+    def choose(generator: _Generator) -> list[int]:
+        return [int(torch.multinomial(torch.tensor(shares), 1, generator=generator))]
+
+    return _ways("RandomChoice", form, ways, choose, exact=is_v2(operation))
 
 
-def _way(transforms: list[Any], form: Form, kernel_for: _KernelFor) -> _Steps | None:
+def random_order(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKernel | None:
+    """Return the kernel of the `RandomOrder` of v2."""
+    ways = _each_way(operation, form, kernel_for)
+    if ways is None:
+        return None
+    number = len(ways)
+    return _ways("RandomOrder", form, ways, lambda generator: torch.randperm(number, generator=generator).tolist())
+
+
+def _each_way(operation: Any, form: Form, kernel_for: _KernelFor) -> list[_Way] | None:
+    ways = [_way(str(number), [one], form, kernel_for) for number, one in enumerate(operation.transforms)]
+    known = [way for way in ways if way is not None]
+    return known if len(known) == len(ways) else None
+
+
+def _way(name: str, transforms: list[Any], form: Form, kernel_for: _KernelFor) -> _Way | None:
     """Return the operations with their kernels; None where one has none or the form does not stay."""
-    steps: _Steps = []
+    steps: list[tuple[Any, Kernel | RandomKernel]] = []
     for operation in (part for transform in transforms for part in flatten(transform)):
         kernel = kernel_for(operation, form)
         if kernel is None or kernel.after != form:
             return None
         steps.append((operation, kernel))
-    return steps
+    return _Way(name, steps)
 
 
-def _ways(name: str, form: Form, ways: Sequence[_Steps], shares: list[float]) -> RandomKernel:
-    """Return the kernel that sends each sample along one of the ways, by their shares."""
-    limits = torch.tensor(shares, dtype=torch.float64).cumsum(0) / sum(shares)
+def _ways(name: str, form: Form, ways: Sequence[_Way], choose: _Choose, exact: bool = True) -> RandomKernel:
+    """Return the kernel that sends each sample along the ways that are chosen for it."""
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        drawn = torch.rand(num, dtype=torch.float64, generator=generator)
-        params = {"way": torch.searchsorted(limits, drawn, right=True).clamp_(max=len(ways) - 1)}
-        for place, kernel in _random(ways):
-            own = kernel.draw(num, shape, generator=generator)
-            params |= {f"{place}.{key}": value for key, value in own.items()}
-        return params
+    def draw(shape: tuple[int, ...], generator: _Generator = None) -> Drawn:
+        drawn: Drawn = {"way": choose(generator)}
+        for number in drawn["way"]:
+            drawn |= ways[number].draw(shape, generator, form.kind == "image")
+        return drawn
 
     def run(batch: Tensor, params: Params) -> Tensor:
         out = batch.clone(memory_format=torch.preserve_format)
-        for number, way in enumerate(ways):
-            chosen = (params["way"] == number).nonzero()[:, 0]
-            if len(chosen) and way:
-                put(out, chosen, _along(way, taken(batch, chosen), params, (number, chosen)))
+        for chosen in params["way"].unbind(1):
+            for number, way in enumerate(ways):
+                way.run(out, (chosen == number).nonzero()[:, 0], params)
         return out
 
     def forced(value: Any, params: Params, i: int) -> object:
-        number = int(params["way"][i])
-        for step, (operation, kernel) in enumerate(ways[number]):
-            if isinstance(kernel, RandomKernel):
-                value = kernel.forced(value, _own(params, f"{number}.{step}.", slice(None)), i)
-            else:
-                value = operation(value)
+        for number in params["way"][i].tolist():
+            value = ways[number].forced(value, params, i)
         return value
 
-    return RandomKernel(name, form, draw, run, forced)
+    return RandomKernel(name, form, draw, run, forced, exact and all(way.exact for way in ways))
 
 
-def _random(ways: Sequence[_Steps]) -> list[tuple[str, RandomKernel]]:
-    return [
-        (f"{number}.{step}", kernel)
-        for number, way in enumerate(ways)
-        for step, (_, kernel) in enumerate(way)
-        if isinstance(kernel, RandomKernel)
-    ]
-
-
-def _along(way: _Steps, batch: Tensor, params: Params, place: tuple[int, Tensor]) -> Tensor:
-    """Return the chosen rows after all steps of one way."""
-    number, chosen = place
-    made = batch
-    for step, (_, kernel) in enumerate(way):
-        made = _run(kernel, made, _own(params, f"{number}.{step}.", chosen))
-    if made.shape != batch.shape or made.dtype != batch.dtype:
-        raise Unsuited(f"samples of {tuple(batch.shape[1:])} become {tuple(made.shape[1:])} in some cases only")
-    return made
-
-
-def _run(kernel: Kernel | RandomKernel, batch: Tensor, params: Params) -> Tensor:
-    return kernel.run(batch, params) if isinstance(kernel, RandomKernel) else kernel.run(batch)
-
-
-def _own(params: Params, prefix: str, rows: Any) -> Params:
+def _own(params: Params, prefix: str, rows: Tensor | None = None) -> Params:
     """Return the parameters of one step, of the chosen rows."""
-    return {key.removeprefix(prefix): value[rows] for key, value in params.items() if key.startswith(prefix)}
+    own = {key.removeprefix(prefix): value for key, value in params.items() if key.startswith(prefix)}
+    return own if rows is None else {key: _of_rows(value, rows) for key, value in own.items()}
+
+
+def _of_rows(value: Any, rows: Tensor) -> Any:
+    return [value[row] for row in rows.tolist()] if isinstance(value, list) else value[rows]

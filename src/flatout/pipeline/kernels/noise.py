@@ -6,7 +6,7 @@ import torch
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.each import each
-from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional
 
 __all__ = ["gaussian_noise"]
@@ -20,8 +20,8 @@ def gaussian_noise(operation: Any, form: Form) -> RandomKernel | None:
         return None
     original = functional(operation).gaussian_noise
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        return {"seed": torch.randint(_SEEDS, (num,), generator=generator)}
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        return {"seed": int(torch.randint(_SEEDS, (), generator=generator))}
 
     def forced(value: Any, params: Params, i: int) -> object:
         with torch.random.fork_rng(devices=[]):  # the original draws from the default generator only
@@ -31,4 +31,4 @@ def gaussian_noise(operation: Any, form: Form) -> RandomKernel | None:
             )  # the stream fills memory, in whatever order the axes lie there
             return original(plain, mean=operation.mean, sigma=operation.sigma, clip=operation.clip)
 
-    return each("GaussianNoise", form, draw, forced)
+    return each("GaussianNoise", form, draw, forced, exact=False)  # the original fills memory as it lies there

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.chance import integers_below
+from flatout.pipeline.kernels.chance import below
 from flatout.pipeline.kernels.edges import Edges, edges_of, fill_of, padded
-from flatout.pipeline.kernels.kernel import Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.original import functional, is_v2, number_of_channels
 from flatout.pipeline.kernels.pillow import mode_of
 from flatout.pipeline.kernels.rows import windows
@@ -36,17 +36,15 @@ def random_crop(operation: Any, form: Form) -> RandomKernel | None:
 def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_of: _SidesOf) -> RandomKernel:
     """Return the kernel; `fills` are the fill as given and as bytes of a pixel."""
     (fill, pixel), (height, width) = fills, operation.size
-    functions = functional(operation)
+    functions, modern = functional(operation), is_v2(operation)
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
         for left, top, right, bottom in sides_of(tall, wide):
             tall, wide = tall + top + bottom, wide + left + right
         if tall < height or wide < width:
             raise Unsuited(f"a crop of {height}x{width} is larger than the image of {tall}x{wide}")
-        every = torch.ones(num, dtype=torch.int64)
-        tops = integers_below(every * (tall - height + 1), generator)
-        return {"top": tops, "left": integers_below(every * (wide - width + 1), generator)}
+        return _place(tall - height, wide - width, modern, generator)
 
     def run(batch: Tensor, params: Params) -> Tensor:
         if form.kind == "image":
@@ -65,7 +63,15 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
             value = functions.pad(value, list(sides), fill, operation.padding_mode)
         return functions.crop(value, int(params["top"][i]), int(params["left"][i]), height, width)
 
-    return RandomKernel("RandomCrop", form, draw, run, forced)
+    return RandomKernel("RandomCrop", form, draw, run, forced, exact=True, size=(height, width))
+
+
+def _place(tall: int, wide: int, modern: bool, generator: torch.Generator | None) -> Drawn:
+    """Draw where a window lies that has so much room; v1 draws for an axis without room if the other has some."""
+    if not (tall or wide):
+        return {"top": 0, "left": 0}
+    top = below(tall + 1, generator) if tall or not modern else 0
+    return {"top": top, "left": below(wide + 1, generator) if wide or not modern else 0}
 
 
 def _base(operation: Any) -> _Sides | None:

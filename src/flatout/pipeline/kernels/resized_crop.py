@@ -1,13 +1,14 @@
 """`RandomResizedCrop`."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.chance import first_fitting, integers_below, uniform
-from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.chance import aspect, below, log_ratio, uniform
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional, pillow_filter
 from flatout.pipeline.kernels.pillow import image_of, mode_of, write_pixels
 from flatout.pipeline.kernels.whole import checked
@@ -26,9 +27,9 @@ def random_resized_crop(operation: Any, form: Form) -> RandomKernel | None:
     functions = functional(operation)
     size = tuple(operation.size)
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
-        return _boxes(num, tall, wide, (operation.scale, operation.ratio), generator)
+        return _box(tall, wide, operation, generator)
 
     def forced(value: Any, params: Params, i: int) -> object:
         top, left, height, width = (int(params[name][i]) for name in ("top", "left", "height", "width"))
@@ -49,7 +50,7 @@ def random_resized_crop(operation: Any, form: Form) -> RandomKernel | None:
         checked(operation, batch)
         return torch.stack([forced(row, params, i) for i, row in enumerate(batch)])  # type: ignore[misc]
 
-    return RandomKernel("RandomResizedCrop", form, draw, run, forced)
+    return RandomKernel("RandomResizedCrop", form, draw, run, forced, exact=True, size=(size[0], size[1]))
 
 
 def _by_pillow(batch: Tensor, params: Params, size: tuple[int, ...], pillow_filter: int) -> Tensor:
@@ -65,21 +66,18 @@ def _by_pillow(batch: Tensor, params: Params, size: tuple[int, ...], pillow_filt
     return out
 
 
-def _boxes(num: int, tall: int, wide: int, ranges: tuple[Any, Any], generator: torch.Generator | None) -> Params:
-    """Draw windows of a random share of the area and a random shape: the first of ten that fits, else a central one."""
-    scale, ratio = ranges
-    log_ratio = torch.log(torch.tensor(ratio)).tolist()
-    area = tall * wide * uniform(num * _TRIES, scale, generator).view(num, _TRIES)
-    aspect = uniform(num * _TRIES, log_ratio, generator).float().exp().double().view(num, _TRIES)
-    widths, heights = (area * aspect).sqrt().round().long(), (area / aspect).sqrt().round().long()
-    first, found = first_fitting((widths > 0) & (widths <= wide) & (heights > 0) & (heights <= tall))
-    each = torch.arange(num)
-    central_tall, central_wide = _central(tall, wide, ratio)
-    height = torch.where(found, heights[each, first], central_tall)
-    width = torch.where(found, widths[each, first], central_wide)
-    top = torch.where(found, integers_below((tall - height + 1).clamp_(min=1), generator), (tall - height) // 2)
-    left = torch.where(found, integers_below((wide - width + 1).clamp_(min=1), generator), (wide - width) // 2)
-    return {"top": top, "left": left, "height": height, "width": width}
+def _box(tall: int, wide: int, operation: Any, generator: torch.Generator | None) -> Drawn:
+    """Draw a window of some share of the area and some shape: the first of ten that fits, or a central one."""
+    logs = log_ratio(operation)
+    for _ in range(_TRIES):
+        area = tall * wide * uniform(operation.scale, generator)
+        shape = aspect(logs, generator)
+        width, height = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
+        if 0 < width <= wide and 0 < height <= tall:
+            top, left = below(tall - height + 1, generator), below(wide - width + 1, generator)
+            return {"top": top, "left": left, "height": height, "width": width}
+    height, width = _central(tall, wide, operation.ratio)
+    return {"top": (tall - height) // 2, "left": (wide - width) // 2, "height": height, "width": width}
 
 
 def _central(tall: int, wide: int, ratio: Any) -> tuple[int, int]:

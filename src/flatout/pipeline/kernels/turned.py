@@ -7,7 +7,7 @@ import torch
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.chance import uniform
 from flatout.pipeline.kernels.each import each
-from flatout.pipeline.kernels.kernel import Params, RandomKernel
+from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional, is_v2
 from flatout.pipeline.kernels.window import common_fill
 
@@ -20,8 +20,8 @@ def random_rotation(operation: Any, form: Form) -> RandomKernel | None:
         return None
     rotate = functional(operation).rotate
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
-        return {"angle": uniform(num, operation.degrees, generator)}
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+        return {"angle": uniform(operation.degrees, generator)}
 
     def forced(value: Any, params: Params, i: int) -> object:
         return rotate(
@@ -42,16 +42,16 @@ def random_affine(operation: Any, form: Form) -> RandomKernel | None:
         return None
     affine = functional(operation).affine
 
-    def draw(num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
-        return _draw(operation, num, (tall, wide), generator)
+        return _draw(operation, (tall, wide), generator)
 
     def forced(value: Any, params: Params, i: int) -> object:
         angle, x, y, scale, shear_x, shear_y = (params[name][i].item() for name in _NAMES)
         return affine(
             value,
             angle,
-            [int(x), int(y)],
+            [x, y],
             scale,
             [shear_x, shear_y],
             interpolation=operation.interpolation,
@@ -65,22 +65,21 @@ def random_affine(operation: Any, form: Form) -> RandomKernel | None:
 _NAMES = ("angle", "x", "y", "scale", "shear_x", "shear_y")
 
 
-def _draw(operation: Any, num: int, size: tuple[int, int], generator: torch.Generator | None) -> Params:
+def _draw(operation: Any, size: tuple[int, int], generator: torch.Generator | None) -> Drawn:
     """Draw angle, whole pixels of translation, scale and the angles of shear; what is not asked for stays as it is."""
     tall, wide = size
-    none = torch.zeros(num, dtype=torch.float64)
-    params = dict.fromkeys(_NAMES, none) | {"scale": none + 1}
-    params["angle"] = uniform(num, operation.degrees, generator)
+    drawn: Drawn = {**dict.fromkeys(_NAMES, 0.0), "scale": 1.0, "x": 0, "y": 0}
+    drawn["angle"] = uniform(operation.degrees, generator)
     if operation.translate is not None:
         for name, most in (("x", operation.translate[0] * wide), ("y", operation.translate[1] * tall)):
-            params[name] = uniform(num, (-most, most), generator).round()
+            drawn[name] = round(uniform((-most, most), generator))
     if operation.scale is not None:
-        params["scale"] = uniform(num, operation.scale, generator)
+        drawn["scale"] = uniform(operation.scale, generator)
     if operation.shear is not None:
-        params["shear_x"] = uniform(num, operation.shear[:2], generator)
+        drawn["shear_x"] = uniform(operation.shear[:2], generator)
         if len(operation.shear) == 4:
-            params["shear_y"] = uniform(num, operation.shear[2:], generator)
-    return params
+            drawn["shear_y"] = uniform(operation.shear[2:], generator)
+    return drawn
 
 
 def _fill(operation: Any, form: Form, value: Any) -> Any:

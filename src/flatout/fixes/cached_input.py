@@ -1,0 +1,87 @@
+"""Samples that come out the same each time are kept on disk, so that the next training has them from its first batch.
+
+## What it does
+
+All that `compiled-input` does; and once every sample is there, a thread writes them to `.flatout/cache` in the folder
+that the training was started in. The next training maps that file and gathers its batches from it, from the first one
+on; several processes of one machine share its pages. What does not fit into memory goes into a file in the first pass.
+
+## Why it helps
+
+Whoever tries out a training starts it again and again, and waits for the same pictures to be decoded each time. Where
+samples take longer to make than to read, that is paid for once.
+
+## How equal
+
+BITWISE: as `compiled-input`, and samples carry a key of everything that they depend on: the code of data set, transform
+and collate function, all their state, versions of packages, size, times and number of every file that they name. The
+key is made before the first sample and again before anything is saved; what changed meanwhile is not saved. What an
+earlier training saved is read whole and compared with its checksums, then a few samples with those of the data set. The
+key is made anew from time to time while the training runs. Nothing in the file is executed.
+
+## When it is wrong
+
+What nothing names is in no key: environment variables, the network, settings of packages that were changed after their
+import. The key and the checksums are made before the first batch, which waits for them. A data set without a key (it
+holds a generator or a handle, or changes as it is read) is kept in memory only. The folder takes up to 20 GB, or half
+of what is free on the disk if that is less; deleting it is always safe. Ranks that each see a part of the samples never
+have them all, and save nothing. Trials write nothing to disk, and show the speed of later epochs as `compiled-input`
+does: between the two they see no difference.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import LoaderFacts, Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+_MIN_FIRST_PASS_S = 20.0
+_MIN_CHECKED = 2
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where making all samples of a training loader takes a while, and nothing about them is random."""
+    return ({},) if any(loader.is_training and _is_costly(loader) for loader in run.loaders) else ()
+
+
+def _is_costly(loader: LoaderFacts) -> bool:
+    prefix = loader.prefix
+    if loader.iterable_style or prefix is None or not prefix.deterministic or prefix.checked < _MIN_CHECKED:
+        return False
+    return not prefix.shares_memory and prefix.seconds * loader.num_samples > _MIN_FIRST_PASS_S
+
+
+def patch(site: "Site", folder: str = ".flatout/cache") -> None:
+    """Serve every pass over a DataLoader from what earlier ones, or earlier trainings, delivered."""
+    from flatout.pipeline.compiled import Kept
+    from flatout.pipeline.dataset_state import in_a_worker
+
+    place = Path(folder).absolute() if site.purpose == "run" else None  # a trial's files would be taken for results
+    kept = Kept(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), folder=place)
+
+    def make(original: Any) -> Any:
+        def iterate(loader: Any) -> Any:
+            return original(loader) if in_a_worker() else kept.walk(loader, original)
+
+        return iterate
+
+    site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", make)
+    site.switch(lambda: kept.lead(True), lambda: kept.lead(False))
+
+
+FIX = Fix(
+    name="cached-input",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.INPUT,),
+    patch=patch,
+    choices=choices,
+    addresses=("IN003", "IN007"),
+)
