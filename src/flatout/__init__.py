@@ -1,16 +1,11 @@
 """flatout makes PyTorch training run flat out: it measures, names the cause, and proves the cure."""
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from flatout.pipeline.compiled import compile_loader
-
 __all__ = ["__version__", "compile_loader"]
 
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what needs torch when it is asked for: the command line does without."""
     if name == "compile_loader":
         from flatout.pipeline.compiled import compile_loader
