@@ -1,29 +1,33 @@
-"""Samples that come out the same each time are made once; from then on batches are gathered from memory.
+"""Batches come from memory, or are made by operations on whole batches, with the bits that the script would get.
 
 ## What it does
 
-The first pass over a `DataLoader` is the script's own, with its own workers; what it delivers is kept, row by row. From
-the pass on in which everything is there, a batch is one gather for each of its parts. The sampler, the batch sampler
-and every draw from a random stream stay as they are, so batches hold the same samples in the same order, epoch after
-epoch, whatever number of workers the script asked for. Nobody waits for workers to start, and they stop.
+Where the operations of a data set's transform are known (torchvision, both generations), they are done to whole
+batches; what comes before the first random one is done once and kept. Random ones draw for each sample what the
+script's own would draw, from the same stream and in the same order, that of its worker included. Where nothing is
+known of a data set but that its samples are the same each time, the first pass is the script's own, with its own
+workers, and what it delivers is kept, row by row; from then on a batch is one gather for each of its parts. Samples
+that wait for a disk or a network are asked for by 64 threads. The sampler, the batch sampler and every other draw
+from a random stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
 
 ## Why it helps
 
 Decoding, converting and normalizing sample after sample in Python is done in every epoch anew, and is most of the step
-in many scripts; a gather runs at the speed of memory.
+in many scripts; a gather runs at the speed of memory. Nobody waits for workers to start.
 
 ## How equal
 
 BITWISE: the same samples, bits, strides and random states. Each data set is asked twice for some samples, from other
-random states, before anything is kept; what draws random numbers, holds a file or a generator, counts its calls or
-answers otherwise is left alone. What is kept is compared with the data set at the start of each pass and now and then
-in it; at the first difference the script's own loader goes on.
+random states, before anything is kept; what holds a file or a generator, counts its calls or answers otherwise is left
+alone, and so is what draws random numbers in a way that is not known. What is made is compared with the data set before
+it is used, at the start of each pass and now and then in it; at the first difference the script's own loader goes on,
+from the random state that it would have.
 
 ## When it is wrong
 
-It gains nothing in a first pass, so a training of one epoch gains nothing. It takes memory: 40% of what is free at
-most, and a data set that needs more is left alone. A file that changes during the training is noticed only when one of
-its samples is compared. Trials fill the memory with repeated rows, so that they see the speed of later epochs.
+Where the transform is not known it gains nothing in the first pass, so a training of one epoch gains nothing. It takes
+memory: 40% of what is free at most. A file that changes during the training is noticed only when one of its samples is
+compared. Trials fill the memory with repeated rows, so that they see the speed of later epochs.
 """
 
 from collections.abc import Mapping
@@ -41,13 +45,12 @@ __all__ = ["FIX", "choices", "patch"]
 
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
-    """Offer it where a training loader asks a data set for samples by index and nothing was seen to be random."""
+    """Offer it where a training loader asks a data set for samples by index."""
     return ({},) if any(loader.is_training and _may_be_kept(loader) for loader in run.loaders) else ()
 
 
 def _may_be_kept(loader: LoaderFacts) -> bool:
-    random = loader.prefix is not None and loader.prefix.checked > 0 and not loader.prefix.deterministic
-    return not loader.iterable_style and loader.num_samples > 0 and not random
+    return not loader.iterable_style and loader.num_samples > 0
 
 
 def patch(site: "Site") -> None:
