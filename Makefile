@@ -42,6 +42,8 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/false_wins.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/resume.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/run_overhead.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/input_pipeline.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/mnist_guide.py $(if $(FULL),,--quick)
 
 test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none
 	@scripts/on-gpu tests/gpu $(BIN)/python -m pytest -m gpu tests/gpu
