@@ -83,7 +83,7 @@ def random_apply(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKe
 def random_choice(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKernel | None:
     """Return the kernel of `RandomChoice`, exact in v2 only: v1 draws from Python's generator."""
     ways = _each_way(operation, form, kernel_for)
-    shares = operation.p or [1.0] * len(operation.transforms)
+    shares = [float(each) for each in operation.p or [1.0] * len(operation.transforms)]
     if ways is None or len(shares) != len(ways):
         return None
 

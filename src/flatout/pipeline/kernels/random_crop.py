@@ -1,7 +1,7 @@
 """`RandomCrop`."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -37,14 +37,11 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
     """Return the kernel; `fills` are the fill as given and as bytes of a pixel."""
     (fill, pixel), (height, width) = fills, operation.size
     functions, modern = functional(operation), is_v2(operation)
+    room = _room_of(sides_of, height, width)
 
     def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
-        for left, top, right, bottom in sides_of(tall, wide):
-            tall, wide = tall + top + bottom, wide + left + right
-        if tall < height or wide < width:
-            raise Unsuited(f"a crop of {height}x{width} is larger than the image of {tall}x{wide}")
-        return _place(tall - height, wide - width, modern, generator)
+        return _place(*room(tall, wide), modern, generator)
 
     def run(batch: Tensor, params: Params) -> Tensor:
         if form.kind == "image":
@@ -64,6 +61,20 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
         return functions.crop(value, int(params["top"][i]), int(params["left"][i]), height, width)
 
     return RandomKernel("RandomCrop", form, draw, run, forced, exact=True, size=(height, width))
+
+
+def _room_of(sides_of: _SidesOf, height: int, width: int) -> Callable[[int, int], tuple[int, int]]:
+    """Return what says how far a window can be moved down and to the right, in a padded image of some size."""
+
+    @lru_cache(maxsize=64)
+    def room(tall: int, wide: int) -> tuple[int, int]:
+        for left, top, right, bottom in sides_of(tall, wide):
+            tall, wide = tall + top + bottom, wide + left + right
+        if tall < height or wide < width:
+            raise Unsuited(f"a crop of {height}x{width} is larger than the image of {tall}x{wide}")
+        return tall - height, wide - width
+
+    return room
 
 
 def _place(tall: int, wide: int, modern: bool, generator: torch.Generator | None) -> Drawn:

@@ -49,7 +49,7 @@ def kinds(generation):
 
 
 @BOTH
-@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.7, 1.0])
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_flips_and_gray(generation, p):
     for _, _, values in every(kinds(generation)):
         exact(generation.RandomHorizontalFlip(p), values)
@@ -133,7 +133,7 @@ def inner(generation):
 
 
 @BOTH
-@pytest.mark.parametrize("p", [0.0, 0.3, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
 def test_random_apply(generation, p):
     for kind in ("L", "RGB"):
         for transforms in inner(generation):
