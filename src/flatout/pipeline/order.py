@@ -72,7 +72,9 @@ def _plain(sampler: Any) -> bool:
 def _cut(draw: Any, size: int, drop_last: bool) -> Iterator[torch.Tensor]:
     """Draw at the first batch, as the sampler does, and cut."""
     indices = draw()
-    yield from indices[: len(indices) // size * size if drop_last else len(indices)].split(size) if len(indices) else ()
+    used = len(indices) // size * size if drop_last else len(indices)
+    if used:
+        yield from indices[:used].split(size)
 
 
 def _shuffled(length: int) -> torch.Tensor:

@@ -3,6 +3,7 @@
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from threading import get_ident
 from typing import Any
 
@@ -10,9 +11,10 @@ import torch
 from torch.utils import data as torch_data
 
 from flatout.probe.places import caller
+from flatout.probe.rounds import Event
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.spans import LEAD
-from flatout.probe.tape import Event, Tape
+from flatout.probe.tape import Tape
 from flatout.probe.trouble import guarded
 from flatout.schema.run import Frame, LoaderFacts
 
@@ -140,6 +142,7 @@ class LoaderWatch:
         self.loaders: list[WatchedLoader] = []
         self.batch_sizes: list[int] = []
         self._passes = 0
+        self._asked = lru_cache(maxsize=16)(tape.asked)  # for iterators that cannot hold theirs
 
     def install(self, seams: Seams) -> None:
         """Wrap construction, `iter()` and `next()` of torch's DataLoader."""
@@ -234,7 +237,7 @@ class LoaderWatch:
 
     def _unknown(self, iterator: Any) -> tuple[int, None, Event]:
         """Return what stands for an iterator that was made before the probes came, or takes no attributes."""
-        return id(iterator), None, self.tape.asked(id(iterator))
+        return id(iterator), None, self._asked(id(iterator))
 
     @guarded
     def _look_at(self, batch: Any, watched: WatchedLoader) -> None:

@@ -36,6 +36,12 @@ class Segment:
         self.grad_forwards = self.plain_forwards = self.backwards = 0
 
     @property
+    def marks(self) -> tuple[int | None, ...]:
+        """What has happened in it so far, without the times."""
+        calls = (self.grad_forwards, self.plain_forwards, self.backwards)
+        return (self.source, self.batch, self.acting, self.stepped, *calls)
+
+    @property
     def forwards(self) -> int:
         """Forward passes of outermost modules, with or without gradients."""
         return self.grad_forwards + self.plain_forwards

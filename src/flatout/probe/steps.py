@@ -36,8 +36,8 @@ class StepTracker:
         self.num_optimizers = 0
         self.num_steps = 0
         self.epochs = 0
-        self._on_step = on_step
-        self._on_outside = on_outside
+        self.on_step = on_step
+        self.on_outside = on_outside
         self._pending: list[Segment] = []  # segments of the step under way
         self._undecided: list[Segment] = []  # may be validation, may be the beginning of a step
         self._stepped = False  # the step under way has had its optimizer step and ends with the next batch
@@ -66,6 +66,18 @@ class StepTracker:
     def in_validation(self) -> bool:
         """Return whether a validation runs: a pass known to be one, or by hand more forward passes than ever."""
         return self.open.source in self._validating or (self._alone.now > 0 and self._alone.unusual(self._alone.now))
+
+    @property
+    def state(self) -> tuple[object, ...] | None:
+        """What decides what the next events mean; None inside a step, and before an optimizer has stepped.
+
+        What is merely counted is left out. Passes are only ever added, so their number stands for them.
+        """
+        if self._pending or self._undecided or not self._optimizer_steps:
+            return None
+        flags = (self._stepped, self._resident, self._between_epochs, self._steps_on_batch, self._cycle_size)
+        passes = (self.epochs, len(self._training), len(self._validating), frozenset(self._cycle))
+        return (self.open.marks, flags, passes, self._alone.now, *self._alone.recent)
 
     def asked(self, source: int) -> None:
         """A pass over a loader is asked for its next batch."""
@@ -244,7 +256,7 @@ class StepTracker:
         for segment in segments[1:]:
             slots = list(map(add, slots, segment.slots))
         if slots[EPOCH_GAP]:
-            self._on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=slots[EPOCH_GAP]))
+            self.on_outside(Outside(phase=Phase.EPOCH_GAP, start_ns=segments[0].start, wall_ns=slots[EPOCH_GAP]))
         fresh = strange and self._note_sources(segments)
         self._between_epochs = False
         self.num_steps += 1
@@ -252,7 +264,7 @@ class StepTracker:
         phases = (*slots[:LEAD], lead + loss + tail)
         epoch = max(0, self.epochs - 1)
         values = (segments[0].start, sum(phases), phases, batches or 1, epoch, fresh, evaluated, (lead, loss, tail), ())
-        self._on_step(tuple.__new__(Step, values))  # past the named tuple's own constructor, which is Python
+        self.on_step(tuple.__new__(Step, values))  # past the named tuple's own constructor, which is Python
 
     def _without_validation(self, segments: list[Segment]) -> list[Segment]:
         """Report the segments whose forward passes stand alone as validation; return the others."""
@@ -280,8 +292,8 @@ class StepTracker:
         """Report a stretch, with the checkpoints in it apart."""
         wall, saved = segment.end - segment.start, segment.slots[CHECKPOINT]
         if saved and phase is not Phase.CHECKPOINT:
-            self._on_outside(Outside(phase=Phase.CHECKPOINT, start_ns=segment.start, wall_ns=saved))
+            self.on_outside(Outside(phase=Phase.CHECKPOINT, start_ns=segment.start, wall_ns=saved))
         grad, batches = segment.grad_forwards > 0 and phase is Phase.VALIDATION, int(segment.batch)
-        self._on_outside(
+        self.on_outside(
             Outside(phase=phase, start_ns=segment.start, wall_ns=wall - saved, with_grad=grad, num_batches=batches)
         )

@@ -3,8 +3,8 @@
 A probe in the training must be cheap where caches are cold: between two kernels every call of a Python function costs
 about 1 us, five times what it costs in a tight loop (measured on the 0.3 ms steps of benchmarks/overhead.py). So a
 seam only notes what happened and when, two calls of C; every 20 ms, at the end of a step, the account and the step
-tracker are told all of it in one go, where it costs a fraction. A deep run, whose sampler asks at any moment what
-phase is running, and a run with a device clock tell them at once.
+tracker are told all of it in one go, where it costs a fraction, and steps that repeat are told together (`rounds`). A
+deep run, whose sampler asks at any moment what phase is running, and a run with a device clock tell them at once.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from typing import Any
 
 from flatout.probe.clock import DeviceClock
 from flatout.probe.clock import now as host_clock
+from flatout.probe.rounds import Event, Rounds
 from flatout.probe.spans import (
     BACKWARD,
     CHECKPOINT,
@@ -31,10 +32,7 @@ from flatout.probe.spans import (
 from flatout.probe.steps import StepTracker
 from flatout.schema.run import Outside, Step
 
-__all__ = ["Event", "Tape"]
-
-Event = Callable[[], None]
-"""Tells the account and the tracker one thing; the moment it happened is set before."""
+__all__ = ["Tape"]
 
 _HOST = (LEAD, LOSS, TAIL)
 _NEVER = 1 << 62
@@ -46,7 +44,7 @@ class ForwardEvents:
     def __init__(self, tape: "Tape") -> None:
         """Speak to the account and the tracker of `tape`."""
         self._tape = tape
-        self._functions: list[bool] = []  # compiled functions under way: whether each is a forward pass
+        self.functions: list[bool] = []  # compiled functions under way: whether each is a forward pass
 
     def begins(self) -> None:
         """An outermost module is called."""
@@ -75,7 +73,7 @@ class ForwardEvents:
     def function_begins(self) -> None:
         """A compiled function is called: a forward pass when host code does it, else part of what runs."""
         outermost = self._tape.account.current in _HOST
-        self._functions.append(outermost)
+        self.functions.append(outermost)
         if outermost:
             self.begins()
         else:
@@ -83,7 +81,7 @@ class ForwardEvents:
 
     def function_ends(self) -> None:
         """A compiled function returns."""
-        if self._functions.pop():
+        if self.functions.pop():
             self.ends()
         else:
             self._tape.account.leave()
@@ -116,6 +114,7 @@ class Tape:
         self.leave: Event = account.leave
         self.leave_to: dict[int, Event] = {part: partial(account.leave, part) for part in _HOST}
         self.forward = ForwardEvents(self)
+        self._rounds = Rounds(account, tracker, self.forward.functions)
         self.backward_begins: Event = self._backward_begins
         self.backward_ends: Event = self._backward_ends
         self.loader_begins: Event = partial(account.enter, EPOCH_GAP)
@@ -126,27 +125,29 @@ class Tape:
 
     def at_once(self) -> None:
         """From now on tell every event the moment it is recorded."""
-        self.replay()
+        self.replay(whole=True)
         self.due = _NEVER
         self.record = self._tell
 
-    def replay(self) -> None:
-        """Tell what was recorded, in order; a failure goes to the tracker's `trouble`, events after it are dropped."""
-        account, events = self.account, self._events[:]
+    def replay(self, *, whole: bool = False) -> None:
+        """Tell what was recorded, in order; a failure goes to the tracker's `trouble`, events after it are dropped.
+
+        Unless all is wanted, the beginning of a round of events that is known already waits for its end.
+        """
+        events = self._events[:]
         self._events.clear()
         if not events:
             return
         self.due = events[-1] + self.interval_ns if self.due != _NEVER else _NEVER
         try:
-            for event, moment in zip(events[::2], events[1::2], strict=True):
-                account.moment = moment
-                event()
+            told = self._rounds.tell(events[::2], events[1::2], whole=whole)
+            self._events[:0] = events[2 * told :]
         except Exception as error:
             self.tracker.trouble(error)
 
     def _tell(self, event_and_moment: Iterable[Any]) -> None:
         if self._events:  # recorded while this was being asked for
-            self.replay()
+            self.replay(whole=True)
         event, self.account.moment = event_and_moment
         try:
             event()
@@ -155,7 +156,7 @@ class Tape:
 
     def finish(self) -> None:
         """Tell the rest and end the account here."""
-        self.replay()
+        self.replay(whole=True)
         self.account.moment = self.now()
         self.tracker.finish()
 

@@ -14,9 +14,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from flatout.probe.losses import LIMIT, Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.places import caller
+from flatout.probe.rounds import Event
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.spans import CHECKPOINT, OPTIMIZER, TAIL
-from flatout.probe.tape import Event, Tape
+from flatout.probe.tape import Tape
 from flatout.schema.run import Frame, OptimizerFacts
 
 __all__ = ["TrainingWatch"]
@@ -36,11 +37,8 @@ class TrainingWatch:
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
         self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
         self._created: dict[int, Frame | None] = {}
-        self._num_steps = 0
-        self._num_backwards = 0
-        self._in_backward = False
-        self._in_step = 0
-        self._step_began = 0  # backward passes when the optimizer step under way began
+        self._steps = Hits()  # of optimizers
+        self._backwards = Hits()
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
         self.before_save: Callable[[Any], None] | None = None
@@ -69,14 +67,16 @@ class TrainingWatch:
     # -- backward -----------------------------------------------------------------------------------------------
 
     def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, kept = self._tape, self._losses.kept
+        tape, kept, steps = self._tape, self._losses.kept, self._steps
         record, now = tape.record, tape.now
         begins, ends = tape.backward_begins, tape.backward_ends
+        inside, self._backwards = False, hits
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_dynamo_compiling() or self._in_backward or get_ident() != tape.thread:
+            nonlocal inside
+            if is_dynamo_compiling() or inside or get_ident() != tape.thread:
                 return original(tensors, *args, **kwargs)
-            self._in_backward = True
+            inside = True
             record((begins, now()))
             try:
                 if self.on_backward is not None:
@@ -88,12 +88,11 @@ class TrainingWatch:
                 except (AttributeError, RuntimeError):  # several tensors, no scalar
                     pass
             finally:
-                self._in_backward = False
+                inside = False
                 moment = now()
                 record((ends, moment))
             hits.count += 1
-            self._num_backwards = hits.count
-            if not self._num_steps and hits.count in _LOOK_WITHOUT_OPTIMIZER:
+            if not steps.count and hits.count in _LOOK_WITHOUT_OPTIMIZER:
                 self._modules.look(set(_parameters_with_gradients()))
             if moment >= tape.due:
                 tape.replay()
@@ -117,49 +116,60 @@ class TrainingWatch:
 
     def _hook_steps(self) -> None:
         """Mark the steps of every optimizer by torch's own global hooks."""
-        tape = self._tape
-        record, now, events = tape.record, tape.now, self._events
+        tape, steps, backwards = self._tape, self._steps, self._backwards
+        record, now, inner, to_tail = tape.record, tape.now, tape.enter[OPTIMIZER], tape.leave_to[TAIL]
+        depth, began = 0, 0  # optimizer steps under way, backward passes when the outermost of them began
+        latest, first, last = None, tape.leave, tape.leave  # the optimizer that stepped last, its step's begin and end
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
+            nonlocal depth, began, latest, first, last
             if is_dynamo_compiling() or get_ident() != tape.thread:
                 return
-            number = id(optimizer)
-            if number not in events:
-                self._optimizers[number] = (optimizer, self._created.get(number))
-                events[number] = (tape.optimizer_begins(number), tape.optimizer_ends(number))
-            if self._step_began != self._num_backwards:  # else a step inside a step: of a base class, of a wrapped one
-                self._in_step = 0
-                self._step_began = self._num_backwards
-            self._in_step += 1
-            record((events[number][0] if self._in_step == 1 else tape.enter[OPTIMIZER], now()))
+            if optimizer is not latest:
+                latest, (first, last) = optimizer, self._events_of(optimizer)
+            if depth and began == backwards.count:  # a step inside a step: of a base class, of a wrapped one
+                depth += 1
+                record((inner, now()))
+            else:
+                depth, began = 1, backwards.count
+                record((first, now()))
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
+            nonlocal depth
             if is_dynamo_compiling() or get_ident() != tape.thread:
                 return
             moment = now()
-            if self._in_step > 1:
-                self._in_step -= 1
-                record((tape.leave_to[TAIL], moment))
+            depth -= 1
+            if depth > 0:
+                record((to_tail, moment))
                 return
-            self._in_step = 0
-            self._num_steps += 1
-            record((events[id(optimizer)][1], moment))
-            if self._num_steps <= _LOOK_AFTER[-1] and self._num_steps in _LOOK_AFTER:
+            depth = 0
+            steps.count += 1
+            record((last if optimizer is latest else self._events_of(optimizer)[1], moment))
+            if steps.count <= _LOOK_AFTER[-1] and steps.count in _LOOK_AFTER:
                 self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
             if moment >= tape.due:
                 tape.replay()
 
         self._handles = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ends)]
 
+    def _events_of(self, optimizer: Any) -> tuple[Event, Event]:
+        """Return the events that a step of `optimizer` begins and ends."""
+        number = id(optimizer)
+        if number not in self._events:
+            self._optimizers[number] = (optimizer, self._created.get(number))
+            self._events[number] = (self._tape.optimizer_begins(number), self._tape.optimizer_ends(number))
+        return self._events[number]
+
     def _scaler_step(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         """A gradient scaler that skips the optimizer's step ends the training step all the same."""
 
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            before = self._num_steps
+            before = self._steps.count
             hits.count += 1
             with self._tape.span(self._tape.enter[OPTIMIZER]):
                 result = original(scaler, optimizer, *args, **kwargs)
-            if self._num_steps == before and get_ident() == self._tape.thread:
+            if self._steps.count == before and get_ident() == self._tape.thread:
                 self._tape.record((self._tape.optimizer_begins(id(optimizer)), self._tape.now()))
                 self._tape.record((self._tape.optimizer_ends(id(optimizer)), self._tape.now()))
             return result

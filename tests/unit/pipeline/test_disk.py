@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from flatout.pipeline import disk, disk_format
 from flatout.pipeline.disk import Stored, load, save
 
+pytestmark = pytest.mark.slow
+
 ROOMY = 1 << 30
 MIB = 1 << 20
 FORK = multiprocessing.get_context("fork")
@@ -252,7 +254,7 @@ HEADER = st.fixed_dictionaries(
 
 
 @given(header=HEADER | JSON, pages=st.integers(0, 3))
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 def test_a_header_that_says_anything_at_all_is_no_error(header: object, pages: int):
     import json
 

@@ -170,3 +170,8 @@ def test_a_call_of_the_data_set_for_proof_does_not_count():
     dataset = programs.Counting(12)
     compile_loader(torch.utils.data.DataLoader(dataset)).explain()
     assert dataset.calls == 0
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_pass_without_a_whole_batch_is_empty(shuffle):
+    agree(Program(TensorDataset(torch.arange(3)), {"batch_size": 7, "drop_last": True, "shuffle": shuffle}))

@@ -28,6 +28,8 @@ from flatout.pipeline.dataset_state import same
 from flatout.pipeline.packed import Packed, pack
 from flatout.pipeline.saving import Behind
 
+pytestmark = pytest.mark.slow
+
 FORK = multiprocessing.get_context("fork")
 LENGTH, MANY = 48, 150
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.unit.probe.watched import MS, Watch
 
+from flatout.probe.spans import OPTIMIZER
 from flatout.probe.tape import Tape
 
 
@@ -19,8 +20,9 @@ def train(w, num_steps):
     w.end()
 
 
+@pytest.mark.parametrize("num_steps", [6, 60])
 @pytest.mark.parametrize("interval_ms", [0, 50, 10**6])
-def test_told_late_is_told_the_same(interval_ms):
+def test_told_late_is_told_the_same(interval_ms, num_steps):
     seen = []
     for at_once in (True, False):
         with Watch() as w:
@@ -31,10 +33,10 @@ def test_told_late_is_told_the_same(interval_ms):
                 w.seams.undo()
                 w.training.install(w.seams)
                 w.loading.install(w.seams)
-            train(w, 6)
+            train(w, num_steps)
             seen.append((w.steps, w.outside))
     assert seen[0] == seen[1]
-    assert len(seen[0][0]) == 12
+    assert len(seen[0][0]) == 2 * num_steps
 
 
 def test_events_wait_no_longer_than_the_interval():
@@ -68,3 +70,20 @@ def test_what_was_recorded_before_is_told_first():
     late((lambda: told.append("first"), 1))
     tape.record((lambda: told.append("second"), 2))
     assert told == ["first", "second"]
+
+
+def test_a_known_round_that_is_half_done_waits_for_its_end():
+    steps = []
+    tape = Tape(steps.append, [].append, clock=lambda: 10**6)
+    enter, begins, ends = tape.enter[OPTIMIZER], tape.optimizer_begins(1), tape.optimizer_ends(1)
+    loop = [tape.backward_begins, tape.backward_ends, enter, tape.leave, begins, ends]
+    for moment in range(600):
+        tape.record((loop[moment % 6], moment))
+    tape.replay()
+    assert len(steps) == 98
+    tape.record((tape.backward_begins, 600))
+    tape.replay()
+    assert tape.account.last == 598
+    tape.finish()
+    assert tape.account.last == 10**6
+    assert [step.wall_ns for step in steps] == [6] * 99

@@ -9,6 +9,8 @@ from tests.unit.pipeline.kernels.samples import T, samples, v2
 from flatout.pipeline.form import Form, pack
 from flatout.pipeline.kernels import kernel_for
 
+pytestmark = pytest.mark.slow
+
 NUM = 1500
 FAR = 1.95 * math.sqrt(2 / NUM)  # exceeded by 1 of 1,000 pairs of samples of one distribution; the seeds are fixed
 RGB = Form("image", "RGB")

@@ -11,7 +11,9 @@ from flatout.pipeline.form import Form, pack
 from flatout.pipeline.kernels import RandomKernel, Unsuited, kernel_for
 from flatout.pipeline.kernels.chance import happens
 
-SEEDS = 20
+pytestmark = pytest.mark.slow
+
+SEEDS = 8
 BOTH = pytest.mark.parametrize("generation", [T, v2], ids=["v1", "v2"])
 FORMS = ("L", "RGB", "uint8", "float", "Image")
 MODES = ("constant", "edge", "reflect", "symmetric")

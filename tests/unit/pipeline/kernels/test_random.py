@@ -7,6 +7,8 @@ from tests.unit.pipeline.kernels.samples import SIZES, T, check_random, samples,
 from flatout.pipeline.form import pack
 from flatout.pipeline.kernels import Unsuited, kernel_for
 
+pytestmark = pytest.mark.slow
+
 BOTH = pytest.mark.parametrize("generation", [T, v2], ids=["v1", "v2"])
 IMAGES = pytest.mark.parametrize("kind", ["L", "RGB"])
 ALL = pytest.mark.parametrize("kind", ["L", "RGB", "uint8", "float"])
