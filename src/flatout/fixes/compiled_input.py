@@ -7,8 +7,10 @@ batches; what comes before the first random one is done once and kept. Random on
 script's own would draw, from the same stream and in the same order, that of its worker included. Where nothing is
 known of a data set but that its samples are the same each time, the first pass is the script's own, with its own
 workers, and what it delivers is kept, row by row; from then on a batch is one gather for each of its parts. Samples
-that wait for a disk or a network are asked for by 64 threads. The sampler, the batch sampler and every other draw
-from a random stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
+that wait for a disk or a network are asked for by 64 threads. Where a transform draws in a way that is not known, or
+the collate function pads, mixes or draws, and there are no workers, samples are kept as they are before that, and the
+script's own functions are called on copies of them. The sampler, the batch sampler and every other draw from a random
+stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
 
 ## Why it helps
 
@@ -19,9 +21,9 @@ in many scripts; a gather runs at the speed of memory. Nobody waits for workers 
 
 BITWISE: the same samples, bits, strides and random states. Each data set is asked twice for some samples, from other
 random states, before anything is kept; what holds a file or a generator, counts its calls or answers otherwise is left
-alone, and so is what draws random numbers in a way that is not known. What is made is compared with the data set before
-it is used, at the start of each pass and now and then in it; at the first difference the script's own loader goes on,
-from the random state that it would have.
+alone, and so is what draws random numbers outside of a transform that the data set holds. What is made is compared
+with the data set before it is used, at the start of each pass and now and then in it; at the first difference the
+script's own loader goes on, from the random state that it would have.
 
 ## When it is wrong
 

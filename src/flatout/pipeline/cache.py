@@ -8,7 +8,6 @@ where they differ, the script's own loader goes on by itself.
 """
 
 import functools
-import os
 import time
 import weakref
 from collections.abc import Callable
@@ -17,16 +16,17 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, undrawn
-from flatout.pipeline.examination import ask, detached, draws, examine, refusal, some_indices, weakly
-from flatout.pipeline.keeping import Keeping, no_room
+from flatout.pipeline.examination import ask, detached, draws, examine, refusal, samples_of, some_indices, weakly
+from flatout.pipeline.keeping import Keeping, no_room, rows_refused
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
 from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
 from flatout.pipeline.proof import agree
+from flatout.pipeline.samples import KeptSamples, kept_samples
 from flatout.pipeline.streams import drawn_from
-from flatout.pipeline.waiting import AskedEarly, scales, waits
+from flatout.pipeline.waiting import AskedEarly, num_reading, waits
 
 __all__ = ["Cache"]
 
@@ -55,6 +55,8 @@ class Cache:
         self._purpose, self._hit = purpose, hit
         self._budget, self._folder = budget, folder
         self.on_disk: OnDisk | None = None
+        self.samples: KeptSamples | None = None  # in place of rows
+        self._filled: Callable[[], Any] = weakref.ref(loader)  # the one that fills
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
         self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
         self._changes = 0
@@ -84,6 +86,8 @@ class Cache:
         if self.reason:  # workers that stay go on: others would have other seeds
             staying = loader.persistent_workers and loader in self._twins
             return self._filling(loader, iterate) if staying else iterate(loader)
+        if self.samples is not None:
+            return self.samples.walked(iterate(loader)) if not loader.num_workers else iterate(loader)
         if self._purpose != "run" or self.keeping.ready or self._waits:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
@@ -103,16 +107,19 @@ class Cache:
     def _begin(self, loader: Any) -> None:
         self._mark = fingerprint(loader.dataset)
         maker = maker_of(loader)
-        self._threads = self._threads_for(loader, maker)
+        self._threads = 0 if maker is None or maker.in_memory else num_reading(maker.reader, maker.num_samples)
         if maker is not None and loader.num_workers:
             suits = maker.in_memory or self._threads
             maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
         self._waits = maker is None and not self._random and waits(loader.dataset)
-        self._through = self._rehearsed = False
+        self._through, self._rehearsed, self.samples = False, False, None
         self.reason = self._random if maker is None else ""
+        why = self.reason or rows_refused(Keeping(self.collate, self._budget, maker), loader)
+        self.samples, why = kept_samples(loader, self._budget, self._random, self._hit, why, self._purpose)
+        self.reason = self.reason and why
         self.keeping = self._fresh(maker)
         self.on_disk = None
-        if self._folder is not None and not self.reason and (maker is None or not maker.in_memory):
+        if self._folder is not None and not (self.reason or self.samples or (maker is not None and maker.in_memory)):
             self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._fresh(maker)
@@ -120,13 +127,6 @@ class Cache:
         if self._waits:
             found = layout_of(self.collate(ask(loader.dataset, [0])), 1)
             self._through = not (found and self._budget.fits(found[0].num_bytes * len(loader.dataset)))
-
-    def _threads_for(self, loader: Any, maker: Maker | None) -> int:
-        """Return on how many threads values are read for a maker, 0 for none: as many as cores where that pays."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if maker is None or maker.in_memory or cores < 2:
-            return 0
-        return cores if scales(maker.reader, len(loader.dataset), cores) else 0
 
     def _asked_early(self) -> AskedEarly | None:
         """Return what reads the samples of a pass on threads, None where that does not pay."""
@@ -153,6 +153,7 @@ class Cache:
 
     def _filling(self, loader: Any, iterate: Iterate) -> Any:
         deliver = weakly_called(weakref.WeakMethod(self._delivered))  # an iterator must not keep its workers alive
+        self._filled = weakref.ref(loader)
         if not loader.num_workers:
             return fill(iterate(loader), None, deliver)
         self._seeded.add(loader)
@@ -161,7 +162,7 @@ class Cache:
         return fill(iterate(self._twins[loader]), self._twins[loader], deliver)
 
     def _delivered(self, indices: torch.Tensor, batch: Any, drew: bool) -> None:
-        if self.reason:
+        if self.reason or self.samples is not None:
             return
         reason = "random numbers are drawn while a batch is made" if drew else ""
         try:
@@ -170,6 +171,7 @@ class Cache:
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
+            self.samples, self.reason = kept_samples(self._filled(), self._budget, "", self._hit, reason)
         self._save()
 
     # -- serving ------------------------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ class Cache:
             self._prove(indices)
         if self.reason or not self._completed(indices, early):
             with drawn_from(stream):
-                return self.collate(self._samples(indices.tolist()))
+                return self.collate(samples_of(self.dataset, indices.tolist()))
         batch = self._taken(indices, stream, early)
         self.served += 1
         self._hit()
@@ -202,7 +204,7 @@ class Cache:
             if before is not None:
                 restore_random_states(before)
             with drawn_from(stream):
-                return self.collate(self._samples(indices.tolist()))
+                return self.collate(samples_of(self.dataset, indices.tolist()))
 
     def _completed(self, indices: torch.Tensor, early: AskedEarly | None = None) -> bool:
         """Return whether all of `indices` can be taken, after making what was missing.
@@ -239,7 +241,7 @@ class Cache:
         if early is not None:
             samples = early.take(wanted)
         else:
-            samples = ask(self.dataset, wanted) if self._purpose != "run" else self._samples(wanted)
+            samples = ask(self.dataset, wanted) if self._purpose != "run" else samples_of(self.dataset, wanted)
         return self.keeping.add(self.dataset, missing, self.collate(samples))
 
     def _rehearse(self, missing: torch.Tensor, early: AskedEarly | None) -> str:
@@ -252,10 +254,6 @@ class Cache:
         if self.keeping.store is not None:
             self.keeping.store.repeat(some)
         return reason
-
-    def _samples(self, indices: list[int]) -> list[Any]:
-        many = getattr(self.dataset, "__getitems__", None)
-        return list(many(indices)) if callable(many) else [self.dataset[index] for index in indices]
 
     # -- proof --------------------------------------------------------------------------------------------------
 
@@ -280,6 +278,9 @@ class Cache:
             else:
                 self._begin(loader)
             return
+        against = self.samples.prove(_PROOFS) if self.samples is not None else ""
+        if against:
+            self._refuse(against)
         known = self.keeping.some_known(len(self.dataset), _PROOFS)
         if known:
             self._agrees(known)
@@ -296,4 +297,4 @@ class Cache:
 
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason
-        self.keeping = self._fresh()
+        self.keeping, self.samples = self._fresh(), None

@@ -96,6 +96,8 @@ class CompiledLoader(DataLoader[Any]):
         cache = self._kept.of(self._plain)
         if cache.reason:
             return f"left as it is: {cache.reason}"
+        if cache.samples is not None:
+            return cache.samples.explain()
         keeping = cache.keeping
         made = "made in batches; " if keeping.makes else ""
         kept = f"{keeping.num_kept} samples kept in {format_bytes(keeping.num_bytes)}"

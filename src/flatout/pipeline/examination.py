@@ -23,7 +23,7 @@ from flatout.pipeline.dataset_state import (
     unsafe,
 )
 
-__all__ = ["ask", "detached", "draws", "examine", "refusal", "some_indices", "weakly"]
+__all__ = ["ask", "detached", "draws", "examine", "refusal", "samples_of", "some_indices", "weakly"]
 
 _DRAWS = "draws random numbers"
 _SAMPLES, _FEWEST = 4, 2
@@ -97,9 +97,13 @@ def ask(dataset: Any, indices: Sequence[int], *, put_back: bool = True) -> list[
     """Return samples of `dataset`, asked of a copy; the random streams are put back where `put_back`."""
     states = random_states()
     with _restored(states) if put_back else contextlib.nullcontext():
-        asked = detached(dataset)
-        many = getattr(asked, "__getitems__", None)
-        return list(many(list(indices))) if callable(many) else [asked[index] for index in indices]
+        return samples_of(detached(dataset), list(indices))
+
+
+def samples_of(dataset: Any, indices: list[int]) -> list[Any]:
+    """Return samples as a loader without workers asks for them."""
+    many = getattr(dataset, "__getitems__", None)
+    return list(many(indices)) if callable(many) else [dataset[index] for index in indices]
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import random_states, same, undrawn
+from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.pipeline.examination import ask, some_indices
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
@@ -13,13 +13,14 @@ from flatout.pipeline.memory import Budget
 from flatout.pipeline.store import Store, mapped_bytes
 from flatout.units import format_bytes
 
-__all__ = ["Content", "Keeping", "Room", "no_room"]
+__all__ = ["Content", "Keeping", "Room", "no_room", "rows_refused"]
 
 Content = tuple[dict[str, torch.Tensor], dict[str, object]]
 Room = Callable[[int], torch.Tensor | None]
 
 _AT_ONCE_BYTES = 512 * 1024**2  # made before the first batch: 0.2 s at the 3 GB/s that fresh memory takes
 _SOME = 1024
+_FEW = 4
 _MOST_MISSING = 0.1  # of the samples: where fewer are missing, they are made in the training process
 
 
@@ -231,6 +232,26 @@ class Keeping:
             if drew or found is None or not _rows_equal(found[1], parts, places):
                 return "a row of its batches depends on the other samples, or changes from call to call"
         return ""
+
+
+def rows_refused(keeping: Keeping, loader: Any) -> str:
+    """Return why batches of `loader`, as some few samples show it, cannot be kept row by row; nothing stays kept.
+
+    An empty string where that is not known, or where they come from workers.
+    """
+    default = torch.utils.data.dataloader.default_collate
+    if keeping.makes or loader.num_workers or loader.collate_fn is default:
+        return ""
+    some, before = some_indices(len(loader.dataset), _FEW), random_states()
+    try:
+        batch = loader.collate_fn(ask(loader.dataset, some))
+        drew = not undrawn(before, random_states())
+        reason = "random numbers are drawn while a batch is made" if drew else ""
+        return reason or keeping.add(loader.dataset, torch.tensor(some), batch)
+    except Exception:  # the script's own batches will show it
+        return ""
+    finally:
+        restore_random_states(before)
 
 
 def _rows_equal(made: list[Any], whole: list[Any], places: list[int]) -> bool:

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch.utils.data import Subset, TensorDataset
 
+from flatout.pipeline.copies import loaded
 from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.form import Form, pack
 from flatout.pipeline.layout import Layout, layout_of
 
-__all__ = ["Source", "Value", "source_of"]
+__all__ = ["Source", "Value", "slots", "source_of"]
 
 _DIGITS = {"MNIST", "FashionMNIST", "KMNIST", "QMNIST"}
 _PICTURES = {"CIFAR10", "CIFAR100"}
@@ -144,6 +145,7 @@ class _Recorder:
         self.given: list[Any] = []
 
     def __call__(self, *values: Any) -> Any:
+        loaded(values)
         self.given.append(values[0] if len(values) == 1 else values)
         return _MARKER
 
@@ -152,14 +154,17 @@ _MARKER = _Marker()
 
 
 def _with_slot(dataset: Any) -> Source | None:
+    found = (_tried(dataset, name, vars(dataset)[name]) for name in slots(dataset))
+    return next((source for source in found if source is not None), None)
+
+
+def slots(dataset: Any) -> list[str]:
+    """Return the names under which `dataset` holds what may be a transform, the likeliest first."""
     own = getattr(dataset, "__dict__", {})
-    for name in [*(slot for slot in _SLOTS if slot in own), *(name for name in own if name not in _SLOTS)]:
-        transform = own[name]
-        if callable(transform) and not isinstance(transform, type | torch.utils.data.Dataset):
-            found = _tried(dataset, name, transform)
-            if found is not None:
-                return found
-    return None
+    names = [*(slot for slot in _SLOTS if slot in own), *(name for name in own if name not in _SLOTS)]
+    return [
+        name for name in names if callable(own[name]) and not isinstance(own[name], type | torch.utils.data.Dataset)
+    ]
 
 
 def _tried(dataset: Any, name: str, transform: Any) -> Source | None:

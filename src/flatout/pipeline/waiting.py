@@ -3,6 +3,7 @@
 Each thread asks a copy of the data set, so that what one of them opens at its first access is its own.
 """
 
+import os
 import threading
 import time
 from collections import deque
@@ -14,7 +15,7 @@ import torch
 
 from flatout.pipeline.examination import detached, some_indices
 
-__all__ = ["NUM_THREADS", "AskedEarly", "Reader", "scales", "waits"]
+__all__ = ["NUM_THREADS", "AskedEarly", "Reader", "num_reading", "scales", "waits"]
 
 NUM_THREADS = 64
 """In flight at a time. On two cores 64 threads reach 12,400 samples/s of 5 ms each, what 64 in flight can give at most
@@ -60,6 +61,12 @@ def scales(reader: Reader, length: int, num_threads: int) -> bool:
     finally:
         early.end()
     return together_s * num_threads * _NEARLY < alone_s and alone_s > _WAITS_S * (len(some) // 2) / 2
+
+
+def num_reading(reader: Reader, length: int) -> int:
+    """Return on how many threads samples are read, 0 for none: as many as there are cores where that pays."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if cores > 1 and scales(reader, length, cores) else 0
 
 
 class AskedEarly:

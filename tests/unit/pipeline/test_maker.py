@@ -123,9 +123,9 @@ def test_an_operation_without_a_kernel_is_done_as_the_script_does_it():
     assert told(Pictures(transform)).startswith("30 samples kept")
 
 
-def test_a_random_operation_without_a_kernel_leaves_the_loader_as_it_is():
+def test_a_random_operation_without_a_kernel_is_done_by_the_script_to_images_that_are_kept():
     transform = v1.Compose([v1.ToTensor(), v1.Lambda(lambda image: image + torch.rand(()))])
-    assert "draws random numbers" in told(Pictures(transform))
+    assert "before what is random is done to them" in told(Pictures(transform))
 
 
 AUGMENTED = v1.Compose([v1.RandomCrop(28, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(0.1, 0.3)])

@@ -97,6 +97,13 @@ def test_images_of_several_sizes_are_drawn_for_with_their_own(name, generation):
     ],
     ids=["no kernel", "Python's choice", "Python's order"],
 )
-def test_what_cannot_be_drawn_alike_leaves_the_loader_as_it_is(operation):
+def test_what_cannot_be_drawn_alike_is_done_by_the_original_to_images_that_are_kept(operation):
     loader = agree(Program(Pictures(T.Compose([operation, *both(T)])), {"batch_size": 7}))
-    assert "draws random numbers" in loader.explain()
+    assert "26 samples kept" in loader.explain()
+    assert "before what is random is done to them" in loader.explain()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_drawn_alike_is_left_to_the_scripts_workers():
+    dataset = Pictures(T.Compose([T.RandomPerspective(), *both(T)]))
+    assert "draws random numbers" in agree(Program(dataset, {"batch_size": 7, "num_workers": 2})).explain()

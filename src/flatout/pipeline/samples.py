@@ -1,0 +1,210 @@
+"""Samples kept one by one, where batches cannot be: what is random, and the collate function, stay the script's own.
+
+The script's own iterator walks, draws and collates. What it asks the data set for is kept: whole samples, or, where
+samples are random, what the data set hands to its transform; that is called on a copy, in the script's order, each
+time.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flatout.pipeline.copies import copied, size_of
+from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
+from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
+from flatout.pipeline.memory import Budget
+from flatout.pipeline.reading import Entry, Reader, behind, reader_of
+from flatout.units import format_bytes
+
+__all__ = ["KeptSamples", "kept_samples"]
+
+_TRIED = 4
+_TIMED = 3
+_PROOF_SHARE = 0.003  # of the time, for proofs within a pass
+_REHEARSED = 256  # samples that a trial's memory is filled with
+
+
+def kept_samples(
+    loader: Any, budget: Budget, random: str, hit: Callable[[], None], reason: str, purpose: str = "run"
+) -> tuple["KeptSamples | None", str]:
+    """Return what keeps the samples of `loader`, whose batches are refused for `reason`, and no reason any more.
+
+    None and the reason where that does not pay: where workers make samples, or where they are had as quickly. `random`:
+    why samples, and not only batches, are random. `purpose` and `hit` as in `Kept`.
+    """
+    if not reason or loader is None or loader.num_workers:
+        return None, reason
+    found = KeptSamples(loader, bool(random), hit, purpose == "timing")
+    why = found.within(budget)
+    return (None, f"{reason}, {why}") if why else (found, "")
+
+
+class _Asked:
+    """What an iterator asks in place of the data set."""
+
+    def __init__(self, samples: "KeptSamples", dataset: Any) -> None:
+        self._samples, self._alive = samples, dataset
+
+    def __getitem__(self, index: int) -> Any:
+        return self._samples.many([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        return self._samples.many(list(indices))
+
+
+class KeptSamples:
+    """Stands for a data set in iterators of the script's own; `reason` says why no more is kept."""
+
+    def __init__(self, loader: Any, random: bool, hit: Callable[[], None], repeats: bool = False) -> None:
+        """Keep nothing yet; `random`: samples are drawn at random by a transform. `hit` as in `Kept`.
+
+        `repeats`: once some are kept, they stand for others, in trials whose results are thrown away.
+        """
+        self.reason = ""
+        self._ref, self._random, self._hit, self._repeats = weakly(loader), random, hit, repeats
+        self._num_bytes = self._served = self._limit = 0
+        self._next_proof = 0.0
+        self._entries: dict[int, Entry] = {}
+        self._readers: dict[int, Reader] = {}
+
+    @property
+    def _dataset(self) -> Any:
+        return self._ref()
+
+    def explain(self) -> str:
+        """Return one line on what is kept, or why nothing is."""
+        if self.reason:
+            return f"left as it is: {self.reason}"
+        what = "before what is random is done to them" if self._random else "before they are collated"
+        kept = f"{len(self._entries)} samples kept in {format_bytes(self._num_bytes)}"
+        return f"{kept}, {what}; {self._served} came from there"
+
+    def within(self, budget: Budget) -> str:
+        """Look at some samples; return why nothing is to be kept, an empty string when they are as they should be."""
+        dataset, before = self._dataset, random_states()
+        some = some_indices(len(dataset), _TRIED)
+        try:
+            entries = self._read(some)
+            if not undrawn(before, random_states()):
+                return "outside of a transform that it holds" if self._random else "samples are drawn at random"
+            if not self._saves(some, list(entries.values())):
+                return "and its samples are had as quickly as copied"
+            num_bytes = len(dataset) * max(size_of(copied(entry)) for entry in entries.values())
+            if not budget.take(num_bytes, self):
+                return f"and {len(dataset)} samples take {format_bytes(num_bytes)}, more than may be taken"
+            self._limit = num_bytes
+            return "" if all(map(self._agrees, some)) else "and samples asked for by themselves come out otherwise"
+        except Exception as error:  # a stranger's data set, given something that it does not expect
+            return f"and reading samples by themselves raised {type(error).__name__}: {error}".splitlines()[0][:200]
+        finally:
+            restore_random_states(before)
+
+    def prove(self, number: int) -> str:
+        """Ask for some kept samples again; return what speaks against them, or what spoke against going on."""
+        known = [] if self.reason else list(self._entries)
+        for place in some_indices(len(known), number) if known else []:
+            self._prove(known[(place + self._served) % len(known)])
+        return self.reason
+
+    def walked(self, iterator: Any) -> Any:
+        """Let an iterator of the script's own, without workers, ask here; return it."""
+        iterator._dataset_fetcher.dataset = _Asked(self, self._dataset)
+        return iterator
+
+    def many(self, indices: list[int]) -> list[Any]:
+        """Return samples as the data set gives them, kept from now on if there is room."""
+        if set(map(type, indices)) != {int}:  # indices of a sampler of the script's own: no key
+            return samples_of(self._dataset, indices)
+        start = time.monotonic()
+        if start > self._next_proof and indices[0] in self._entries:
+            self._prove(indices[0])
+            self._next_proof = time.monotonic() + (time.monotonic() - start) / _PROOF_SHARE
+        wanted = self._repeated(indices) if self._repeats and len(self._entries) >= _REHEARSED else indices
+        new = self._completed([index for index in wanted if index not in self._entries])
+        if self.reason or new is None:
+            return samples_of(self._dataset, indices)
+        self._served += len(wanted) - len(new)
+        self._hit()
+        return [self._finished(index, new.pop(index, None)) for index in wanted]
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def _completed(self, missing: list[int]) -> dict[int, Entry] | None:
+        """Keep what is missing and return it; None, and the random streams as they stood, where that cannot be."""
+        if not missing:
+            return {}
+        if self.reason or self._num_bytes > self._limit:
+            return None
+        before = random_states()
+        try:
+            made = self._read(missing)
+            kept = {index: copied(entry) for index, entry in made.items()}
+        except Exception as error:  # the script's own call will say it, if it is the script's
+            self._refuse(f"reading samples by themselves raised {type(error).__name__}")
+        if not undrawn(before, random_states()):
+            self._refuse("random numbers are drawn while a sample is read")
+            restore_random_states(before)
+        if self.reason:
+            return None
+        self._entries.update(kept)
+        self._num_bytes += sum(map(size_of, kept.values()))
+        return made
+
+    def _finished(self, index: int, new: Entry | None) -> Any:
+        reader, dataset, _ = self._reader(index)
+        return reader.finish(dataset, copied(self._entries[index]) if new is None else new)
+
+    def _read(self, indices: list[int]) -> dict[int, Entry]:
+        made = {}
+        for index in dict.fromkeys(indices):
+            reader, dataset, place = self._reader(index)
+            made[index] = reader.read(dataset, place)
+        return made
+
+    def _repeated(self, indices: list[int]) -> list[int]:
+        known = list(self._entries)
+        return [known[index % len(known)] for index in indices]
+
+    def _saves(self, some: list[int], entries: list[Entry]) -> bool:
+        """Return whether copying samples is quicker than reading them."""
+        taken = []
+        for _ in range(_TIMED):
+            start = time.perf_counter()
+            self._read(some)
+            middle = time.perf_counter()
+            copied(entries)
+            taken.append((middle - start, time.perf_counter() - middle))
+        return min(read for read, _ in taken) > min(copy for _, copy in taken)
+
+    # -- proof --------------------------------------------------------------------------------------------------
+
+    def _prove(self, index: int) -> None:
+        try:
+            if not self._agrees(index):
+                self._refuse(f"sample {index} is another than it was")
+        except Exception as error:
+            self._refuse(f"{type(self._dataset).__name__} raised {type(error).__name__} when it was asked again")
+
+    def _agrees(self, index: int) -> bool:
+        """Return whether a sample is the data set's own, drawn from the same random state; that is put back."""
+        before = random_states()
+        try:
+            (plain,) = ask(self._dataset, [index], put_back=False)
+            after = random_states()
+            restore_random_states(before)
+            reader, dataset, place = self._reader(index)
+            entry = self._entries.get(index) or reader.read(dataset, place)
+            return same(plain, reader.finish(dataset, copied(entry))) and undrawn(after, random_states())
+        finally:
+            restore_random_states(before)
+
+    def _refuse(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._entries.clear()
+
+    def _reader(self, index: int) -> tuple[Reader, Any, int]:
+        dataset, place = behind(self._dataset, index)
+        known = self._readers.get(id(dataset))
+        if known is None:
+            known = self._readers[id(dataset)] = reader_of(dataset, place, self._random)
+        return known, dataset, place
