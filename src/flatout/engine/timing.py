@@ -20,6 +20,7 @@ from flatout.schema.trial import Pair, Selection, Verdict
 
 __all__ = ["Bench"]
 
+_FEW_PAIRS, _SHORTEST_BLOCK_S = 8, 0.1  # of a start: a training so short gets shorter blocks
 _SIDE_BY_SIDE = (
     "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.side_by_side import main; sys.exit(main())"
 )
@@ -92,20 +93,30 @@ class Bench:
     ) -> None:  # fmt: skip
         """Time a process under `arm` against one under `base`, both alive, their blocks in turns.
 
-        `decide(pairs)` is asked after each pair; any answer but "" ends it. Falls back to processes one after the
-        other where the two do not get along (memory, a port, a file).
+        `decide(pairs)` is asked after each pair; any answer but "" ends it. A training that comes to its end before
+        that is started again, with shorter blocks, as long as there is time for one more start.
         """
+        until, timing = time.monotonic() + max_s, TimingOrder(block_s=max(0.4, self.block_s), looks=looks)
+        timing = replace(timing, skip=max(self._skip, skip), epoch_steps=epoch_steps)
+        while True:
+            before = len(measured.pairs)
+            outcome = self._in_turns((base, arm), measured, timing, decide, until, swap=swap)
+            if measured.decision or measured.failure or outcome.stopped_by == "budget":
+                return
+            few = len(measured.pairs) - before < _FEW_PAIRS
+            if (few and timing.block_s <= _SHORTEST_BLOCK_S) or until - time.monotonic() < 1.2 * outcome.wall_s:
+                return
+            timing = replace(timing, block_s=max(_SHORTEST_BLOCK_S, timing.block_s / 4) if few else timing.block_s)
+
+    def _in_turns(
+        self, sides: tuple[Sequence[Selection], ...], measured: Measured, timing: TimingOrder,
+        decide: Callable[[Sequence[Pair]], str], until: float, *, swap: bool,
+    ) -> Outcome:  # fmt: skip
+        """Start both sides once and add the pairs that they finish."""
         folder = self._next()
         (folder / "turns").mkdir()
-        timing = TimingOrder(
-            block_s=max(0.4, self.block_s),
-            skip=max(self._skip, skip),
-            looks=looks,
-            turns=str(folder / "turns"),
-            epoch_steps=epoch_steps,
-            seed=self._seed(),
-        )
-        settles_s = self._write_sides(folder, timing, (base, arm), swap=swap)
+        timing = replace(timing, turns=str(folder / "turns"), seed=self._seed())
+        settles_s = self._write_sides(folder, timing, sides, swap=swap)
         command = (sys.executable, "-I", "-c", _SIDE_BY_SIDE, str(folder / "commands.json"), _SOURCE)
         both = Target(self._target.name, command)
         write_order(self._order(folder, timing, ()), folder / "order.json")
@@ -116,11 +127,12 @@ class Bench:
             measured.decision = decide(measured.pairs) if len(measured.pairs) > len(before) else ""
             return bool(measured.decision)
 
-        outcome = self._run(both, folder, max_s, decided, {}, settles_s)
+        outcome = self._run(both, folder, until - time.monotonic(), decided, {}, settles_s)
         decided()
         measured.wall_s += outcome.wall_s
         if not measured.decision and outcome.stopped_by != "budget":
             measured.failure = self._failure(outcome, folder)
+        return outcome
 
     def _write_sides(
         self, folder: Path, timing: TimingOrder, sides: tuple[Sequence[Selection], ...], *, swap: bool

@@ -23,6 +23,7 @@ __all__ = ["Turns", "WholeProcess", "owner"]
 _WARMUP_STEPS, _WARMUP_S, _MOST_WARMUP_S = 6, 0.5, 60.0  # of the process: what is slow once
 _FEWEST = 4  # steps in a block
 _SETTLED = 1.5  # settled: the last three steps lie within this factor of each other
+_OVER = "over"
 _PARTNER_S = 300.0  # longest that one process waits for the other
 
 Write = Callable[[str, Mapping[str, object]], None]
@@ -150,7 +151,8 @@ class Turns:
         return len(self._block.walls_ms) >= self._block_size() and self._end_block()
 
     def finish(self) -> None:
-        """Write what the fixes did."""
+        """Write what the fixes did; the other process need not wait for a training that is over."""
+        (self._folder / _OVER).touch()
         usual = block_mean(self._block.walls_ms or self._lost.walls_ms or [0.0])
         body = {"side": self._timing.side, "warmup_s": self._lost.seconds_lost(usual), "sites": describe(self._sites)}
         self._write("side", body)
@@ -189,7 +191,9 @@ class Turns:
         return True
 
     def _turn(self) -> int:
-        """Return the number of the block that is due, -1 before both processes are warm."""
+        """Return the number of the block that is due, -1 before both processes are warm, a large one at the end."""
+        if (self._folder / _OVER).exists():
+            return 2 * max(self._timing.looks)
         try:
             return int((self._folder / "turn").read_text(encoding="ascii"))
         except (OSError, ValueError):
