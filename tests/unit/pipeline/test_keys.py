@@ -26,6 +26,8 @@ from PIL import Image
 from flatout.pipeline.key_versions import owner_of
 from flatout.pipeline.keys import Key, Limits, key_of
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """
 import functools
 import math

@@ -18,6 +18,8 @@ from flatout.pipeline.compiled import Kept
 from flatout.pipeline.copies import copied
 from flatout.pipeline.dataset_state import same
 
+pytestmark = pytest.mark.slow
+
 Pair = namedtuple("Pair", "image label")
 
 

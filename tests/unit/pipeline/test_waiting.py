@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader, Dataset
 from flatout.pipeline import compile_loader
 from flatout.pipeline.waiting import waits
 
+pytestmark = pytest.mark.slow
+
 
 class Remote(Dataset):
     """A sample is a wait; opens something of its own at the first access."""

@@ -9,6 +9,8 @@ from flatout.pipeline.form import Form, pack
 from flatout.pipeline.kernels import Unsuited, kernel_for
 from flatout.pipeline.kernels.resample import agrees
 
+pytestmark = pytest.mark.slow
+
 BOTH = pytest.mark.parametrize("generation", [T, v2], ids=["v1", "v2"])
 NORMALIZE = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
