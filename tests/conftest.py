@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,9 +26,20 @@ KEPT_BY_OTHERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserve
 
 
 def pytest_configure() -> None:
-    """Let tests send Ctrl-C: a run started in the background has SIGINT ignored, and its children inherit that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    """Let tests send Ctrl-C, and fork: see below."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a run started in the background; children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.register_at_fork(after_in_child=compute_on_one_thread)
+
+
+def compute_on_one_thread() -> None:
+    """Compute in a forked child as a DataLoader's worker does.
+
+    GNU OpenMP's threads stay in the parent: the child waits for them for ever in its first parallel region, once
+    any test before it has made this process start them.
+    """
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
