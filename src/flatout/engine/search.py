@@ -30,6 +30,7 @@ _LOOKS = (4, 8, 16, 32, 64, 128)
 _SIDE_LOOKS = _LOOKS
 _ROUNDS = 6  # starts of a script that ends before an arm is decided
 _LEAST_S = 20.0  # for a candidate, however little it could give
+_LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
 _WINDOW_SHARE = 0.03  # of the budget: how long a training is compared, once for each of up to five executions
 _CONFIRM_S = 30.0  # kept back for the confirmation, as far as the budget allows
 
@@ -66,9 +67,7 @@ class Search:
         self._verifier = Verifier(target, folder, watch=self._tell)
         self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
         self._startup_s = report.breakdown.outside_s(Phase.STARTUP)
-        self._executions: dict[str, int] = {
-            "baseline": 2
-        }  # of the untouched script that comparisons still need, by what for
+        self._compared: set[Equivalence] = set()  # classes for which the untouched script's executions are there
         self._together = report.run.header.world_size > 1
         self._epoch_steps = epoch_steps(report.run)
         done = {trial.candidate.selection.label for trial in self.trials}
@@ -107,7 +106,7 @@ class Search:
         start = time.monotonic()
         for _ in range(_ROUNDS):
             open_arms = [number for number, each in enumerate(measured) if not each.decision and not each.failure]
-            if not open_arms or self._left_s() < 3:
+            if not open_arms or self._open_s(group[open_arms[0]]) < 3:
                 break
             self._stage = f"trying {group[open_arms[0]].selection.label}"
             before = sum(len(each.pairs) for each in measured)
@@ -116,7 +115,7 @@ class Search:
                 [(group[number].selection,) for number in open_arms],
                 [measured[number] for number in open_arms],
                 alpha=self._alpha,
-                max_s=self._left_s(),
+                max_s=self._open_s(group[open_arms[0]]),
             )
             faster = any(each.decision == "faster" for each in measured)
             if faster or sum(len(each.pairs) for each in measured) == before:
@@ -207,14 +206,10 @@ class Search:
             self.notes.append(f"a trial could not be written to disk: {error.strerror}")
 
     def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
-        claimed = max((candidate.equivalence, *self._classes()), key=lambda each: each.rank)
-        num_executions = 1 + self._executions.pop("baseline", 0)
-        if claimed is not Equivalence.BITWISE and claimed not in self._executions:
-            self._executions[claimed] = 0
-            num_executions += 2
-        needed_s = num_executions * (self._startup_s + 1.5 * self._verifier.window_s)
+        claimed, needed_s = self._claim(candidate), self._comparing_s(candidate)
         if needed_s > self._until - time.monotonic():
             return Verdict.UNDECIDED, f"results were not compared: that takes about {needed_s:.0f} s", None
+        self._compared |= {Equivalence.BITWISE, claimed}
         equality = self._verifier.check((*self.base, candidate.selection), claimed)
         if equality.equal:
             return Verdict.KEPT, "", equality
@@ -222,8 +217,15 @@ class Search:
             return Verdict.UNDECIDED, equality.reason, equality
         return Verdict.RESULTS_DIFFER, equality.reason, equality
 
-    def _classes(self) -> tuple[Equivalence, ...]:
-        return tuple(trial.candidate.equivalence for trial in self.kept)
+    def _claim(self, candidate: Candidate) -> Equivalence:
+        """Return what is claimed of `candidate` on top of what was kept."""
+        classes = (candidate.equivalence, *(trial.candidate.equivalence for trial in self.kept))
+        return max(classes, key=lambda each: each.rank)
+
+    def _comparing_s(self, candidate: Candidate) -> float:
+        """Return the seconds that comparing results takes: executions of the candidate, and of what it is held to."""
+        missing = {Equivalence.BITWISE, self._claim(candidate)} - self._compared  # each twice, once for all candidates
+        return (1 + 2 * len(missing)) * (self._startup_s + 1.5 * self._verifier.window_s)
 
     def _drop_kept_fixes(self) -> None:
         """One setting of a fix is enough: others of a kept one are not tried."""
@@ -255,7 +257,11 @@ class Search:
         """Return the seconds a candidate may take: what is left is shared out by what each could give."""
         hopes = [math.log(max(1.001, other.ceiling)) for other in self._queue]
         mine = math.log(max(1.001, candidate.ceiling)) / math.fsum(hopes)
-        return min(self._left_s(), max(_LEAST_S, mine * self._left_s()))
+        return min(self._open_s(candidate), max(_LEAST_S, mine * self._left_s()))
+
+    def _open_s(self, candidate: Candidate) -> float:
+        """Return the seconds left for timing a candidate, so that its results can still be compared."""
+        return max(_LEAST_SHARE * self._left_s(), self._left_s() - self._comparing_s(candidate))
 
     def _left_s(self) -> float:
         return self._trials_until - time.monotonic()

@@ -71,6 +71,7 @@ class ScriptedBench:
 
 class ScriptedVerifier:
     wrong: frozenset = frozenset()
+    window_s = 0.0
 
     def __init__(self, *_, **__):
         pass
@@ -176,3 +177,19 @@ def test_a_slower_fix_is_never_kept(scripted, slower, seed):
     names = [f"fix{number}" for number in range(len(slower))]
     found = scripted(names, factors=dict(zip(names, slower, strict=True)), noise=0.03, seed=seed)
     assert found.recipe is None
+
+
+@pytest.mark.parametrize("switchable", [True, False])
+def test_timing_a_candidate_leaves_the_time_that_comparing_its_results_takes(scripted, switchable, monkeypatch):
+    asked = []
+    for way in ("arms", "side_by_side"):
+        plain = getattr(ScriptedBench, way)
+        monkeypatch.setattr(
+            ScriptedBench,
+            way,
+            lambda *given, plain=plain, **named: asked.append(named["max_s"]) or plain(*given, **named),
+        )
+    found = scripted(["a"], factors={"a": 0.5}, switchable=switchable)
+    window_s = found._verifier.window_s
+    assert asked[0] <= 1000 - 30 - 3 * (found._startup_s + 1.5 * window_s)
+    assert asked[0] > 800
