@@ -83,8 +83,19 @@ def nothing_left_behind(own_environment: None) -> Iterator[None]:
 
 def _alive() -> set[psutil.Process | threading.Thread]:
     """Return the children of this process, theirs included, and its threads that would keep it from ending."""
-    threads = {thread for thread in threading.enumerate() if not thread.daemon}
-    return threads | {child for child in psutil.Process().children(recursive=True) if _is_ours(child)}
+    alive: set[psutil.Process | threading.Thread] = {one for one in threading.enumerate() if not one.daemon}
+    if _has_children():
+        alive |= {child for child in psutil.Process().children(recursive=True) if _is_ours(child)}
+    return alive
+
+
+def _has_children() -> bool:
+    """Ask the kernel for this process's children, where it tells: looking through all processes takes 5 ms a test."""
+    try:
+        told = [path.read_bytes() for path in Path("/proc/self/task").glob("*/children")]
+    except OSError:  # a thread that ended meanwhile
+        return True
+    return any(told) or not told
 
 
 def _is_ours(process: psutil.Process) -> bool:

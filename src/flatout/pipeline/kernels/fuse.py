@@ -7,6 +7,7 @@ from torch import Tensor
 
 from flatout.pipeline.kernels.kernel import Kernel
 from flatout.pipeline.kernels.strides import collated
+from flatout.pipeline.recycled import Recycled
 
 __all__ = ["fuse"]
 
@@ -32,6 +33,7 @@ def _fused(before: Sequence[Kernel], writer: Kernel, after: Sequence[Kernel]) ->
     """Return the kernel that makes pieces, writes each into its place and finishes it there."""
     every = (*before, writer, *after)
     rows: dict[tuple[object, ...], Tensor] = {}  # one of the result for each kind of batch
+    recycled = Recycled()
 
     def run_into(batch: Tensor, out: Tensor) -> None:
         piece = max(1, _PIECE_BYTES // max(1, out[:1].numel() * out.element_size()))
@@ -47,7 +49,8 @@ def _fused(before: Sequence[Kernel], writer: Kernel, after: Sequence[Kernel]) ->
         row = rows[kind]
         if row.stride() != collated(row).stride():
             return _one_after_the_other(every, batch)
-        out = row.new_empty((len(batch), *row.shape[1:]))
+        shape = (len(batch), *row.shape[1:])
+        out = recycled.empty(shape, row.dtype) if row.device.type == "cpu" else row.new_empty(shape)
         run_into(batch, out)
         return out
 

