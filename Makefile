@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+TOGETHER := --numprocesses auto --maxprocesses 8
 
 .PHONY: help install demo test check bench test-gpu bench-gpu docs clean
 .DEFAULT_GOAL := help
@@ -20,14 +21,17 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED) ## diagnose, tune and train a bundled script that is slow in the usual ways
 	@$(BIN)/flatout demo
 
-test: $(INSTALLED) ## every test that needs no GPU, fast and slow; one at a time, because some of them measure time
-	@$(BIN)/python -m pytest -m "not gpu"
+test: $(INSTALLED) ## every test that needs no GPU, fast and slow; those that measure time after the others, one at a time
+	@status=0; \
+	$(BIN)/python -m pytest $(TOGETHER) -m "not gpu and not alone" || status=1; \
+	$(BIN)/python -m pytest -m "alone and not gpu" || status=1; \
+	exit $$status
 
 check: $(INSTALLED) ## style, types, house rules and the fast tests: before every commit
 	@echo "ruff check"          && $(BIN)/ruff check --quiet --output-format concise
 	@echo "ruff format --check" && $(BIN)/ruff format --check --quiet
 	@echo "mypy"                && $(BIN)/mypy --no-error-summary
-	@echo "pytest, fast tests"  && $(BIN)/python -m pytest --quiet -m "not slow and not gpu"
+	@echo "pytest, fast tests"  && $(BIN)/python -m pytest --quiet $(TOGETHER) -m "not slow and not gpu and not alone"
 
 bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/startup.py

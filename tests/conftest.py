@@ -14,6 +14,8 @@ import pytest
 
 # Before torch is imported: Inductor then compiles in this process instead of starting workers that live to its end.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+if "PYTEST_XDIST_WORKER" in os.environ:  # where others compute beside it, a parallel region waits for its last thread
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Time limits on an example measure the machine, not the code.
 hypothesis.settings.register_profile("flatout", deadline=None, print_blob=True)

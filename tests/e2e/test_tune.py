@@ -16,6 +16,7 @@ from flatout.engine.timing import Bench
 from flatout.schema.trial import Selection, Verdict
 from tests.e2e.support import picture, training
 
+pytestmark = pytest.mark.alone
 HERE = str(Path(__file__).parent)
 
 

@@ -106,6 +106,8 @@ def state():
     data, worker = torch.utils.data.dataloader, torch.utils.data._utils
     owners = (data.DataLoader, data._BaseDataLoaderIter, data._MultiProcessingDataLoaderIter, torch.Tensor)
     attributes = {(owner.__name__, name): value for owner in owners for name, value in vars(owner).items()}
+    for owner in owners:
+        attributes.pop((owner.__name__, "__slotnames__"), None)  # copyreg's own cache: put there by the first copy
     named = {name: getattr(torch, name) for name in ("set_num_threads", "set_anomaly_enabled", "save", "compile")}
     flags = {
         "threads": torch.get_num_threads(),

@@ -135,6 +135,7 @@ def test_a_generator_seeded_by_the_index_is_the_same_every_time():
     assert look_at_samples(SeededByIndex()).deterministic
 
 
+@pytest.mark.alone
 def test_following_lines_does_not_make_them_dear():
     found = look_at_samples(LongLoop())
     assert not found.deterministic
