@@ -1,15 +1,17 @@
 """What the light probes cost: the same training, in one process, with and without them in alternating blocks.
 
-Blocks of steps alternate (with, without, without, with) inside one process, so that drift of the machine cancels;
-the statistic is the ratio (and, for very short steps, the difference) of blocks. A block's figure is the median of
-chunks of its steps, each chunk longer than the 20 ms after which the probes work out what they noted, so that this is
-part of the cost. Also counted: graph breaks and recompiles that the probes add to a compiled model.
+Blocks of about 0.1 s alternate (with, without, without, with) inside one process, so that drift of the machine cancels;
+the statistic is the median of the ratios (and, for very short steps, of the differences) of pairs of blocks, with its
+95% interval by order statistics. A block's figure is the median of chunks of its steps, each chunk longer than the
+20 ms after which the probes work out what they noted, so that this is part of the cost. Also counted: graph breaks and
+recompiles that the probes add to a compiled model.
 
     python benchmarks/overhead.py [--quick]
 """
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -20,9 +22,9 @@ import time
 from pathlib import Path
 
 WORKLOADS = {  # name: (hidden units, batch, steps a block, chunks of the block, loader)
-    "0.3 ms, no loader": (32, 16, 800, 8, False),
-    "0.6 ms, DataLoader": (32, 16, 600, 8, True),
-    "10 ms, DataLoader": (1024, 144, 40, 10, True),
+    "0.3 ms, no loader": (32, 16, 240, 3, False),
+    "0.6 ms, DataLoader": (32, 16, 180, 3, True),
+    "10 ms, DataLoader": (1024, 144, 12, 3, True),
 }
 GOALS = "goal: <= 1% at 10 ms steps; <= 20 us a step at 0.3 ms steps; 0 graph breaks, 0 recompiles"
 
@@ -139,6 +141,14 @@ def compiled(how: str, folder: Path, *, observed: bool) -> dict[str, int]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def around_median(values: list[float]) -> tuple[float, float]:
+    """Return the values between which the median lies with 95% (binomial, normal approximation)."""
+    away = 0.98 * len(values) ** 0.5
+    ordered = sorted(values)
+    middle = (len(values) - 1) / 2
+    return ordered[max(0, math.floor(middle - away))], ordered[min(len(values) - 1, math.ceil(middle + away))]
+
+
 def main() -> None:
     """Print the cost of each workload, and the counters of compiled models."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -146,7 +156,7 @@ def main() -> None:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--blocks", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    blocks = options.blocks or (5 if options.quick else 15)
+    blocks = options.blocks or (20 if options.quick else 75)
     if options.one:
         measure(options.one, blocks)
         return
@@ -160,9 +170,9 @@ def main() -> None:
         got = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
         ratios = [a / b for a, b in zip(got["with"], got["without"], strict=True)]
         extra = [a - b for a, b in zip(got["with"], got["without"], strict=True)]
-        quartiles = statistics.quantiles(extra, n=4)
+        low, high = around_median(extra)
         print(f"{name:20s} without {statistics.median(got['without']):9.1f} us  "
-              f"added {statistics.median(extra):6.1f} us a step (quartiles {quartiles[0]:.1f} to {quartiles[2]:.1f})  "
+              f"added {statistics.median(extra):6.1f} us a step (95% {low:.1f} to {high:.1f})  "
               f"{(statistics.median(ratios) - 1) * 100:+.2f}%  n={len(ratios)} pairs of blocks of "
               f"{WORKLOADS[name][2]} steps")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
