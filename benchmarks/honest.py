@@ -17,12 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ALONE = ("compiled-module", "bf16-autocast")  # what changes most is tried by itself
+# What changes most is tried by itself, and what takes a loader over from others.
+ALONE = ("compiled-module", "bf16-autocast", "compiled-input", "cached-input")
 QUICK = ("mlp", "cnn_batchnorm", "transformer", "gan", "segmentation")
 SETTINGS = {  # where a fix has settings; nothing is timed here, so what matters is that the fix acts
     "loader-workers": {"workers": 2, "persistent": True},
     "compiled-module": {"mode": "default"},
     "cpu-threads": {"threads": 2},
+    "core-split": {"workers": 1, "threads": 1},
     "device-prefetch": {"kind": "cpu"},
 }
 

@@ -174,6 +174,6 @@ def _read(role: str, folder: Path) -> dict[int, Trace]:
         rank = next((record["value"]["rank"] for record in records if record["kind"] == "header"), 0)
         with contextlib.suppress(KeyError, TypeError, ValueError):
             trace = read_trace(role, records)
-            if trace.intervals and len(trace.intervals) >= len(found.get(rank, trace).intervals):
+            if (trace.intervals or trace.troubles) and len(trace.intervals) >= len(found.get(rank, trace).intervals):
                 found[rank] = trace
     return found

@@ -29,8 +29,9 @@ Write = Callable[[str, Mapping[str, object]], None]
 
 
 def gradients(parameters: Tensors) -> Tensors:
-    """Return the gradients that there are."""
-    return {key: one.grad for key, one in parameters.items() if one.grad is not None}
+    """Return the gradients that there are, sparse ones as dense tensors."""
+    found = {key: one.grad for key, one in parameters.items() if one.grad is not None}
+    return {key: one.to_dense() if one.is_sparse else one for key, one in found.items()}
 
 
 class CapturedSteps:

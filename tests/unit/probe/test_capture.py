@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from flatout.probe.capture import Capture, copy_of, deviations, read_capture, write_capture
-from flatout.probe.replay import gradients, nudge
+from flatout.probe.replay import _not_finite, gradients, nudge
 
 
 def train(model, optimizer, steps):
@@ -95,3 +95,12 @@ def test_only_gradients_that_are_there_are_taken():
     model = network()
     model[3](torch.randn(2, 144)).sum().backward()
     assert set(gradients(dict(model.named_parameters()))) == {"3.weight", "3.bias"}
+
+
+def test_sparse_gradients_are_compared_as_dense_ones():
+    table = torch.nn.Embedding(6, 2, sparse=True)
+    table(torch.tensor([1, 1, 4])).sum().backward()
+    found = gradients({"0.0": table.weight})
+    assert found["0.0"].tolist() == [[0, 0], [2, 2], [0, 0], [0, 0], [1, 1], [0, 0]]
+    assert _not_finite(found, {}) == []
+    assert deviations(found, {"0.0": table.weight.grad.to_dense()}, {})["all"][0] == 0
