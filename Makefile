@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-TOGETHER := --numprocesses auto --maxprocesses 8
+TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: help install demo test check bench test-gpu bench-gpu docs clean
 .DEFAULT_GOAL := help
@@ -48,6 +48,7 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/run_overhead.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/input_pipeline.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/mnist_guide.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/ladder.py $(if $(FULL),,--quick)
 
 test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none
 	@scripts/on-gpu tests/gpu $(BIN)/python -m pytest -m gpu tests/gpu
