@@ -9,12 +9,14 @@ the figure is a training's median step after its first quarter. The ratio is tak
 import argparse
 import os
 import platform
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import torch
+from trainings import step_ms, tell
 
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE / "cpu_resnet" / "train.py"
@@ -29,15 +31,6 @@ BY_HAND = {
 GOAL = "goal: faster than the best single change by hand, and at least 1.6x the untouched script"
 
 
-def training(command: list[str], folder: str) -> float:
-    """Run one whole training and return its median step in milliseconds."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    found = re.search(r"step_ms ([\d.]+)", done.stdout)
-    if found is None:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    return float(found[1])
-
-
 def main() -> None:
     """Tune, then time every variant in rounds."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -45,8 +38,6 @@ def main() -> None:
     parser.add_argument("--budget", default="6m", help="of the tune")
     parser.add_argument("--out", type=Path, help="write the text here, too")
     options = parser.parse_args()
-    import torch
-
     lines = [
         f"ResNet on 32x32, batch 64, CPU training, {platform.processor() or platform.machine()}, "
         f"{os.cpu_count()} CPUs, Python {platform.python_version()}, torch {torch.__version__}",
@@ -61,9 +52,9 @@ def main() -> None:
         walls: dict[str, list[float]] = {name: [] for name in (*variants, "flatout run")}
         for _ in range(rounds):
             for name, args in variants.items():
-                walls[name].append(training([sys.executable, str(SCRIPT), *args], folder))
+                walls[name].append(step_ms([sys.executable, str(SCRIPT), *args], folder))
             run = [sys.executable, "-m", "flatout", "run", str(SCRIPT), "--steps", "60"]
-            walls["flatout run"].append(training(run, folder))
+            walls["flatout run"].append(step_ms(run, folder))
     lines.append(f"n={rounds} trainings of 60 steps each, in rounds")
     for name, values in walls.items():
         ratios = [base / value for base, value in zip(walls["untouched"], values, strict=True)]
@@ -71,10 +62,7 @@ def main() -> None:
             f"{name:22s} {statistics.median(values):8.2f} ms a step  {statistics.median(ratios):5.2f}x  "
             f"(from {min(ratios):.2f} to {max(ratios):.2f})"
         )
-    text = "\n".join(lines)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n", encoding="utf-8")
+    tell(lines, options.out)
 
 
 if __name__ == "__main__":

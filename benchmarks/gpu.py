@@ -9,12 +9,14 @@ No GPU has run this yet.
 
 import argparse
 import platform
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import torch
+from trainings import step_ms, tell
 
 SCRIPT = """
 import statistics, sys, time
@@ -81,22 +83,12 @@ if __name__ == "__main__":
 """
 
 
-def training(command: list[str], folder: str) -> float:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    found = re.search(r"step_ms ([\d.]+)", done.stdout)
-    if found is None:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    return float(found[1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one round of short trainings")
     parser.add_argument("--budget", default="10m", help="of the tune")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    import torch
-
     if not torch.cuda.is_available():
         raise SystemExit("torch sees no CUDA device on this machine.")
     rounds, steps = (1, "40") if options.quick else (3, "120")
@@ -107,8 +99,8 @@ def main() -> None:
         tune = [sys.executable, "-m", "flatout", "tune", "--budget", options.budget, "train.py", "1000000"]
         lines.append(subprocess.run(tune, cwd=folder, capture_output=True, text=True, check=False).stdout)
         for _ in range(rounds):
-            plain.append(training([sys.executable, "train.py", steps], folder))
-            under.append(training([sys.executable, "-m", "flatout", "run", "train.py", steps], folder))
+            plain.append(step_ms([sys.executable, "train.py", steps], folder))
+            under.append(step_ms([sys.executable, "-m", "flatout", "run", "train.py", steps], folder))
     ratios = [one / other for one, other in zip(plain, under, strict=True)]
     lines.append(
         f"n={rounds} rounds of {steps} steps: plain {statistics.median(plain):.1f} ms a step "
@@ -116,10 +108,7 @@ def main() -> None:
         f"({128e3 / statistics.median(under):.0f} images/s): {statistics.median(ratios):.2f}x "
         f"(from {min(ratios):.2f} to {max(ratios):.2f})"
     )
-    text = "\n".join(lines)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n", encoding="utf-8")
+    tell(lines, options.out)
 
 
 if __name__ == "__main__":

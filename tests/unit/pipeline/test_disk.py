@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.mounts import mounted
 
 from flatout.pipeline import disk, disk_format
 from flatout.pipeline.disk import Stored, load, save
@@ -74,14 +75,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A file system of 4 MiB."""
-    folder = Path(tempfile.mkdtemp())
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-        folder.rmdir()
-        pytest.skip("mounting needs more rights")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-    folder.rmdir()
+    with mounted("4m") as folder:
+        yield folder
 
 
 # -- what was saved comes back ------------------------------------------------------------------------------------

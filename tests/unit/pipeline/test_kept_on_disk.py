@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
@@ -19,6 +18,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mounts import mounted
 from tests.unit.pipeline import programs
 from tests.unit.pipeline.programs import Images, Program
 from torch.utils.data import DataLoader, Dataset
@@ -288,30 +288,24 @@ def test_a_sound_entry_that_is_not_of_these_samples_is_not_served(wrong, data, t
 
 
 @pytest.fixture
-def mounted():
+def tiny_disk():
     """A file system of 24 KiB that can be mounted again read-only."""
-    folder = Path(tempfile.mkdtemp())
-    command = ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-        folder.rmdir()
-        pytest.skip("mounting needs more rights")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-    folder.rmdir()
+    with mounted("24k") as folder:
+        yield folder
 
 
-def test_on_a_full_disk_samples_are_kept_in_memory(data, mounted):
-    assert "not saved: " in right(Numbers(data), mounted, passes=3)
-    assert not list(mounted.glob("*.samples")) + list(mounted.glob("*.partial"))
+def test_on_a_full_disk_samples_are_kept_in_memory(data, tiny_disk):
+    assert "not saved: " in right(Numbers(data), tiny_disk, passes=3)
+    assert not list(tiny_disk.glob("*.samples")) + list(tiny_disk.glob("*.partial"))
 
 
-def test_on_a_full_disk_what_does_not_fit_into_memory_is_left_alone(data, mounted):
-    assert "left as it is" in right(Images(LENGTH, side=40), mounted, max_bytes=10_000)
+def test_on_a_full_disk_what_does_not_fit_into_memory_is_left_alone(data, tiny_disk):
+    assert "left as it is" in right(Images(LENGTH, side=40), tiny_disk, max_bytes=10_000)
 
 
-def test_on_a_read_only_disk_samples_are_kept_in_memory(data, mounted):
-    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
-    told = right(Numbers(data), mounted)
+def test_on_a_read_only_disk_samples_are_kept_in_memory(data, tiny_disk):
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    told = right(Numbers(data), tiny_disk)
     assert "not saved: " in told
     assert "10 batches came from there" in told
 

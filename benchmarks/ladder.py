@@ -1,0 +1,125 @@
+"""The profiler tutorial's ladder, climbed by one `flatout tune` and one `flatout run`, the script untouched.
+
+The script is `ladder/train.py`: ResNet-18, 32x32 images resized by PIL, batch 32, SGD. Trainings follow each other in
+rounds, every variant once a round; a ratio is taken within its round. The ceiling is the same loop over a batch that is
+on the device already. Images a second are the last epoch's. On a CUDA device: images of 224, eager and compiled, and
+one more recipe in which results may differ. Without: smaller ones, where the network takes nearly all of the step and
+no input can give much. No CUDA device has run this yet.
+
+    python benchmarks/ladder.py [--quick] [--rounds N] [--budget S] [--out FILE]
+"""
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+import torch
+from trainings import (
+    PLAIN,
+    Change,
+    Trainings,
+    equality,
+    in_rounds,
+    kept_names,
+    ratio,
+    run_command,
+    table,
+    tell,
+    tune,
+    verdict,
+    where,
+    write_variants,
+)
+
+SCRIPT = Path(__file__).resolve().parent / "ladder" / "train.py"
+SIZES = "IMAGES, SIDE, EPOCHS = 9984, 224, 4"
+SMALL = {True: "IMAGES, SIDE, EPOCHS = 320, 48, 3", False: "IMAGES, SIDE, EPOCHS = 1024, 64, 3"}  # on a CPU; quick
+QUICK = "IMAGES, SIDE, EPOCHS = 4992, 224, 3"
+
+LOADER = "loader = DataLoader(dataset, batch_size=32, shuffle=True)"
+MODEL = "model = models.resnet18(num_classes=10).to(device)"
+RESIDENT = (LOADER, f"{LOADER}\n    loader = [[part.to(device) for part in next(iter(loader))]] * len(loader)")
+COMPILE = (MODEL, f"{MODEL}\n    model.compile()")
+WORKERS = (LOADER, LOADER.replace("shuffle=True", "shuffle=True, num_workers=4, pin_memory=True"))
+
+CEILING, COMPILED, COMPILED_CEILING = "resident batch", "compiled by hand", "resident batch, compiled by hand"
+BITWISE, COMPILED_RUN = "flatout run, BITWISE", "flatout run of the compiled, BITWISE"
+PRECISION = "flatout run, PRECISION"
+SHARE, START = 0.93, 10.0  # of the ceiling; times the untouched script
+H200 = 17_700  # images a second
+PAIRS = ((BITWISE, CEILING), (COMPILED_RUN, COMPILED_CEILING))
+
+
+def script_text(cuda: bool, quick: bool) -> str:
+    text = SCRIPT.read_text(encoding="utf-8")
+    if SIZES not in text:
+        raise SystemExit(f"{SCRIPT} has no line {SIZES!r} any more")
+    if cuda:
+        return text.replace(SIZES, QUICK) if quick else text
+    return text.replace(SIZES, SMALL[quick])
+
+
+def variants_by_hand(cuda: bool) -> dict[str, tuple[Change, ...]]:
+    found: dict[str, tuple[Change, ...]] = {CEILING: (RESIDENT,)}
+    if cuda:
+        found |= {COMPILED: (COMPILE,), COMPILED_CEILING: (RESIDENT, COMPILE), "4 workers, pinned": (WORKERS,)}
+    return found
+
+
+def verdicts(variants: dict[str, Trainings], kept: set[str], cuda: bool) -> list[str]:
+    """Return one line for each goal: reached or missed."""
+    lines = []
+    for name, ceiling in PAIRS:
+        if name in kept:
+            share = ratio(variants[name].rates, variants[ceiling].rates)
+            said = f"{share:.0%}, {verdict(share >= SHARE)}"
+            lines.append(f"goal, {name}, last epoch: >= {SHARE:.0%} of the ceiling ({ceiling}): {said}")
+    same = equality(variants[BITWISE], variants[PLAIN])
+    again = equality(variants[PLAIN], variants[PLAIN])
+    lines.append(f"{BITWISE}: {same}; plain trainings among themselves: {again}")
+    if cuda:
+        lines.append(f"{COMPILED_RUN}: {equality(variants[COMPILED_RUN], variants[COMPILED])}")
+        gain = ratio(variants[PRECISION].rates, variants[PLAIN].rates)
+        rate = statistics.median(variants[PRECISION].rates)
+        lines.append(
+            f"goal, {PRECISION}, at the script's own batch size: >= {START}x: {gain:.2f}x, {verdict(gain >= START)}"
+        )
+        lines.append(f"goal on an H200, {PRECISION}: >= {H200:,} images/s: {rate:,.0f}, {verdict(rate >= H200)}")
+    return lines
+
+
+def main() -> None:
+    """Tune, train in rounds, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer images, one round, shorter tunes")
+    parser.add_argument("--rounds", type=int, help="trainings of each variant, 3 where none is given")
+    parser.add_argument("--budget", help="of each tune")
+    parser.add_argument("--out", type=Path, help="write the text here, too")
+    options = parser.parse_args()
+    cuda, quick = torch.cuda.is_available(), options.quick
+    rounds, budget = options.rounds or (1 if quick else 3), options.budget or ("2m" if quick else "6m")
+    text = script_text(cuda, quick)
+    sizes = next(line for line in text.splitlines() if line.startswith("IMAGES"))
+    lines = [where(f"ladder, {sizes}", rounds, torch.cuda.get_device_name() if cuda else "")]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        commands = write_variants(text, folder, variants_by_hand(cuda))
+        kept: set[str] = set()
+        wanted = [(BITWISE, "bitwise", "train.py")]
+        if cuda:
+            compiled = commands[COMPILED][-1]
+            wanted += [(COMPILED_RUN, "bitwise", compiled), (PRECISION, "precision", "train.py")]
+        for name, equal, script in wanted:
+            said, fixes = tune(folder, equal, budget, script)
+            lines += [said, f"{name} keeps {kept_names(fixes)}"]
+            kept |= {name} if fixes else set()
+            commands[name] = run_command(folder, equal, script)
+        variants = in_rounds(commands, folder, rounds)
+        lines += table(variants, [*variants_by_hand(cuda), COMPILED_RUN])
+        lines += verdicts(variants, kept, cuda)
+    tell(lines, options.out)
+
+
+if __name__ == "__main__":
+    main()
