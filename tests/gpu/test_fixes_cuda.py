@@ -42,6 +42,7 @@ print(json.dumps({"loss": loss.item().hex(), "peak": torch.cuda.max_memory_alloc
 FIXES = [
     ("pinned-copy", {}),
     ("device-prefetch", {}),
+    ("device-resident-input", {}),
     ("tf32", {}),
     ("cudnn-search", {}),
     ("allocator", {}),
@@ -53,6 +54,7 @@ FIXES = [
 ]
 IDS = [" ".join([name, *map(str, settings.values())]) for name, settings in FIXES]
 ROOM = 1.25  # a fix may hold one more batch, or a workspace; not another copy of everything
+KEPT = {"device-resident-input": 1000 * (3 * 32 * 32 * 4 + 8) + 2**21}  # bytes: all samples, which it says it keeps
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +100,6 @@ def test_a_training_under_it_needs_no_more_memory_and_its_checkpoint_loads(proje
         assert (other.shape, other.dtype, other.stride()) == (tensor.shape, tensor.dtype, tensor.stride())
     groups = [{**group, "params": None} for group in wanted["optimizer"]["param_groups"]]
     assert [{**group, "params": None} for group in found["optimizer"]["param_groups"]] == groups
-    assert under["peak"] <= ROOM * plain["peak"]
+    assert under["peak"] <= ROOM * plain["peak"] + KEPT.get(name, 0)
     if find_fix(name).equivalence == "BITWISE":
         assert under["loss"] == plain["loss"]

@@ -15,18 +15,21 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, undrawn
-from flatout.pipeline.examination import ask, detached, draws, examine, refusal, samples_of, some_indices, weakly
-from flatout.pipeline.keeping import Keeping, no_room, rows_refused
+from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn, unsafe
+from flatout.pipeline.examination import ask, detached, samples_of, some_indices, weakly
+from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
 from flatout.pipeline.layout import layout_of
-from flatout.pipeline.maker import Maker, maker_of
+from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
+from flatout.pipeline.plan import mark_of, plan_of
 from flatout.pipeline.proof import agree
 from flatout.pipeline.samples import KeptSamples, kept_samples
 from flatout.pipeline.streams import drawn_from
-from flatout.pipeline.waiting import AskedEarly, num_reading, waits
+from flatout.pipeline.threads import computing_on, threads_of
+from flatout.pipeline.untouched import Untouched
+from flatout.pipeline.waiting import AskedEarly
 
 __all__ = ["Cache"]
 
@@ -48,31 +51,24 @@ class Cache:
         purpose: str = "run",
         hit: Callable[[], None] = lambda: None,
         folder: Folder | None = None,
+        keep: Callable[..., Keeping] = Keeping,
     ) -> None:
         """Look at the data set of `loader`, and for what `folder` has of it. `purpose` and `hit` as in `Kept`."""
-        self.collate = loader.collate_fn
-        self.served = 0  # batches gathered
+        self.collate, self.served = loader.collate_fn, 0  # batches gathered
         self._purpose, self._hit = purpose, hit
-        self._budget, self._folder = budget, folder
+        self._budget, self._folder, self._keep = budget, folder, keep
         self.on_disk: OnDisk | None = None
         self.samples: KeptSamples | None = None  # in place of rows
         self._filled: Callable[[], Any] = weakref.ref(loader)  # the one that fills
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
         self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
-        self._changes = 0
-        self._next_proof = 0.0
+        self._changes, self._next_proof = 0, 0.0
         self._ref: Callable[[], Any] = weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
-        self.reason = refusal(loader) or examine(loader.dataset)
-        self._random = self.reason if draws(self.reason) else ""
-        self._mark: object = None
-        self._waits = False  # making a sample is mostly waiting
-        self._through = False  # and there is no room to keep any
-        self._threads = 0  # on which values are read for a maker
-        self._rehearsed = False
+        self.reason, self._computing = "", threads_of(loader)
+        self._through = self._rehearsed = False  # through: samples are read early, and there is no room to keep any
         self.keeping = self._fresh()
-        if not self.reason or self._random:
-            self._begin(loader)
+        self._begin(loader)
 
     @property
     def dataset(self) -> Any:
@@ -81,14 +77,16 @@ class Cache:
 
     def walk(self, loader: Any, iterate: Iterate) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
+        self._computing = threads_of(loader)
         if not self.reason:
-            self._look_again(loader)
+            with computing_on(self._computing), Untouched(self.dataset, self.collate):
+                self._look_again(loader)
         if self.reason:  # workers that stay go on: others would have other seeds
             staying = loader.persistent_workers and loader in self._twins
             return self._filling(loader, iterate) if staying else iterate(loader)
         if self.samples is not None:
             return self.samples.walked(iterate(loader)) if not loader.num_workers else iterate(loader)
-        if self._purpose != "run" or self.keeping.ready or self._waits:
+        if self._purpose != "run" or self.keeping.ready or self._plan.waits:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
             earlier = self._streams.get(loader) if loader.persistent_workers else None
@@ -105,36 +103,34 @@ class Cache:
         return self._filling(loader, iterate)
 
     def _begin(self, loader: Any) -> None:
-        self._mark = fingerprint(loader.dataset)
-        maker = maker_of(loader)
-        self._threads = 0 if maker is None or maker.in_memory else num_reading(maker.reader, maker.num_samples)
-        if maker is not None and loader.num_workers:
-            suits = maker.in_memory or self._threads
-            maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
-        self._waits = maker is None and not self._random and waits(loader.dataset)
-        self._through, self._rehearsed, self.samples = False, False, None
-        self.reason = self._random if maker is None else ""
-        why = self.reason or rows_refused(Keeping(self.collate, self._budget, maker), loader)
-        self.samples, why = kept_samples(loader, self._budget, self._random, self._hit, why, self._purpose)
-        self.reason = self.reason and why
-        self.keeping = self._fresh(maker)
-        self.on_disk = None
+        self._plan = plan_of(loader, self._budget)
+        self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.waits
+        self._through, self._rehearsed, self.on_disk, self.samples = False, False, None, None
+        self.reason, self.keeping = self._plan.reason, self._fresh(maker)
+        if self.reason:
+            return
+        self.samples, why = kept_samples(loader, self._budget, self._random, self._hit, self._plan.rows, self._purpose)
+        if (self._random and maker is None) or (self._plan.once and (loader.num_workers or not waits)):
+            self.reason = why
+        self._mark = mark_of(loader, self.samples is not None)
         if self._folder is not None and not (self.reason or self.samples or (maker is not None and maker.in_memory)):
             self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._fresh(maker)
         self.keeping.open()
-        if self._waits:
-            found = layout_of(self.collate(ask(loader.dataset, [0])), 1)
+        if waits:
+            found = None if self._plan.once else layout_of(self.collate(ask(loader.dataset, [0])), 1)
             self._through = not (found and self._budget.fits(found[0].num_bytes * len(loader.dataset)))
 
     def _asked_early(self) -> AskedEarly | None:
         """Return what reads the samples of a pass on threads, None where that does not pay."""
-        if self._waits and not self.keeping.full:
-            return AskedEarly(lambda: detached(self.dataset).__getitem__)
-        maker = self.keeping.maker
-        if self._threads and maker is not None and (self.keeping.direct or not self.keeping.full):
-            return AskedEarly(maker.reader, self._threads)
+        maker, threads = self.keeping.maker, self._plan.threads
+        if (self.keeping.full and not self.keeping.direct) or unsafe(self.dataset):  # has opened a file
+            return None
+        if self._plan.waits and not self.keeping.full:
+            return AskedEarly(lambda: detached(self.dataset).__getitem__, computing_on=self._computing)
+        if threads and maker is not None:
+            return AskedEarly(maker.reader, threads, self._computing)
         return None
 
     def _wanted(self, indices: torch.Tensor) -> torch.Tensor:
@@ -142,7 +138,7 @@ class Cache:
         return indices if self._through or self.keeping.direct else self.keeping.missing(indices)
 
     def _fresh(self, maker: Maker | None = None) -> Keeping:
-        return Keeping(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
+        return self._keep(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
 
     def _save(self) -> None:
         whole = self.keeping.full and not self.keeping.direct
@@ -166,12 +162,14 @@ class Cache:
             return
         reason = "random numbers are drawn while a batch is made" if drew else ""
         try:
-            reason = reason or self.keeping.add(self.dataset, indices, batch)
+            with computing_on(self._computing):
+                reason = reason or self.keeping.add(self.dataset, indices, batch)
         except Exception as error:  # the script has its batch, whatever becomes of ours
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
             self.samples, self.reason = kept_samples(self._filled(), self._budget, "", self._hit, reason)
+            self._mark = None if self.samples is None else mark_of(self._filled(), True)
         self._save()
 
     # -- serving ------------------------------------------------------------------------------------------------
@@ -179,11 +177,12 @@ class Cache:
     def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: AskedEarly | None = None) -> Any:
         if self._through and early is not None:
             self._hit()
-            return self.collate(early.take(indices.tolist()))
+            with computing_on(self._computing):
+                return self.collate(early.take(indices.tolist()))
         if time.monotonic() > self._next_proof and not self.reason:
             self._prove(indices)
         if self.reason or not self._completed(indices, early):
-            with drawn_from(stream):
+            with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
         batch = self._taken(indices, stream, early)
         self.served += 1
@@ -203,7 +202,7 @@ class Cache:
                 stream.set_state(began)
             if before is not None:
                 restore_random_states(before)
-            with drawn_from(stream):
+            with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
 
     def _completed(self, indices: torch.Tensor, early: AskedEarly | None = None) -> bool:
@@ -238,11 +237,10 @@ class Cache:
         if self.keeping.makes:
             self.keeping.make(missing, early.take(wanted) if early is not None else None)
             return ""
-        if early is not None:
-            samples = early.take(wanted)
-        else:
-            samples = ask(self.dataset, wanted) if self._purpose != "run" else samples_of(self.dataset, wanted)
-        return self.keeping.add(self.dataset, missing, self.collate(samples))
+        with computing_on(self._computing):
+            asked = ask if self._purpose != "run" else samples_of
+            samples = early.take(wanted) if early is not None and self._plan.waits else asked(self.dataset, wanted)
+            return self.keeping.add(self.dataset, missing, self.collate(samples))
 
     def _rehearse(self, missing: torch.Tensor, early: AskedEarly | None) -> str:
         """In a trial, keep something to serve from; a training has filled its memory by now."""
@@ -264,14 +262,16 @@ class Cache:
         if self.on_disk is not None and self.on_disk.changed(self.dataset):
             self._refuse(f"what {type(self.dataset).__name__} reads has changed")
         elif not self.keeping.empty and not len(self.keeping.missing(some)):
-            self._agrees(some.tolist())
+            with computing_on(self._computing), Untouched(self.dataset, self.collate):
+                self._agrees(some.tolist())
         end = time.monotonic()
         self._next_proof = end + (end - start) / _PROOF_SHARE
 
     def _look_again(self, loader: Any) -> None:
         """Begin a pass: hold what is kept against the data set."""
-        mark = fingerprint(self.dataset)
-        if mark != self._mark or (self.on_disk is not None and self.on_disk.changed(self.dataset)):
+        if mark_of(loader, self.samples is not None) != self._mark or (
+            self.on_disk is not None and self.on_disk.changed(self.dataset)
+        ):
             self._changes += 1
             if self._changes > _CHANGES:
                 self._refuse(f"{type(self.dataset).__name__} changes from pass to pass")
@@ -287,7 +287,7 @@ class Cache:
 
     def _agrees(self, indices: list[int]) -> bool:
         try:
-            good = agree(self.dataset, self.collate, self.keeping.take, indices) or self._purpose == "timing"
+            good = agree(self.dataset, self.collate, self.keeping.shown, indices) or self._purpose == "timing"
         except Exception as error:
             self._refuse(f"{type(self.dataset).__name__} raised {type(error).__name__} when it was asked again")
             return False

@@ -1,17 +1,24 @@
 """`compile_loader`: the loader that is walked as the script's own is, and costs less."""
 
 import copy
+import functools
 import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader
 
 from flatout.pipeline.cache import Cache
+from flatout.pipeline.device import Device
+from flatout.pipeline.device_keeping import DeviceKeeping
+from flatout.pipeline.device_pass import DevicePass
+from flatout.pipeline.keeping import Keeping
 from flatout.pipeline.kept_on_disk import Folder
 from flatout.pipeline.memory import Budget
+from flatout.pipeline.threads import threads_of
 from flatout.units import format_bytes
 
 __all__ = ["CompiledLoader", "Kept", "compile_loader"]
@@ -30,8 +37,11 @@ class Kept:
         purpose: str = "run",
         hit: Callable[[], None] = lambda: None,
         folder: Path | None = None,
+        device: Device | None = None,
     ) -> None:
         """Keep at most `max_bytes` in memory; None: a share of what is free. `folder` as in `compile_loader`.
+
+        `device`: where batches that are not the script's own are made; `bring` brings the others there.
 
         `purpose`: "run" for a training; "verify" serves each sample from memory the first time that it is asked for,
         "timing" serves repeated rows from the first batch on: in trials, whose results are thrown away. `hit` is called
@@ -40,6 +50,9 @@ class Kept:
         self._purpose, self._hit = purpose, hit
         self._budget = Budget(max_bytes)
         self._folder = None if folder is None else Folder(folder)
+        self._keep: Callable[..., Keeping] = (
+            Keeping if device is None else functools.partial(DeviceKeeping, device=device)
+        )
         self._caches: dict[int, dict[Any, Cache]] = {}
 
     def of(self, loader: Any) -> Cache:
@@ -53,10 +66,10 @@ class Kept:
         if key not in self._caches:
             self._caches[key] = {}
             weakref.finalize(owner, _forget, weakref.ref(self), key).atexit = False
-        known = self._caches[key]
-        if loader.collate_fn not in known:
-            known[loader.collate_fn] = Cache(loader, self._budget, self._purpose, self._hit, self._folder)
-        return known[loader.collate_fn]
+        known, kind = self._caches[key], (_key(loader.collate_fn), threads_of(loader))
+        if kind not in known:
+            known[kind] = Cache(loader, self._budget, self._purpose, self._hit, self._folder, self._keep)
+        return known[kind]
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
@@ -76,6 +89,11 @@ class Kept:
             self._folder.behind.wait()
 
 
+def _key(collate: Any) -> Any:
+    """Return what two loaders have in common whose collate functions are one; `Cache` keeps it alive."""
+    return collate if type(collate).__hash__ is not None else id(collate)  # dataclasses have none
+
+
 def _forget(kept: "weakref.ref[Kept]", key: int) -> None:
     alive = kept()
     if alive is not None:
@@ -87,26 +105,36 @@ class CompiledLoader(DataLoader[Any]):
 
     _kept: Kept
     _plain: DataLoader[Any]
+    _device: Device | None
 
     def __iter__(self) -> Any:
-        return self._kept.walk(self._plain, DataLoader.__iter__)
+        walked = self._kept.walk(self._plain, DataLoader.__iter__)
+        return walked if self._device is None else DevicePass(walked, self._device, self._kept.of(self._plain))
 
     def explain(self) -> str:
         """Return one line on what is kept, or why nothing is."""
         cache = self._kept.of(self._plain)
+        there = "" if self._device is None else f"; batches are copied to {self._device.device}"
         if cache.reason:
-            return f"left as it is: {cache.reason}"
+            return f"left as it is: {cache.reason}{there}"
         if cache.samples is not None:
-            return cache.samples.explain()
+            return cache.samples.explain() + there
         keeping = cache.keeping
         made = "made in batches; " if keeping.makes else ""
         kept = f"{keeping.num_kept} samples kept in {format_bytes(keeping.num_bytes)}"
+        if self._device is not None and isinstance(keeping, DeviceKeeping) and keeping.resident:
+            kept, there = f"{kept} on {self._device.device}", ""
         disk = f"; {cache.on_disk.state}" if cache.on_disk is not None and cache.on_disk.state else ""
-        return f"{made}{kept}; {cache.served} batches came from there{disk}"
+        return f"{made}{kept}; {cache.served} batches came from there{disk}{there}"
 
 
 def compile_loader(
-    loader: DataLoader[Any], *, max_bytes: int | None = None, folder: str | os.PathLike[str] | None = None
+    loader: DataLoader[Any],
+    *,
+    device: torch.device | str | int | None = None,
+    max_bytes: int | None = None,
+    max_device_bytes: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> CompiledLoader:
     """Return a loader with the samples, order, random streams and bits of `loader`.
 
@@ -120,9 +148,21 @@ def compile_loader(
     for longest go first. Samples in files do not count against `max_bytes`: their pages are the system's to take back.
     What does not fit into `max_bytes` is kept in such a file from the first pass on; only its plain values (strings,
     numbers in lists) are held in memory until they are saved, and count.
+
+    `device`: batches come with all their tensors there, with the bits and strides that `tensor.to(device)` would give
+    them. Samples are kept on it while they take at most `max_device_bytes` (None: a quarter of what is free there when
+    it is first asked, and 1 GiB stays free) and no `folder` is given; else on the CPU, from where batches travel by way
+    of pinned memory on a stream of their own, one ahead of the script. Where the last operations treat bytes one by one
+    (to tensor, convert, normalize), bytes are kept and travel, and a table of 256 values, made by the operations
+    themselves on the CPU, is applied on the device. No CUDA device has seen this yet.
+
+    Raises:
+        RuntimeError: torch does not know the device, or it is not there.
     """
     made: CompiledLoader = copy.copy(loader)  # type: ignore[assignment]
     object.__setattr__(made, "__class__", CompiledLoader)
     path = None if folder is None else Path(folder).absolute()
-    vars(made).update(_kept=Kept(max_bytes, folder=path), _plain=loader, _iterator=None)
+    target = None if device is None else Device(device, max_device_bytes)
+    kept = Kept(max_bytes, folder=path, device=target)
+    vars(made).update(_kept=kept, _plain=loader, _iterator=None, _device=target)
     return made

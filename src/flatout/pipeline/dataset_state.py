@@ -4,85 +4,41 @@ Used where batches are about to be made in worker processes instead of in the tr
 looks; nothing is called on the data set.
 """
 
-import functools
-import io
 import random
 import sys
 import types
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
+from flatout.pipeline.content import content_of
+from flatout.pipeline.reach import LEAVES, handle_of, is_generator, names_in, parts
+
 __all__ = [
+    "draws_elsewhere",
     "fingerprint",
     "holds_generator",
     "in_a_worker",
     "parts",
     "random_states",
+    "reseeds",
     "restore_random_states",
     "same",
     "undrawn",
     "unsafe",
 ]
 
-_MOST = 2000  # objects looked at
-_DEPTH = 5
-_ITEMS = 64  # of one container
-# Packages whose objects stand for something outside the process that two processes cannot share after a fork.
-_HANDLES = {"h5py", "lmdb", "sqlite3", "netCDF4", "tables", "tarfile", "zipfile", "socket", "ssl", "av", "decord"}
-_HANDLES |= {"rasterio", "psycopg2", "pymongo", "redis", "duckdb", "queue", "multiprocessing"}
-_LEAVES = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
+_OPENCV = {"randu", "randn", "randShuffle"}
+_SETS = {"manual_seed", "seed", "set_rng_state", "setstate", "set_state", "fork_rng", "seed_everything", "set_seed"}
 
 
-def parts(thing: Any) -> Iterator[Any]:
-    """Yield `thing` and what it is made of: attributes, items of small containers, closures; a few levels deep."""
-    queue: deque[tuple[Any, int]] = deque([(thing, 0)])
-    seen: set[int] = set()
-    while queue and len(seen) < _MOST:
-        part, depth = queue.popleft()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield part
-        if depth < _DEPTH:
-            queue.extend((inner, depth + 1) for inner in _inside(part))
+def unsafe(*things: Any, generators: bool = True) -> str:
+    """Return why `things` must stay in the training process, an empty string when nothing speaks against moving.
 
-
-def _inside(part: Any) -> list[Any]:
-    if isinstance(part, _LEAVES):
-        return []
-    if isinstance(part, dict):
-        return list(part.values())[:_ITEMS]
-    if isinstance(part, list | tuple | set | frozenset | deque):
-        return list(part)[:_ITEMS] if len(part) <= 50 * _ITEMS else []
-    if isinstance(part, types.FunctionType):
-        return [cell.cell_contents for cell in part.__closure__ or () if _filled(cell)]
-    if isinstance(part, types.MethodType):
-        return [part.__self__]
-    if isinstance(part, functools.partial):
-        return [part.func, *part.args, *part.keywords.values()]
-    if _is_tensor(part) or type(part).__module__.partition(".")[0] == "numpy":
-        return []
-    return list(getattr(part, "__dict__", {}).values())
-
-
-def _is_tensor(part: Any) -> bool:
-    return isinstance(part, sys.modules["torch"].Tensor)
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - reading an empty cell raises
-    except ValueError:
-        return False
-    return True
-
-
-def unsafe(*things: Any) -> str:
-    """Return why `things` must stay in the training process, an empty string when nothing speaks against moving."""
+    `generators`: a random generator of their own does.
+    """
     for thing in things:
         for part in parts(thing):
-            reason = _unsafe(part)
+            reason = _unsafe(part) if generators or not is_generator(part) else ""
             if reason:
                 return f"{type(thing).__name__} {reason}"
     return ""
@@ -91,44 +47,70 @@ def unsafe(*things: Any) -> str:
 def _unsafe(part: Any) -> str:
     if _is_tensor(part):
         return "" if part.device.type == "cpu" else f"holds a tensor on {part.device}"
-    if _is_generator(part):
+    if is_generator(part):
         return "draws from a random generator of its own"
-    if isinstance(part, io.IOBase) or callable(getattr(type(part), "fileno", None)):
-        return "holds an open file"
-    package = type(part).__module__.partition(".")[0]
-    if package in _HANDLES:
-        return f"holds an object of {package}"
+    held = handle_of(part)
+    if held:
+        return f"holds {held}"
     if callable(getattr(type(part), "__next__", None)):
         return "walks an iterator of its own"
     return ""
 
 
+def _is_tensor(part: Any) -> bool:
+    return isinstance(part, sys.modules["torch"].Tensor)
+
+
 def holds_generator(*things: Any) -> bool:
     """Return whether a random generator is among the parts of `things`."""
-    return any(_is_generator(part) for thing in things for part in parts(thing))
+    return any(is_generator(part) for thing in things for part in parts(thing))
 
 
-def _is_generator(part: Any) -> bool:
-    numpy, torch = sys.modules.get("numpy"), sys.modules["torch"]
-    kinds: tuple[Any, ...] = (random.Random, torch.Generator)
-    shared = [getattr(random, "_inst", None), torch.default_generator]  # the process's own: watched, and seeded
-    if numpy is not None:
-        kinds = (*kinds, numpy.random.Generator, numpy.random.RandomState)
-        shared.append(getattr(numpy.random.mtrand, "_rand", None))
-    return isinstance(part, kinds) and not any(part is one for one in shared)
+def draws_elsewhere(dataset: Any) -> str:
+    """Return whose random stream, one that cannot be put back, code of `dataset` names; an empty string for none."""
+    code = [part.__code__ for part in parts(dataset) if isinstance(part, types.FunctionType)]
+    named = [
+        (names.read | names.imported | {*each.co_freevars}, names.attributes)
+        for each in code
+        for names in (names_in(each),)
+    ]
+    opencv = any("cv2" in read and _OPENCV & attributes for read, attributes in named)
+    return "draws from OpenCV's random generator" if opencv else ""
 
 
-def fingerprint(dataset: Any) -> tuple[object, ...]:
-    """Return what shows whether `dataset` has changed: its plain values, the identity and size of everything else."""
-    return tuple(_mark(part) for part in parts(dataset))
+def reseeds(dataset: Any) -> bool:
+    """Return whether code of `dataset` names what sets a random stream: two threads then disturb each other."""
+    found = list(parts(dataset))
+    methods = [vars(kind).get("__getitem__") for each in found for kind in type(each).__mro__[:3]]
+    code = [function.__code__ for function in (*found, *methods) if isinstance(function, types.FunctionType)]
+    return any(_SETS & (names.read | names.attributes) for names in map(names_in, code))
 
 
-def _mark(part: Any) -> object:
-    if isinstance(part, _LEAVES):
-        return part if not isinstance(part, type | types.ModuleType) else id(part)
-    version = part._version if _is_tensor(part) else None
-    size = len(part) if isinstance(part, list | tuple | dict | set | deque) else version
-    return (id(part), size)
+def fingerprint(dataset: Any, content: bool = False, transforms: bool = True) -> tuple[object, ...]:
+    """Return what shows whether `dataset` has changed: its plain values, the identity and size of everything else.
+
+    A file that was opened since is no change. `content`: what stands in lists and arrays counts, too; `transforms`:
+    what data sets hold that can be called.
+    """
+    return tuple(
+        _mark(part, content) for part in parts(dataset, transforms) if part is not None and not handle_of(part)
+    )
+
+
+def _mark(part: Any, content: bool) -> object:
+    if isinstance(part, LEAVES):
+        return part
+    if _is_tensor(part):
+        return (id(part), part._version)
+    size = len(part) if isinstance(part, list | tuple | dict | set | deque) else None
+    own = getattr(part, "__dict__", None)
+    names = hash(tuple(_filled(own))) if type(own) is dict else None
+    return (id(part), size, names, content_of(part) if content else None)
+
+
+def _filled(own: dict[str, Any]) -> list[str]:
+    """Return the names of attributes that hold something, and not only a way to it."""
+    return [name for name, value in own.items() if value is not None and not handle_of(value)]
 
 
 # -- random draws -----------------------------------------------------------------------------------------------
@@ -168,6 +150,9 @@ def in_a_worker() -> bool:
 
 def same(left: Any, right: Any) -> bool:
     """Return whether two batches are equal to the last bit, NaN included; False where that cannot be told."""
+    image = getattr(sys.modules.get("PIL.Image"), "Image", ())
+    if isinstance(left, image) and isinstance(right, image):  # one of them may know its file
+        return (left.mode, left.size) == (right.mode, right.size) and bool(left.tobytes() == right.tobytes())
     if type(left) is not type(right):
         return False
     if _is_tensor(left):

@@ -6,6 +6,7 @@ are put back to where they stood.
 
 import contextlib
 import copy
+import functools
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import (
+    draws_elsewhere,
     fingerprint,
     holds_generator,
     random_states,
@@ -22,10 +24,12 @@ from flatout.pipeline.dataset_state import (
     undrawn,
     unsafe,
 )
+from flatout.pipeline.untouched import Untouched
 
-__all__ = ["ask", "detached", "draws", "examine", "refusal", "samples_of", "some_indices", "weakly"]
+__all__ = ["ask", "detached", "draws", "examine", "may_be_left_out", "refusal", "samples_of", "some_indices", "weakly"]
 
-_DRAWS = "draws random numbers"
+_DRAWS, _DIFFERS = "draws random numbers", "differs from call to call"
+_CHANGES, _OWN = "changes while it is read", "draws from a random generator of its own"
 _SAMPLES, _FEWEST = 4, 2
 _LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
 
@@ -35,17 +39,18 @@ def examine(dataset: Any) -> str:
 
     The data set is left as it was; what it raises counts as a reason.
     """
-    reason = unsafe(dataset)
-    if reason:
-        return reason
-    if holds_generator(dataset):
-        return f"{type(dataset).__name__} holds a random generator"
+    name = type(dataset).__name__
+    reason, own = unsafe(dataset, generators=False), holds_generator(dataset)
+    elsewhere = draws_elsewhere(dataset)
+    if reason or elsewhere:
+        return reason or f"{name} {elsewhere}"
     start = time.monotonic()
-    for number, index in enumerate(some_indices(len(dataset), _SAMPLES)):
-        reason = _asked_twice(dataset, index)
+    some = some_indices(len(dataset), _SAMPLES)
+    for number, index in enumerate(some):
+        reason = _asked_twice(dataset, index, some[number - 1], own)
         if reason or (number + 1 >= _FEWEST and time.monotonic() - start > _LONGEST_S):
-            return reason
-    return ""
+            break
+    return reason or (f"{name} {_OWN}" if own else "")
 
 
 def some_indices(length: int, number: int) -> list[int]:
@@ -53,33 +58,45 @@ def some_indices(length: int, number: int) -> list[int]:
     return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(min(number, length))})
 
 
-def _asked_twice(dataset: Any, index: int) -> str:
+def _asked_twice(dataset: Any, index: int, other: int, own: bool) -> str:
     name = type(dataset).__name__
-    before, mark = random_states(), fingerprint(dataset)
     try:
-        asked = detached(dataset)
-        own = fingerprint(asked)
-        first = asked[index]
-        drew, changed = not undrawn(before, random_states()), fingerprint(asked) != own
-        _disturb()
-        second = asked[index]
-        changed = changed or fingerprint(asked) != own
+        with Untouched(dataset) as untouched:
+            reason = _of_two(dataset, index, other)
     except Exception as error:  # whatever a stranger's data set may raise
         return f"{name}[{index}] raised {type(error).__name__}: {error}".splitlines()[0][:200]
-    finally:
-        restore_random_states(before)
-    if fingerprint(dataset) != mark:
-        return f"{name} changes while it is read"
-    if changed:
-        return f"{name} changes while it is read"
-    if not drew:
-        return "" if same(first, second) else f"{name}[{index}] differs from call to call"
-    return f"{name}[{index}] {_DRAWS}"
+    if untouched.changed:
+        return f"{name} {_CHANGES}"
+    if own and reason in (_DRAWS, _DIFFERS):  # as it may
+        return ""
+    return f"{name}{f'[{index}]' if reason in (_DRAWS, _DIFFERS) else ''} {reason}" if reason else ""
+
+
+def _of_two(dataset: Any, index: int, other: int) -> str:
+    """Return what speaks against a sample by the first two calls for it; what the first opens may stay."""
+    before, asked = random_states(), detached(dataset)
+    new, own = fingerprint(asked), holds_generator(asked)
+    first = asked[index]
+    drew, opened = not undrawn(before, random_states()), fingerprint(asked)
+    _disturb()
+    second = asked[index]
+    if opened != new:
+        asked[other]
+    if fingerprint(asked) != opened or (drew and opened != new) or holds_generator(asked) != own:
+        return _CHANGES
+    if drew:
+        return _DRAWS
+    return "" if same(first, second) else _DIFFERS
 
 
 def draws(reason: str) -> bool:
-    """Return whether `reason`, as `examine` gave it, is that samples are drawn at random and nothing else."""
+    """Return whether `reason`, as `examine` gave it, is that samples are drawn from the global streams alone."""
     return reason.endswith(_DRAWS)
+
+
+def may_be_left_out(reason: str) -> bool:
+    """Return whether `reason`, as `examine` gave it, may be due to a transform alone."""
+    return reason.endswith((_DRAWS, _OWN, _CHANGES))
 
 
 def _disturb() -> None:
@@ -93,17 +110,17 @@ def _disturb() -> None:
         sys.modules["numpy"].random.seed(20_231)
 
 
-def ask(dataset: Any, indices: Sequence[int], *, put_back: bool = True) -> list[Any]:
+def ask(dataset: Any, indices: Sequence[int], *, put_back: bool = True) -> Any:
     """Return samples of `dataset`, asked of a copy; the random streams are put back where `put_back`."""
     states = random_states()
     with _restored(states) if put_back else contextlib.nullcontext():
         return samples_of(detached(dataset), list(indices))
 
 
-def samples_of(dataset: Any, indices: list[int]) -> list[Any]:
+def samples_of(dataset: Any, indices: list[int]) -> Any:
     """Return samples as a loader without workers asks for them."""
     many = getattr(dataset, "__getitems__", None)
-    return list(many(indices)) if callable(many) else [dataset[index] for index in indices]
+    return many(indices) if callable(many) else [dataset[index] for index in indices]
 
 
 @contextlib.contextmanager
@@ -114,9 +131,18 @@ def _restored(states: Any) -> Iterator[None]:
         restore_random_states(states)
 
 
+@functools.lru_cache(maxsize=256)
+def _without_end(kind: Any) -> Any:
+    """Return the class of copies, which leave it to the data set itself to close or to remove what both hold."""
+    return type(kind.__name__, (kind,), {"__del__": lambda _self: None, "__module__": kind.__module__})
+
+
 def detached(dataset: Any, depth: int = 3) -> Any:
     """Return a copy of `dataset` whose own attributes, small containers and wrapped data sets are copies, too."""
     made = copy.copy(dataset)
+    kind: Any = type(made)
+    if hasattr(kind, "__del__"):
+        made.__class__ = _without_end(kind)
     inner = getattr(made, "__dict__", None)
     if inner is None or not depth:
         return made

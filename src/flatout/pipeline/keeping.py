@@ -11,6 +11,7 @@ from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.store import Store, mapped_bytes
+from flatout.pipeline.untouched import Untouched
 from flatout.units import format_bytes
 
 __all__ = ["Content", "Keeping", "Room", "no_room", "rows_refused"]
@@ -82,6 +83,11 @@ class Keeping:
     def num_kept(self) -> int:
         """Return the number of samples that are kept."""
         return 0 if self.store is None else self.store.num_filled
+
+    @property
+    def shown(self) -> Callable[[torch.Tensor], Any]:
+        """Return what does as `take`, in the memory of the CPU: for comparing."""
+        return self.take
 
     def missing(self, indices: torch.Tensor) -> torch.Tensor:
         """Return those of `indices` that must be made or delivered before they can be taken."""
@@ -222,13 +228,15 @@ class Keeping:
         tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self._collate is not default else [whole[:1]]
         for some in tried[:1] if len(whole) == 1 else tried:
             samples, before = ask(dataset, some), random_states()
-            try:
-                made = self._collate(samples)
-            except Exception as error:  # a stranger's function on a batch of a size it may never have seen
-                return f"its collate function raised {type(error).__name__} on {len(some)} samples"
+            with Untouched(self._collate) as untouched:
+                try:
+                    made = self._collate(samples)
+                except Exception as error:  # a stranger's function on a batch of a size it may never have seen
+                    return f"its collate function raised {type(error).__name__} on {len(some)} samples"
+                drew = not undrawn(before, random_states())
             found = layout_of(made, len(some))
             places = [whole.index(index) for index in some]
-            drew = not undrawn(before, random_states())
+            drew = drew or untouched.changed
             if drew or found is None or not _rows_equal(found[1], parts, places):
                 return "a row of its batches depends on the other samples, or changes from call to call"
         return ""

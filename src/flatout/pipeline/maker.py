@@ -11,7 +11,8 @@ import torch
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.pipeline.examination import detached, some_indices
-from flatout.pipeline.kernels import RandomKernel, flatten, kernel_for
+from flatout.pipeline.kernels import Kernel, RandomKernel, flatten, kernel_for
+from flatout.pipeline.kernels.table import Table, num_pointwise, table_of
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.sources import Source, source_of
 from flatout.pipeline.steps import Step, Steps
@@ -38,6 +39,9 @@ class Maker:
         self.in_memory = source.in_memory
         self.layout: Layout = source.layout
         self.stage = 0
+        self._arrive: Callable[[list[Any]], list[Any]] | None = None
+        self._table: Table | None = None
+        self._pointwise = 0  # of the last operations, as a table
         self.keep(self.num_stages - 1)
 
     @property
@@ -52,14 +56,40 @@ class Maker:
 
     @property
     def num_stages(self) -> int:
-        """Return the number of stages: one more than there are operations before the first random one."""
+        """Return the number of stages: one more than there are operations before the first random one, or a table."""
         places = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
-        return (places[0] if places else len(self._steps)) + 1
+        return min([*places[:1], len(self._steps) - self._pointwise]) + 1
 
     def keep(self, stage: int) -> None:
         """Say which stage is kept: 0 for values as they are read."""
         self.stage = stage
-        self._before, self._after = Steps(self._steps[:stage]), Steps(self._steps[stage:])
+        until = len(self._steps) - self._pointwise
+        self._before, self._after = Steps(self._steps[:stage]), Steps(self._steps[stage:until])
+
+    def ends_elsewhere(self, arrive: Callable[[list[Any]], list[Any]]) -> None:
+        """Let `arrive` move the parts of a batch to where it is wanted.
+
+        What is done last to bytes, each by itself, is done after that, by a table of what becomes of each: the same
+        bits on every device.
+        """
+        self._arrive = arrive
+        number = num_pointwise(self._steps)
+        states = random_states()
+        try:
+            self._table = self._table_of(len(self._steps) - number)
+        except Exception:  # a stranger's data set, or a sample that a kernel does not suit
+            self._table = None
+        finally:
+            restore_random_states(states)
+        self._pointwise = number if self._table is not None else 0
+        self.keep(self.num_stages - 1)
+
+    def _table_of(self, since: int) -> Table | None:
+        if self._source.ragged and not since:
+            return None
+        value, _ = self._source.read(torch.tensor([0]))
+        last = [step for step in self._steps[since:] if isinstance(step, Kernel)]
+        return table_of(last, Steps(self._steps[:since]).run(value))
 
     def reader(self) -> Callable[[int], Any]:
         """Return a function that reads one sample for `parts`, for a thread of its own."""
@@ -83,6 +113,10 @@ class Maker:
         """Return the batch that kept `parts` make; random operations draw from `stream`, or from torch's own."""
         place = self._source.place
         parts[place] = self._after.run(parts[place], stream)
+        if self._arrive is not None:
+            parts = self._arrive(parts)
+        if self._table is not None:
+            parts[place] = self._table.run(parts[place])
         return self.layout.build(parts)
 
     def rows(self) -> tuple[Rows, ...]:
@@ -109,7 +143,7 @@ def maker_of(loader: Any) -> Maker | None:
     try:
         source = source_of(loader.dataset)
         steps = None if source is None else _steps(source)
-        if source is None or steps is None:
+        if source is None or steps is None or not undrawn(states, random_states()):
             return None
         maker = Maker(source, steps, len(loader.dataset))
         return maker if _proven(maker, loader) else None

@@ -124,6 +124,10 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
 
+    def leave_unpinned(self) -> None:
+        """Give batches as they are made, whatever the loader says of pinned memory."""
+        self._pin_memory = False
+
     def _next_data(self) -> Any:
         indices, stream = next(self._indices), self.streams.next()
         threads = torch.get_num_threads()

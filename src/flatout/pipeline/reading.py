@@ -7,13 +7,14 @@ from typing import Any, Protocol
 from torch.utils.data import ConcatDataset, Subset
 
 from flatout.pipeline.copies import Mark, loaded
-from flatout.pipeline.dataset_state import random_states, restore_random_states
-from flatout.pipeline.examination import detached
+from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, undrawn
+from flatout.pipeline.examination import detached, samples_of
+from flatout.pipeline.reading_batches import AroundBatches, transforms_batches
 from flatout.pipeline.sources import slots
 
-__all__ = ["Entry", "Reader", "behind", "reader_of"]
+__all__ = ["Entry", "Reader", "at_once", "behind", "reader_of"]
 
-Entry = tuple[list[tuple[Any, ...]], Any]
+Entry = tuple[Any, Any]
 """What the transform is given, call by call, and the sample with marks where the results come."""
 
 
@@ -26,12 +27,15 @@ class Reader(Protocol):
     def read(self, dataset: Any, index: int) -> Entry:
         """Return what is to be kept of a sample."""
 
+    def steady(self, dataset: Any, index: int) -> bool:
+        """Return whether reading a sample again finds everything as it was."""
+
     def finish(self, dataset: Any, entry: Entry) -> Any:
         """Return the sample."""
 
 
 class _Call(Mark):
-    """Stands for what one call of a transform gives; as many parts as arguments may be taken from it."""
+    """Stands for what one call of a transform gives; as many parts as arguments may be taken from it, or one by key."""
 
     def __init__(self, number: int, num_parts: int) -> None:
         self.number, self.num_parts = number, num_parts
@@ -41,11 +45,16 @@ class _Call(Mark):
             raise TypeError("one value that is taken apart")
         return iter([_Part(self.number, part) for part in range(self.num_parts)])
 
+    def __getitem__(self, key: str) -> "_Part":
+        if not isinstance(key, str):
+            raise TypeError("one value that is looked into")
+        return _Part(self.number, key)
+
 
 class _Part(Mark):
     """Stands for one value of several that a call gives."""
 
-    def __init__(self, number: int, part: int) -> None:
+    def __init__(self, number: int, part: int | str) -> None:
         self.number, self.part = number, part
 
 
@@ -53,11 +62,11 @@ class _Transform:
     """Stands in for a transform: keeps what it is given."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
-    def __call__(self, *values: Any) -> Any:
-        loaded(values)
-        self.calls.append(values)
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        loaded([*values, named])
+        self.calls.append((values, named))
         return _Call(len(self.calls) - 1, len(values))
 
 
@@ -78,10 +87,17 @@ class _AroundTransform:
             raise ValueError("what the transform gives does not come out untouched")
         return calls, sample
 
+    def steady(self, dataset: Any, index: int) -> bool:
+        """Return whether reading changes nothing, but for what is opened at first."""
+        self.read(dataset, index)
+        before = fingerprint(self._asked, transforms=False)
+        self.read(dataset, index)
+        return fingerprint(self._asked, transforms=False) == before
+
     def finish(self, dataset: Any, entry: Entry) -> Any:
         """Return the sample, its transform done by the data set's own."""
         transform, (calls, sample) = getattr(dataset, self._name), entry
-        return _filled(sample, [transform(*values) for values in calls])
+        return _filled(sample, [transform(*values, **named) for values, named in calls])
 
 
 class _Whole:
@@ -89,7 +105,12 @@ class _Whole:
 
     def read(self, dataset: Any, index: int) -> Entry:
         """Return no calls, and the sample."""
-        return [], dataset[index]
+        (sample,) = samples_of(dataset, [index])
+        return [], sample
+
+    def steady(self, _dataset: Any, _index: int) -> bool:
+        """Return that it does: this was found out before."""
+        return True
 
     def finish(self, _dataset: Any, entry: Entry) -> Any:
         """Return the sample."""
@@ -97,22 +118,19 @@ class _Whole:
 
 
 def reader_of(dataset: Any, place: int, random: bool) -> Reader:
-    """Return what reads the samples of `dataset`; `random`: leaves out a transform that it holds, if there is one.
-
-    Raises:
-        ValueError: it is asked for many samples at once.
-    """
-    if getattr(dataset, "__getitems__", None) is not None:
-        raise ValueError(f"{type(dataset).__name__} is asked for many samples at once")
+    """Return what reads the samples of `dataset`; `random`: leaves out a transform that it holds, if there is one."""
+    if random and transforms_batches(dataset):
+        return AroundBatches(dataset)
     for name in slots(dataset) if random else ():
         reader, before = _AroundTransform(dataset, name), random_states()
         try:
             reader.read(dataset, place)
+            if undrawn(before, random_states()):  # else what is random is another one, or outside of it
+                return reader
         except Exception:  # not this one
             continue
         finally:
             restore_random_states(before)
-        return reader
     return _Whole()
 
 
@@ -134,6 +152,13 @@ def _filled(sample: Any, results: list[Any]) -> Any:
         values = [_filled(value, results) for value in sample]
         return type(sample)(*values) if hasattr(sample, "_fields") else type(sample)(values)
     return sample
+
+
+def at_once(dataset: Any) -> bool:
+    """Return whether a loader asks `dataset` for all samples of a batch in one call."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    return callable(getattr(dataset, "__getitems__", None))
 
 
 def behind(dataset: Any, index: int) -> tuple[Any, int]:

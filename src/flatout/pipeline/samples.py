@@ -13,7 +13,10 @@ from flatout.pipeline.copies import copied, size_of
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
 from flatout.pipeline.memory import Budget
-from flatout.pipeline.reading import Entry, Reader, behind, reader_of
+from flatout.pipeline.own_streams import generators_in, restore_states, states_of
+from flatout.pipeline.reading import Entry, Reader, at_once, behind, reader_of
+from flatout.pipeline.reading_batches import AroundBatches
+from flatout.pipeline.untouched import Untouched
 from flatout.units import format_bytes
 
 __all__ = ["KeptSamples", "kept_samples"]
@@ -66,6 +69,7 @@ class KeptSamples:
         self._next_proof = 0.0
         self._entries: dict[int, Entry] = {}
         self._readers: dict[int, Reader] = {}
+        self._own, self._at_once = generators_in(loader.dataset), at_once(loader.dataset)
 
     @property
     def _dataset(self) -> Any:
@@ -81,11 +85,13 @@ class KeptSamples:
 
     def within(self, budget: Budget) -> str:
         """Look at some samples; return why nothing is to be kept, an empty string when they are as they should be."""
-        dataset, before = self._dataset, random_states()
+        dataset = self._dataset
         some = some_indices(len(dataset), _TRIED)
         try:
-            entries = self._read(some)
-            if not undrawn(before, random_states()):
+            with Untouched(dataset) as untouched:
+                entries = self._read(some)
+                steady = all(reader.steady(inner, place) for reader, inner, place in map(self._reader, some))
+            if untouched.drew or (self._random and (untouched.changed or not steady)):
                 return "outside of a transform that it holds" if self._random else "samples are drawn at random"
             if not self._saves(some, list(entries.values())):
                 return "and its samples are had as quickly as copied"
@@ -93,11 +99,10 @@ class KeptSamples:
             if not budget.take(num_bytes, self):
                 return f"and {len(dataset)} samples take {format_bytes(num_bytes)}, more than may be taken"
             self._limit = num_bytes
-            return "" if all(map(self._agrees, some)) else "and samples asked for by themselves come out otherwise"
+            alike = all(self._agrees([index]) for index in some) and self._agrees(some)
+            return "" if alike else "and samples asked for by themselves come out otherwise"
         except Exception as error:  # a stranger's data set, given something that it does not expect
             return f"and reading samples by themselves raised {type(error).__name__}: {error}".splitlines()[0][:200]
-        finally:
-            restore_random_states(before)
 
     def prove(self, number: int) -> str:
         """Ask for some kept samples again; return what speaks against them, or what spoke against going on."""
@@ -114,7 +119,7 @@ class KeptSamples:
     def many(self, indices: list[int]) -> list[Any]:
         """Return samples as the data set gives them, kept from now on if there is room."""
         if set(map(type, indices)) != {int}:  # indices of a sampler of the script's own: no key
-            return samples_of(self._dataset, indices)
+            return list(samples_of(self._dataset, indices))
         start = time.monotonic()
         if start > self._next_proof and indices[0] in self._entries:
             self._prove(indices[0])
@@ -122,10 +127,12 @@ class KeptSamples:
         wanted = self._repeated(indices) if self._repeats and len(self._entries) >= _REHEARSED else indices
         new = self._completed([index for index in wanted if index not in self._entries])
         if self.reason or new is None:
-            return samples_of(self._dataset, indices)
+            return list(samples_of(self._dataset, indices))
         self._served += len(wanted) - len(new)
         self._hit()
-        return [self._finished(index, new.pop(index, None)) for index in wanted]
+        return self._finished(
+            wanted, [new.pop(index) if index in new else copied(self._entries[index]) for index in wanted]
+        )
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -135,24 +142,28 @@ class KeptSamples:
             return {}
         if self.reason or self._num_bytes > self._limit:
             return None
-        before = random_states()
+        before, own = random_states(), states_of(self._own)
         try:
             made = self._read(missing)
             kept = {index: copied(entry) for index, entry in made.items()}
         except Exception as error:  # the script's own call will say it, if it is the script's
             self._refuse(f"reading samples by themselves raised {type(error).__name__}")
-        if not undrawn(before, random_states()):
+        if not undrawn(before, random_states()) or own != states_of(self._own):
             self._refuse("random numbers are drawn while a sample is read")
             restore_random_states(before)
+            restore_states(self._own, own)
         if self.reason:
             return None
         self._entries.update(kept)
         self._num_bytes += sum(map(size_of, kept.values()))
         return made
 
-    def _finished(self, index: int, new: Entry | None) -> Any:
-        reader, dataset, _ = self._reader(index)
-        return reader.finish(dataset, copied(self._entries[index]) if new is None else new)
+    def _finished(self, indices: list[int], entries: list[Entry]) -> list[Any]:
+        """Return samples as a loader without workers gets them, of entries that are nobody else's."""
+        readers = [self._reader(index) for index in indices]
+        if self._at_once and isinstance(readers[0][0], AroundBatches):
+            return readers[0][0].finish_many(readers[0][1], entries)
+        return [reader.finish(dataset, entry) for (reader, dataset, _), entry in zip(readers, entries, strict=True)]
 
     def _read(self, indices: list[int]) -> dict[int, Entry]:
         made = {}
@@ -180,23 +191,21 @@ class KeptSamples:
 
     def _prove(self, index: int) -> None:
         try:
-            if not self._agrees(index):
+            if not self._agrees([index]):
                 self._refuse(f"sample {index} is another than it was")
         except Exception as error:
             self._refuse(f"{type(self._dataset).__name__} raised {type(error).__name__} when it was asked again")
 
-    def _agrees(self, index: int) -> bool:
-        """Return whether a sample is the data set's own, drawn from the same random state; that is put back."""
-        before = random_states()
-        try:
-            (plain,) = ask(self._dataset, [index], put_back=False)
-            after = random_states()
-            restore_random_states(before)
-            reader, dataset, place = self._reader(index)
-            entry = self._entries.get(index) or reader.read(dataset, place)
-            return same(plain, reader.finish(dataset, copied(entry))) and undrawn(after, random_states())
-        finally:
-            restore_random_states(before)
+    def _agrees(self, indices: list[int]) -> bool:
+        """Return whether samples are the data set's own, drawn from the same random state; that is put back."""
+        with Untouched(self._dataset):
+            plain = ask(self._dataset, indices, put_back=False)
+            after, own_after = random_states(), states_of(self._own)
+        with Untouched(self._dataset):
+            made = self._read([index for index in indices if index not in self._entries])
+            entries = [copied(self._entries.get(index) or made[index]) for index in indices]
+            alike = same(list(plain), self._finished(indices, entries)) and undrawn(after, random_states())
+            return alike and own_after == states_of(self._own)
 
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason

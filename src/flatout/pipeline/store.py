@@ -7,10 +7,13 @@ import torch
 
 from flatout.pipeline.layout import Rows
 from flatout.pipeline.packed import Packed, pack
+from flatout.pipeline.recycled import Recycled
 
 __all__ = ["Store", "mapped_bytes"]
 
 _ALIGNED = 4096
+
+_Send = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Store:
@@ -19,8 +22,14 @@ class Store:
     `num_filled` counts the samples that are there. Memory is taken as rows are written: an empty store takes none.
     """
 
-    def __init__(self, rows: Sequence[Rows], num_samples: int, memory: torch.Tensor | None = None) -> None:
-        """Make room for `num_samples`, in `memory` (uint8, shape (`mapped_bytes`,)) where it is given."""
+    def __init__(
+        self, rows: Sequence[Rows], num_samples: int, memory: torch.Tensor | None = None, send: _Send | None = None
+    ) -> None:
+        """Make room for `num_samples`, in `memory` (uint8, shape (`mapped_bytes`,)) where it is given.
+
+        `send` brings indices to the device that the memory is on.
+        """
+        self._send = send
         self.rows = tuple(rows)
         self.num_samples = num_samples
         self.num_filled = 0
@@ -88,14 +97,22 @@ class Store:
 
     def repeat(self, indices: torch.Tensor) -> None:
         """Write the rows of `indices`, which are there, to every place: each then costs what it will cost."""
+        self._wait()
         for column in self._columns:
             column.repeat(indices)
+        self._wait()
         self._filled[:] = True
         self.num_filled = self.num_samples
 
+    def _wait(self) -> None:
+        """Wait for whatever a device does with the memory, on any of its streams."""
+        if self._send is not None and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+
     def take(self, indices: torch.Tensor) -> list[Any]:
         """Return the parts of the samples `indices`, in memory of their own."""
-        return [column.read(indices) for column in self._columns]
+        places = indices if self._send is None else self._send(indices)
+        return [column.read(indices, places) for column in self._columns]
 
     def arrays(self, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]) -> dict[str, torch.Tensor]:
         """Return all rows as arrays by name; `pause` and `room` are for values that are laid out for that.
@@ -118,6 +135,7 @@ class _Column:
         self._to_memory = rows.axes if rows.axes != tuple(range(len(rows.axes))) else None
         self._back = _inverse(rows.axes)
         self._packed = packed
+        self._recycled = Recycled()
         self._values: list[Any] | None = None
         if rows.dtype is None:
             self._values = [None] * num_samples if packed is None else []
@@ -140,7 +158,8 @@ class _Column:
         if isinstance(indices, slice):
             self._tensor[indices] = rows
         else:
-            self._tensor.index_copy_(0, indices, rows)
+            place = self._tensor.device
+            self._tensor.index_copy_(0, indices.to(place), rows.to(place))
 
     def repeat(self, indices: torch.Tensor) -> None:
         if self._values is not None:
@@ -151,13 +170,20 @@ class _Column:
         for start in range(0, length, len(known_rows)):
             self._tensor[start : start + len(known_rows)] = known_rows[: length - start]
 
-    def read(self, indices: torch.Tensor) -> Any:
+    def read(self, indices: torch.Tensor, places: torch.Tensor) -> Any:
         if self._packed is not None:
             return self._packed.values(indices)
         if self._values is not None:
             return [self._values[index] for index in indices.tolist()]
-        rows = torch.index_select(self._tensor, 0, indices)
+        rows = self._empty(len(indices))
+        torch.index_select(self._tensor, 0, places, out=rows)
         return rows if self._to_memory is None else rows.permute(self._back)
+
+    def _empty(self, number: int) -> torch.Tensor:
+        shape = (number, *self._tensor.shape[1:])
+        if self._tensor.device.type != "cpu":
+            return self._tensor.new_empty(shape)
+        return self._recycled.empty(shape, self._tensor.dtype)
 
     def arrays(
         self, name: str, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]

@@ -75,12 +75,15 @@ class AskedEarly:
     `reader()` is called in each thread, for a function of its own that reads one sample.
     """
 
-    def __init__(self, reader: Reader, num_threads: int = NUM_THREADS) -> None:
-        """Ask for up to `num_threads` samples at a time; threads start as they are needed."""
+    def __init__(self, reader: Reader, num_threads: int = NUM_THREADS, computing_on: int = 1) -> None:
+        """Ask for up to `num_threads` samples at a time; threads start as they are needed.
+
+        `computing_on`: how many threads torch computes a sample on.
+        """
         self._reader = reader
         self._num_threads = num_threads
         self._own = threading.local()
-        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="flatout-samples")
+        self._pool = ThreadPoolExecutor(num_threads, "flatout-samples", torch.set_num_threads, (computing_on,))
         self._asked: dict[int, Future[Any]] = {}
 
     def follow(self, batches: Iterator[torch.Tensor], wanted: Any) -> Iterator[torch.Tensor]:

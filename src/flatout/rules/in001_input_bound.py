@@ -51,7 +51,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         message=f"{of_step(breakdown, ms)} waits for the next batch. Make a batch cheaper to build, or build it while "
         "the step before it runs.",
         evidence=(Evidence("wait", ms, "ms"), Evidence("step", breakdown.mean_ms, "ms")),
-        fixes=("compiled-input", "loader-workers", "core-split", "device-prefetch"),
+        fixes=("compiled-input", "loader-workers", "core-split", "device-prefetch", "device-resident-input"),
     )
 
 

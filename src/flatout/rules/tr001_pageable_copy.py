@@ -53,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} copies batches to the device from pageable memory "
         f"({format_bytes(num_bytes / max(1, count))} a copy). Set pin_memory=True, and copy with non_blocking=True.",
         evidence=(Evidence("copies seen", count, ""), Evidence("copied", num_bytes, "bytes")),
-        fixes=("pinned-copy", "device-prefetch"),
+        fixes=("pinned-copy", "device-prefetch", "device-resident-input"),
     )
 
 

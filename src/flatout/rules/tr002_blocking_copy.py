@@ -53,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("copies seen", sum(copy.count for copy in blocking), ""),
             Evidence("copied", sum(copy.num_bytes for copy in blocking), "bytes"),
         ),
-        fixes=("pinned-copy", "device-prefetch"),
+        fixes=("pinned-copy", "device-prefetch", "device-resident-input"),
     )
 
 

@@ -89,6 +89,7 @@ CASES = {
     "cudnn-search": Case(learn, cuda=True),
     "denormals": Case(learn),
     "device-prefetch": Case(lambda: load_and_copy(num_workers=2), {"kind": "cpu"}, load_and_copy),
+    "device-resident-input": Case(load_and_copy, {"kind": "cpu"}),
     "gc-control": Case(learn, already=without_collector),
     "loader-workers": Case(load, {"workers": 2}, lambda: load(num_workers=2)),
     "persistent-workers": Case(
@@ -196,8 +197,9 @@ def test_a_script_that_does_it_already_gets_no_hit(name):
     ("without", "acting"),
     [
         (set(), {"cached-input"}),
-        ({"cached-input"}, {"compiled-input"}),
-        ({"cached-input", "compiled-input"}, {"loader-workers", "device-prefetch"}),
+        ({"cached-input"}, {"device-resident-input"}),
+        ({"cached-input", "device-resident-input"}, {"compiled-input"}),
+        ({"cached-input", "device-resident-input", "compiled-input"}, {"loader-workers", "device-prefetch"}),
     ],
 )
 def test_all_fixes_of_the_table_together_leave_results_equal(without, acting, tmp_path):

@@ -4,6 +4,7 @@ import gc
 import threading
 import time
 
+import numpy as np
 import pytest
 import torch
 from tests.unit.pipeline.programs import Program
@@ -70,22 +71,19 @@ def test_samples_that_there_is_no_room_for_are_asked_for_in_every_pass():
 
 
 def test_many_wait_at_a_time():
-    most = 0
+    waiting = np.zeros(2)  # now, and most
 
     class Watched(Remote):
-        waiting = 0
-
         def __getitem__(self, index):
-            nonlocal most
-            Watched.waiting += 1
-            most = max(most, Watched.waiting)
+            waiting[0] += 1
+            waiting[1] = waiting.max()
             try:
                 return super().__getitem__(index)
             finally:
-                Watched.waiting -= 1
+                waiting[0] -= 1
 
     list(compile_loader(DataLoader(Watched(200, 0.02), batch_size=10)))
-    assert most > 20
+    assert waiting[1] > 20
 
 
 def test_a_pass_that_is_left_early_leaves_no_threads():

@@ -1,0 +1,177 @@
+"""Batches are made on the device and stay there; on the CPU they are there only for who looks.
+
+## What it does
+
+As `compiled-input`, with one difference: where the samples fit into a quarter of the device's free memory, they are
+kept there, and a batch is gathered on the device; where they do not, what is kept on the CPU travels in pinned memory
+on a stream of its own, one batch ahead. Where the last operations treat bytes one by one (to tensor, convert,
+normalize), bytes are kept and travel, and a table of 256 values, made by the operations themselves on the CPU, makes
+numbers of them on the device. The script's `.to(device)` or `.cuda()` then gives a copy of what is there already.
+
+The script still gets a batch of the CPU. Of the first two it learns which tensors are asked for on the device. From
+then on those have no values at first: they say type, shape and strides, and become ordinary tensors, values fetched
+from the device, the moment that the script does anything else with them. A place in the batch where that has happened
+once is filled at once from then on, and copied as the script says.
+
+## Why it helps
+
+What remains of the input is a gather at the speed of the device's memory; the CPU does not touch the pixels, and the
+step does not wait for a copy.
+
+## How equal
+
+BITWISE: gathers, copies and tables do no arithmetic, so the bits are those of the CPU; strides and types are, too.
+Every request is answered with a tensor of its own. What is kept is looked at and proven as in `compiled-input`; what
+that leaves alone is the script's own here, too.
+
+## When it is wrong
+
+Needs CUDA, one device a process, in use before the loader is walked. No device has seen this fix yet. It takes memory
+on the device: a quarter of what is free when the first batch is made, and three batches. Until it has been looked at, a
+tensor of a batch is of a subclass: `isinstance` does not see it, `type(x) is torch.Tensor` does. A function under
+`torch.compile` or `torch.jit.trace` that is given such a tensor of the CPU, and not its copy, fails. A script that
+looks at its batches on the CPU gains less than with `compiled-input`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes import compiled_input
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+_LEARN_FROM = 2  # batches
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where a training loader that may be kept feeds a CUDA device."""
+    return compiled_input.choices(run) if run.environment.device_kind == "cuda" else ()
+
+
+def patch(site: "Site", *, kind: str = "cuda") -> None:
+    """Serve batches from a device of that kind; "cpu" stands for one in the CPU's memory, to see what it does."""
+    import torch
+
+    if kind == "cuda" and not torch.cuda.is_available():
+        return
+    served = _Served(site, kind)
+    site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", served.walks)
+    site.wrap("torch:Tensor.to", lambda original: served.copies(original, "to"))
+    site.wrap("torch:Tensor.cuda", lambda original: served.copies(original, "cuda"))
+    site.switch(lambda: served.lead(True), lambda: served.lead(False))
+
+
+class _Places:
+    """Places in the batches of one loader: asked for on the device, or looked at on the CPU."""
+
+    def __init__(self) -> None:
+        self.asked: set[object] = set()
+        self.touched: set[object] = set()
+        self.seen = 0
+
+
+class _Served:
+    """The passes over loaders, and what the script does with their batches."""
+
+    def __init__(self, site: "Site", kind: str) -> None:
+        import weakref
+
+        from flatout.fixes.copies import Marked
+        from flatout.pipeline.compiled import Kept
+        from flatout.pipeline.device import Device
+
+        self._site, self._kind = site, kind
+        self._device = Device(kind)
+        self._kept = Kept(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), device=self._device)
+        self._places: Any = weakref.WeakKeyDictionary()  # cache -> places in its batches
+        self._learning = Marked()  # tensors in the script's hands -> (places, their place)
+        self.lead = self._kept.lead
+
+    def walks(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Serve every pass whose batches are made from what is kept."""
+        from flatout.pipeline.dataset_state import in_a_worker
+        from flatout.pipeline.device_pass import begin_ahead
+        from flatout.pipeline.passes import KeptPass
+
+        def iterate(loader: Any) -> Any:
+            if in_a_worker() or not self._ready() or self._kept.others_lead():
+                return original(loader)
+            walked, cache = self._kept.walk(loader, original), self._kept.of(loader)
+            if isinstance(walked, KeptPass):
+                places, pinned = self._places.setdefault(cache, _Places()), bool(walked._pin_memory)
+                begin_ahead(walked, self._device, cache, lambda batch, event: self._batch(batch, event, places, pinned))
+            return walked
+
+        return iterate
+
+    def _ready(self) -> bool:
+        """Return whether the device is in use; one that the script does not use yet is not woken up for it."""
+        import torch
+
+        return self._kind != "cuda" or torch.cuda.is_initialized()
+
+    def _batch(self, batch: Any, event: Any, places: _Places, pinned: bool) -> Any:
+        """Return the batch of the CPU that the script gets for one whose tensors are on the device."""
+        import torch
+        from torch.utils.data._utils.pin_memory import pin_memory
+
+        from flatout.fixes.copies import tensors_at
+        from flatout.pipeline.late import LateTensor
+        from flatout.pipeline.moving import replaced
+
+        paths = {id(tensor): path for path, tensor in tensors_at(batch) if tensor.device == self._device.device}
+        known, places.seen = places.seen >= _LEARN_FROM, places.seen + 1
+        self._learning.clear()
+
+        def change(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or leaf.device != self._device.device:
+                return leaf
+            path = paths.get(id(leaf))
+            twin = self._device.twin(leaf, event, pinned, lambda: places.touched.add(path))
+            if known and path in places.asked - places.touched:
+                return LateTensor(leaf, twin)
+            plain = self._device.fetched(leaf, pinned)
+            if not known and path is not None:
+                self._learning.put(plain, (places, path))
+            return plain
+
+        if not paths:
+            return pin_memory(batch) if pinned else batch
+        return replaced(batch, change)
+
+    def copies(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Answer what is on the device already."""
+        from torch.compiler import is_dynamo_compiling
+
+        from flatout.fixes.copies import asked_device
+        from flatout.pipeline.late import LateTensor
+
+        def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_dynamo_compiling():
+                return original(tensor, *args, **kwargs)
+            late, learned = type(tensor) is LateTensor, self._learning.get(tensor)
+            if (late or learned is not None) and asked_device(name, args, kwargs) == self._device.device:
+                if late:
+                    self._site.hit("there already")
+                    return tensor.there()
+                learned[0].asked.add(learned[1])
+            return original(tensor, *args, **kwargs)
+
+        return copy
+
+
+FIX = Fix(
+    name="device-resident-input",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.INPUT, Phase.TRANSFER),
+    patch=patch,
+    choices=choices,
+    addresses=("IN001", "TR001", "TR002"),
+)

@@ -1,0 +1,89 @@
+"""Rows whose batches are wanted on a device: kept there where they fit, else on the CPU and sent batch by batch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from flatout.pipeline.device import Device
+from flatout.pipeline.keeping import Keeping, Room, no_room
+from flatout.pipeline.layout import Layout
+from flatout.pipeline.maker import Maker
+from flatout.pipeline.memory import Budget
+from flatout.pipeline.moving import replaced
+from flatout.pipeline.store import Store
+
+__all__ = ["DeviceKeeping"]
+
+
+class DeviceKeeping(Keeping):
+    """As `Keeping`; what is taken is on the device, but for `shown`.
+
+    Where what is done last to bytes can be a table, bytes are what is kept, and what travels.
+    """
+
+    def __init__(
+        self,
+        collate: Callable[[Any], Any],
+        budget: Budget,
+        maker: Maker | None = None,
+        room: Room = no_room,
+        *,
+        device: Device,
+    ) -> None:
+        """Keep nothing yet; with `room` in files, rows stay on the CPU, where they are saved from."""
+        super().__init__(collate, budget, maker, room)
+        self._device = device
+        self._may_reside = room is no_room
+        self._there: Store | None = None
+        if maker is not None:
+            maker.ends_elsewhere(device.arrive)
+
+    @property
+    def resident(self) -> bool:
+        """Return whether rows are kept on the device."""
+        return self.store is not None and self.store is self._there
+
+    @property
+    def shown(self) -> Callable[[torch.Tensor], Any]:
+        """Return what does as `take`, in the memory of the CPU: for comparing."""
+        return self._shown
+
+    def open(self) -> None:
+        """Make room for rows that a maker makes, on the device if there is enough."""
+        maker = self.maker
+        if maker is not None and self.store is None and self._may_reside and not (maker.random or maker.ragged):
+            maker.keep(maker.num_stages - 1)
+            self.store = self._there = self._device.store(maker.rows(), maker.num_samples)
+        if self.store is None:
+            super().open()
+
+    def _open(self, layout: Layout, number: int) -> str:
+        store = self._device.store(layout.rows, number) if self._may_reside else None
+        if store is None:
+            return super()._open(layout, number)
+        self._layout, self.store, self._there = layout, store, store
+        return ""
+
+    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: list[Any] | None = None) -> Any:
+        """Return the batch of samples that are all there, on the device, by its own stream."""
+        with self._device.working():
+            if self.maker is not None:
+                return super().take(indices, stream, given)
+            assert self._layout is not None
+            assert self.store is not None
+            return self._layout.build(self._device.arrive(self.store.take(indices)))
+
+    def make(self, indices: torch.Tensor, given: list[Any] | None = None) -> None:
+        """Make the rows of `indices`, and write them on the device's stream."""
+        with self._device.working():
+            super().make(indices, given)
+
+    def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
+        """Keep the rows of a batch that was made of `indices`, written on the device's stream."""
+        with self._device.working():
+            return super().add(dataset, indices, batch)
+
+    def _shown(self, indices: torch.Tensor) -> Any:
+        with self._device.working():
+            return replaced(self.take(indices), lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf)

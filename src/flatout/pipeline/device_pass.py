@@ -1,0 +1,63 @@
+"""Passes whose batches come on a device, one ahead of the script where that draws nothing earlier than it would."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from flatout.pipeline.ahead import Ahead
+from flatout.pipeline.cache import Cache
+from flatout.pipeline.device import Device
+from flatout.pipeline.order import may_draw_ahead
+from flatout.pipeline.passes import KeptPass
+
+__all__ = ["DevicePass", "begin_ahead", "draws_nothing"]
+
+
+def draws_nothing(walked: Any, cache: Cache) -> Callable[[], bool]:
+    """Return what says whether the next batch of `walked`, which `cache` gave, may be made earlier than asked for.
+
+    That is where all samples are kept and the order is drawn at the start: there a batch draws nothing.
+    """
+    known = isinstance(walked, KeptPass) and may_draw_ahead(walked._index_sampler)
+
+    def may() -> bool:
+        maker = cache.keeping.maker
+        return known and cache.keeping.full and not cache.reason and (maker is None or not maker.random)
+
+    return may
+
+
+class DevicePass:
+    """An iterator over what another one gives, brought to the device. Errors come at their batch."""
+
+    def __init__(self, inner: Any, device: Device, cache: Cache) -> None:
+        """Walk `inner`, which `cache` gave."""
+        self._inner, self._device = inner, device
+        if isinstance(inner, KeptPass):
+            inner.leave_unpinned()
+        self._ahead = Ahead(self._taken, draws_nothing(inner, cache))
+
+    def __iter__(self) -> "DevicePass":
+        return self
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __next__(self) -> Any:
+        return self._device.hand_out(*self._ahead.next())
+
+    def _taken(self) -> tuple[Any, Any]:
+        return self._device.bring(next(self._inner)), self._device.event()
+
+
+def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Any, Any], Any]) -> None:
+    """Let `walked` give what `change(batch, event)` makes of its batches; each is begun one batch ahead if may be."""
+    weak, kind = weakref.ref(walked), type(walked)
+
+    def take() -> tuple[Any, Any]:
+        alive: Any = weak()  # held by whoever asks
+        return kind._next_data(alive), device.event()
+
+    walked.leave_unpinned()
+    ahead = Ahead(take, draws_nothing(walked, cache))
+    walked._next_data = lambda: change(*ahead.next())  # type: ignore[method-assign]

@@ -1,0 +1,95 @@
+"""What can be done for a loader: its data set and its collate function are looked at, and left as they were."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from flatout.pipeline.dataset_state import draws_elsewhere, fingerprint, holds_generator, reseeds
+from flatout.pipeline.examination import draws, examine, may_be_left_out, refusal
+from flatout.pipeline.keeping import Keeping, rows_refused
+from flatout.pipeline.maker import Maker, maker_of
+from flatout.pipeline.memory import Budget
+from flatout.pipeline.threads import computing_on, threads_of
+from flatout.pipeline.untouched import Untouched
+from flatout.pipeline.waiting import num_reading, waits
+
+__all__ = ["Plan", "mark_of", "plan_of"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done for the batches of one data set and collate function.
+
+    Attributes:
+        reason: why samples stand neither for themselves nor before a random transform; empty when they do.
+        random: why samples are other ones each time, as far as is known by a transform; empty when they are the same.
+        rows: why no rows are kept, as far as it is known by now.
+        once: why the collate function may be called once a batch, in order, and not besides; empty when it may.
+        maker: what makes rows.
+        threads: on how many threads values are read for it.
+        waits: making a sample is mostly waiting.
+    """
+
+    reason: str
+    random: str = ""
+    rows: str = ""
+    once: str = ""
+    maker: Maker | None = None
+    threads: int = 0
+    waits: bool = False
+
+
+def mark_of(loader: Any, once: bool) -> object:
+    """Return what shows whether the data set or the collate function of `loader` has changed.
+
+    `once`: transforms and the collate function are called as the script calls them, and may do as they like.
+    """
+    collate = None if once else fingerprint(loader.collate_fn, content=True)
+    return fingerprint(loader.dataset, content=True, transforms=not once), collate
+
+
+def plan_of(loader: Any, budget: Budget) -> Plan:
+    """Look at the data set and at the collate function of `loader`."""
+    reason = refusal(loader)
+    if reason:
+        return Plan(reason)
+    with computing_on(threads_of(loader)), Untouched(loader.dataset, loader.collate_fn) as untouched:
+        plan = _plan(loader, budget)
+    return Plan(f"{type(loader.dataset).__name__} changes while it is read") if _changed(plan, untouched) else plan
+
+
+def _changed(plan: Plan, untouched: Untouched) -> bool:
+    return untouched.changed and not plan.reason
+
+
+def _plan(loader: Any, budget: Budget) -> Plan:
+    dataset = loader.dataset
+    reason = examine(dataset)
+    random = reason if may_be_left_out(reason) else ""
+    if reason and not random:
+        return Plan(reason)
+    maker, alone = (maker_of(loader) if not reason or draws(reason) else None), reseeds(dataset)
+    reads = maker is not None and not maker.in_memory and not alone
+    threads = num_reading(maker.reader, maker.num_samples) if maker is not None and reads else 0
+    if maker is not None and loader.num_workers:
+        suits = maker.in_memory or threads
+        maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
+    waiting = maker is None and not random and not alone and waits(dataset)
+    once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
+    return Plan("", random, "" if maker is not None else rows, once, maker, threads, waiting)
+
+
+def _collated(loader: Any, budget: Budget) -> tuple[str, str]:
+    """Return why the collate function may not be tried, and why no rows are kept."""
+    if loader.collate_fn is torch.utils.data.dataloader.default_collate:
+        return "", ""
+    elsewhere = draws_elsewhere(loader.collate_fn)
+    if elsewhere or holds_generator(loader.collate_fn):
+        once = f"its collate function {elsewhere or 'holds a random generator'}"
+        return once, once
+    with Untouched(loader.dataset, loader.collate_fn) as untouched:
+        rows = rows_refused(Keeping(loader.collate_fn, budget), loader)
+        made = holds_generator(loader.collate_fn)
+    once = "its collate function changes when it is called" if untouched.changed or made else ""
+    return once, once or rows

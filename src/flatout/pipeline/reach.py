@@ -1,0 +1,233 @@
+"""What a data set is made of: attributes, small containers, closures, classes, and what its own code reads.
+
+Code of installed packages is not followed; what the user's functions and methods name in their modules is.
+"""
+
+import dis
+import functools
+import io
+import logging
+import random
+import sys
+import sysconfig
+import threading
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+__all__ = ["LEAVES", "handle_of", "is_generator", "is_own", "module_of", "names_in", "parts"]
+
+LEAVES = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, PurePath)
+_MOST = 2000  # objects looked at
+_DEPTH = 9
+_ITEMS = 64  # of one container
+_SCRIPT = {"__main__", "__mp_main__"}
+_INSTALLED = {"site-packages", "dist-packages"}
+# Packages whose objects stand for something outside the process that two processes cannot share after a fork.
+_HANDLES = {"h5py", "lmdb", "sqlite3", "netCDF4", "tables", "tarfile", "zipfile", "socket", "ssl", "av", "decord"}
+_HANDLES |= {"rasterio", "psycopg2", "pymongo", "redis", "duckdb", "queue", "multiprocessing"}
+
+_STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+
+
+def parts(thing: Any, transforms: bool = True) -> Iterator[Any]:
+    """Yield `thing` and what it is made of, a few levels deep; plain values each time that they are met.
+
+    `transforms`: what data sets hold that can be called, too.
+    """
+    queue: deque[tuple[Any, int]] = deque([(thing, 0)])
+    seen: set[int] = set()
+    number = 0
+    while queue and number < _MOST:
+        part, depth = queue.popleft()
+        leaf = isinstance(part, LEAVES)
+        if not leaf and id(part) in seen:
+            continue
+        number += 1
+        yield part
+        if leaf:
+            continue
+        seen.add(id(part))
+        left_out = set() if transforms else {id(one) for one in _transforms(part, part is thing)}
+        if depth < _DEPTH:
+            queue.extend((inner, depth + 1) for inner in _inside(part) if id(inner) not in left_out)
+
+
+def _transforms(part: Any, whole: bool) -> list[Any]:
+    kind = sys.modules["torch"].utils.data.Dataset
+    own = getattr(part, "__dict__", {}) if whole or isinstance(part, kind) else {}
+    return [value for value in own.values() if callable(value) and not isinstance(value, type | kind)]
+
+
+def _inside(part: Any) -> list[Any]:
+    if isinstance(part, dict):
+        return [*list(part.values())[:_ITEMS], *_own_class(part)]
+    if isinstance(part, list | tuple | set | frozenset | deque):
+        return [*(list(part)[:_ITEMS] if len(part) <= 50 * _ITEMS else []), *_own_class(part)]
+    if handle_of(part):
+        return []
+    for kind, inside in _KINDS:
+        if isinstance(part, kind):
+            return inside(part)
+    if _is_array(part):
+        return []
+    return [*getattr(part, "__dict__", {}).values(), *_slots(part), *_own_class(part)]
+
+
+def _is_array(part: Any) -> bool:
+    return isinstance(part, sys.modules["torch"].Tensor) or module_of(type(part)).partition(".")[0] == "numpy"
+
+
+def module_of(kind: type) -> str:
+    """Return the name of the module that a class is from, an empty string where it does not say."""
+    name = kind.__module__
+    return name if isinstance(name, str) else ""  # of compiled functions it is a descriptor
+
+
+def _own_class(part: Any) -> list[Any]:
+    """Return the class of an object where it says something: the user's own, or one that holds a generator."""
+    kind = type(part)
+    return [kind] if module_of(kind) != "builtins" else []
+
+
+def _slots(part: Any) -> list[Any]:
+    own = [kind for kind in type(part).__mro__ if is_own(module_of(kind))]
+    names = [name for kind in own for name in _listed(vars(kind).get("__slots__", ()))]
+    return [getattr(part, name) for name in names if name not in ("__dict__", "__weakref__") and hasattr(part, name)]
+
+
+def _listed(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _of_class(kind: type) -> list[Any]:
+    """Return what the user's own classes among the bases hold and do, of others only their generators."""
+    found: list[Any] = []
+    for base in kind.__mro__:
+        own = is_own(module_of(base))
+        for name, value in list(vars(base).items()):
+            if is_generator(value) or (own and name not in ("__dict__", "__weakref__", "__doc__", "__module__")):
+                found += _behind(value)
+    return found
+
+
+def _behind(value: Any) -> list[Any]:
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [one for one in (value.fget, value.fset) if one is not None]
+    return [value.func] if isinstance(value, functools.cached_property) else [value]
+
+
+def _of_function(function: types.FunctionType) -> list[Any]:
+    bound = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
+    bound += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+    if is_own(str(function.__globals__.get("__name__", ""))):
+        bound += _read(function)
+    return bound
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _read(function: types.FunctionType) -> list[Any]:
+    """Return what a function may read: globals, and what it names in the user's own modules."""
+    names = names_in(function.__code__)
+    found = [function.__globals__[name] for name in names.read if name in function.__globals__]
+    modules = [sys.modules[name] for name in names.imported if name in sys.modules]
+    seen: set[int] = set()
+    while modules := [*modules, *(value for value in found if isinstance(value, types.ModuleType))]:
+        found = [value for value in found if not isinstance(value, types.ModuleType)]
+        module, modules = modules[-1], modules[:-1]
+        if is_own(module.__name__) and id(module) not in seen:
+            seen.add(id(module))
+            found += [vars(module)[name] for name in names.attributes if name in vars(module)]
+    return found
+
+
+class _Names(NamedTuple):
+    read: frozenset[str]
+    stored: frozenset[str]
+    attributes: frozenset[str]
+    imported: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def names_in(code: types.CodeType) -> _Names:
+    """Return the names of globals that code, and code inside it, reads and stores, of attributes and of modules."""
+    found: list[set[str]] = [set(), set(), set(), set()]
+    for instruction in dis.get_instructions(code):
+        for place, kinds in enumerate(_INSTRUCTIONS):
+            if instruction.opname in kinds:
+                found[place].add(str(instruction.argval))
+    inner = [names_in(const) for const in code.co_consts if isinstance(const, types.CodeType)]
+    return _Names(*(frozenset(names).union(*(each[place] for each in inner)) for place, names in enumerate(found)))
+
+
+_INSTRUCTIONS = (
+    {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"},
+    {"STORE_GLOBAL", "DELETE_GLOBAL"},
+    {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR"},
+    {"IMPORT_NAME"},
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_own(module: str) -> bool:
+    """Return whether a module is the user's own: the script, or a file that is not installed."""
+    if module in _SCRIPT or module not in sys.modules:
+        return bool(module)
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None or module.partition(".")[0] == "flatout":
+        return False
+    return not file.startswith(_STANDARD) and not _INSTALLED & set(Path(file).parts)
+
+
+def handle_of(part: Any) -> str:
+    """Return what `part` stands for outside of this process or in another thread, an empty string for nothing."""
+    if isinstance(part, io.IOBase) or callable(getattr(type(part), "fileno", None)):
+        return "an open file"
+    if isinstance(part, threading.Thread):
+        return "a thread"
+    package = module_of(type(part)).partition(".")[0]
+    return f"an object of {package}" if package in _HANDLES else ""
+
+
+def is_generator(part: Any) -> bool:
+    """Return whether `part` is a random generator, none of the process's own three."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules["torch"]
+    kinds: tuple[Any, ...] = (random.Random, torch.Generator)
+    shared = [getattr(random, "_inst", None), torch.default_generator]  # the process's own: watched, and seeded
+    if numpy is not None:
+        kinds = (*kinds, numpy.random.Generator, numpy.random.RandomState)
+        shared.append(getattr(numpy.random.mtrand, "_rand", None))
+    return isinstance(part, kinds) and not any(part is one for one in shared)
+
+
+def _of_partial(part: Any) -> list[Any]:
+    return [part.func, *part.args, *part.keywords.values()]
+
+
+def _of_bound(part: Any) -> list[Any]:
+    """Return what a method is bound to, and its function."""
+    return [one for one in (part.__self__, getattr(part, "__func__", None)) if one is not None]
+
+
+def _nothing(_part: Any) -> list[Any]:
+    return []
+
+
+_KINDS: tuple[tuple[Any, Callable[[Any], list[Any]]], ...] = (
+    (type, _of_class),
+    (types.FunctionType, _of_function),
+    (types.MethodType | types.BuiltinMethodType, _of_bound),
+    (functools.partial, _of_partial),
+    (logging.Logger | logging.Handler, _nothing),  # their files are nobody's data
+)
