@@ -12,7 +12,7 @@ from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
-from flatout.pipeline.waiting import num_reading, waits
+from flatout.pipeline.waiting import num_reading, reads_quickly, waits
 
 __all__ = ["Plan", "mark_of", "plan_of"]
 
@@ -73,7 +73,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     reads = maker is not None and not maker.in_memory and not alone
     threads = num_reading(maker.reader, maker.num_samples) if maker is not None and reads else 0
     if maker is not None and loader.num_workers:
-        suits = maker.in_memory or threads
+        suits = maker.in_memory or threads or (reads and reads_quickly(maker.reader, maker.num_samples))
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
     waiting = maker is None and not random and not alone and waits(dataset)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)

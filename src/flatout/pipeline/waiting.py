@@ -15,7 +15,7 @@ import torch
 
 from flatout.pipeline.examination import detached, some_indices
 
-__all__ = ["NUM_THREADS", "AskedEarly", "Reader", "num_reading", "scales", "waits"]
+__all__ = ["NUM_THREADS", "AskedEarly", "Reader", "num_reading", "reads_quickly", "scales", "waits"]
 
 NUM_THREADS = 64
 """In flight at a time. On two cores 64 threads reach 12,400 samples/s of 5 ms each, what 64 in flight can give at most
@@ -25,6 +25,7 @@ _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
 _SHARE = 0.4  # of a sample's time on the processor, below which it waits
 _ASKED = 3
 _SCALED_ON, _NEARLY = 8, 0.7
+_READ, _HANDED_OVER_S = 15, 30e-6  # two workers deliver 30,000 small samples a second at most (LOADING)
 
 Reader = Callable[[], Callable[[int], Any]]
 
@@ -61,6 +62,19 @@ def scales(reader: Reader, length: int, num_threads: int) -> bool:
     finally:
         early.end()
     return together_s * num_threads * _NEARLY < alone_s and alone_s > _WAITS_S * (len(some) // 2) / 2
+
+
+def reads_quickly(reader: Reader, length: int) -> bool:
+    """Return whether a value is read in less time than a worker takes to hand a sample over."""
+    some = some_indices(length, _READ)
+    one = reader()
+    one(some[0])
+    taken = []
+    for index in some:
+        start = time.perf_counter()
+        one(index)
+        taken.append(time.perf_counter() - start)
+    return sorted(taken)[len(taken) // 2] < _HANDED_OVER_S
 
 
 def num_reading(reader: Reader, length: int) -> int:

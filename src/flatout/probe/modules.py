@@ -147,7 +147,7 @@ class ModuleWatch:
         return [hooked.module for hooked in self._hooked if hooked.trained and hooked.module is not None]
 
     def _attach(self, hooked: _Hooked) -> None:
-        ref, tape = hooked.ref, self._tape
+        ref, tape, tracing = hooked.ref, self._tape, self._tape.tracing
         record, now = tape.record, tape.now
         compiled = vars(hooked.module).get("_compiled_call_impl")
         begins, ends = tape.forward.begins, tape.forward.ends
@@ -156,7 +156,7 @@ class ModuleWatch:
         def call(*args: Any, **kwargs: Any) -> Any:
             module: Any = ref()  # alive: it is being called
             inner = compiled or module._call_impl
-            if is_dynamo_compiling() or tape.fetching or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or tape.fetching or get_ident() != tape.thread:
                 return inner(*args, **kwargs)  # in a data set it is part of the input
             if hooked.calls < _LOOKED_AT:
                 self._look_at(hooked, args or tuple(kwargs.values()))
@@ -188,10 +188,10 @@ class ModuleWatch:
 
     def compiled_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function`, a compiled function, so that its calls from host code count as forward passes."""
-        tape = self._tape
+        tape, tracing = self._tape, self._tape.tracing
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if is_dynamo_compiling() or tape.fetching or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or tape.fetching or get_ident() != tape.thread:
                 return function(*args, **kwargs)
             if self.on_forward is not None:
                 self.on_forward()

@@ -30,6 +30,7 @@ from flatout.probe.spans import (
     Account,
 )
 from flatout.probe.steps import StepTracker
+from flatout.probe.tracing import Tracing
 from flatout.schema.run import Outside, Step
 
 __all__ = ["Tape"]
@@ -103,6 +104,7 @@ class Tape:
         self.account = Account(clock())
         self.tracker = StepTracker(self.account, on_step, on_outside)
         self.thread = get_ident()
+        self.tracing = Tracing()
         self.device: DeviceClock | None = None  # only where events are told at once
         self.fetching = False  # a loader is making a batch: a module called meanwhile is part of the input
         self.interval_ns = interval_ns

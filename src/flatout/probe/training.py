@@ -43,9 +43,12 @@ class TrainingWatch:
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
         self.before_save: Callable[[Any], None] | None = None
         self.on_exit: Callable[[], None] | None = None
+        self._watch_tracing: Callable[[], None] = lambda: None
 
     def install(self, seams: Seams) -> None:
         """Wrap what the loop calls; the optimizer's own global hooks mark its steps."""
+        self._watch_tracing = lambda: self._tape.tracing.watch(seams)
+        self._watch_tracing()
         seams.wrap("torch.autograd:backward", self._backward)  # Tensor.backward calls it too
         seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
         seams.wrap("torch.optim.optimizer:Optimizer.zero_grad", self._as_optimizer)
@@ -61,20 +64,21 @@ class TrainingWatch:
 
     def uninstall(self) -> None:
         """Take the optimizer's hooks away again; the seams undo themselves."""
+        self._tape.tracing.leave()
         while self._handles:
             self._handles.pop().remove()
 
     # -- backward -----------------------------------------------------------------------------------------------
 
     def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, kept, steps = self._tape, self._losses.kept, self._steps
+        tape, kept, steps, tracing = self._tape, self._losses.kept, self._steps, self._tape.tracing
         record, now = tape.record, tape.now
         begins, ends = tape.backward_begins, tape.backward_ends
         inside, self._backwards = False, hits
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal inside
-            if is_dynamo_compiling() or inside or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or inside or get_ident() != tape.thread:
                 return original(tensors, *args, **kwargs)
             inside = True
             record((begins, now()))
@@ -83,7 +87,7 @@ class TrainingWatch:
                     self.on_backward(tensors)
                 result = original(tensors, *args, **kwargs)
                 try:  # on the CPU reading is no wait, and a float is lighter to keep than a tensor
-                    if tensors.numel() == 1 and len(kept) < LIMIT:
+                    if len(kept) < LIMIT and (tensors.is_cpu or tensors.numel() == 1):
                         kept.append(tensors.item() if tensors.is_cpu else tensors.detach())
                 except (AttributeError, RuntimeError):  # several tensors, no scalar
                     pass
@@ -106,6 +110,7 @@ class TrainingWatch:
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
             hits.count += 1
+            self._watch_tracing()
             self._tape.tracker.num_optimizers += 1
             if len(self._created) < 1000:
                 self._created[id(optimizer)] = caller(2)
@@ -116,14 +121,14 @@ class TrainingWatch:
 
     def _hook_steps(self) -> None:
         """Mark the steps of every optimizer by torch's own global hooks."""
-        tape, steps, backwards = self._tape, self._steps, self._backwards
+        tape, steps, backwards, tracing = self._tape, self._steps, self._backwards, self._tape.tracing
         record, now, inner, to_tail = tape.record, tape.now, tape.enter[OPTIMIZER], tape.leave_to[TAIL]
         depth, began = 0, 0  # optimizer steps under way, backward passes when the outermost of them began
         latest, first, last = None, tape.leave, tape.leave  # the optimizer that stepped last, its step's begin and end
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth, began, latest, first, last
-            if is_dynamo_compiling() or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != tape.thread:
                 return
             if optimizer is not latest:
                 latest, (first, last) = optimizer, self._events_of(optimizer)
@@ -136,7 +141,7 @@ class TrainingWatch:
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth
-            if is_dynamo_compiling() or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != tape.thread:
                 return
             moment = now()
             depth -= 1
@@ -177,11 +182,11 @@ class TrainingWatch:
         return step
 
     def _as_optimizer(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape = self._tape
+        tape, tracing = self._tape, self._tape.tracing
         record, now, begins, ends = tape.record, tape.now, tape.enter[OPTIMIZER], tape.leave
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if is_dynamo_compiling() or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != tape.thread:
                 return original(*args, **kwargs)
             hits.count += 1
             record((begins, now()))
