@@ -245,6 +245,7 @@ def test_a_rule_that_fails_becomes_a_note(recorded, capsys, monkeypatch):
     assert "XX001 broken could not be applied" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
 
 
+@pytest.mark.slow
 def test_a_recording_of_a_hundred_thousand_steps_is_shown(project, capsys):
     long = specimen_run(100_000, validation_s=0, input=1, forward=3)
     write_run(replace(long, environment=ordinary().run.environment), project / "run.jsonl")

@@ -82,7 +82,8 @@ def reseeds(dataset: Any) -> bool:
     """Return whether code of `dataset` names what sets a random stream: two threads then disturb each other."""
     found = list(parts(dataset))
     methods = [vars(kind).get("__getitem__") for each in found for kind in type(each).__mro__[:3]]
-    code = [function.__code__ for function in (*found, *methods) if isinstance(function, types.FunctionType)]
+    functions = [one for one in (*found, *methods) if isinstance(one, types.FunctionType)]
+    code = [function.__code__ for function in functions if function.__name__ != "__init__"]  # called already
     return any(_SETS & (names.read | names.attributes) for names in map(names_in, code))
 
 

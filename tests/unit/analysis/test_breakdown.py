@@ -218,6 +218,7 @@ def test_an_empty_recording_is_an_empty_account():
     assert breakdown.loop_share(1.0) == 0
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_steps_are_accounted_for():
     run = one_after_the_other(*[step(input=1, forward=2)] * 100_000)
     assert account(run).measured == 99_999

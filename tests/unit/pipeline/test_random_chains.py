@@ -32,6 +32,20 @@ class Pictures(Dataset):
         return self.transform(Image.fromarray(pixels)), index % 4
 
 
+class Rows(Dataset):
+    """Images of the script's own that take less time to read than to be handed over by a worker."""
+
+    def __init__(self, transform):
+        self.images = torch.randint(0, 256, (26, 3, 12, 12), generator=torch.Generator().manual_seed(0)).byte()
+        self.transform = transform
+
+    def __len__(self):
+        return 26
+
+    def __getitem__(self, index):
+        return self.transform(self.images[index]), index % 4
+
+
 def both(generation):
     """Return the operations that end a chain: to floats, normalized."""
     if generation is T:
@@ -76,6 +90,13 @@ def cifar(transform):
 def test_random_chains_give_the_plain_loaders_batches_and_streams(name, generation, images, workers):
     dataset = images(generation.Compose(chains(generation)[name]))
     loader = agree(Program(dataset, {"batch_size": 7, "shuffle": True, "num_workers": workers}))
+    assert loader.explain().startswith("made in batches"), loader.explain()
+
+
+@pytest.mark.slow
+def test_what_is_read_quickly_needs_no_workers():
+    chain = [v2.RandomCrop(10, padding=1), v2.RandomHorizontalFlip(), *both(v2)[1:]]
+    loader = agree(Program(Rows(v2.Compose(chain)), {"batch_size": 7, "shuffle": True, "num_workers": 2}))
     assert loader.explain().startswith("made in batches"), loader.explain()
 
 
