@@ -19,6 +19,7 @@ from flatout.engine.proof import Confirmation, make_recipe
 from flatout.engine.target import Target
 from flatout.engine.timing import Bench
 from flatout.engine.verify import Verifier
+from flatout.fixes.catalog import find_fix
 from flatout.schema.phase import Phase
 from flatout.schema.recipe import Recipe
 from flatout.schema.report import Report
@@ -228,9 +229,14 @@ class Search:
         return (1 + 2 * len(missing)) * (self._startup_s + 1.5 * self._verifier.window_s)
 
     def _drop_kept_fixes(self) -> None:
-        """One setting of a fix is enough: others of a kept one are not tried."""
+        """Drop other settings of kept fixes, and fixes that have nothing left to do beside them."""
         names = {selection.fix for selection in self.base}
-        self._queue = [candidate for candidate in self._queue if candidate.selection.fix not in names]
+        idle = {other for name in names for other in getattr(find_fix(name), "replaces", ())} - names
+        dropped = list(dict.fromkeys(one.selection.fix for one in self._queue if one.selection.fix in idle))
+        if dropped:
+            kept = " and ".join(sorted(name for name in names if getattr(find_fix(name), "replaces", ())))
+            self.notes.append(f"not tried, because {kept} leaves nothing to do: {', '.join(dropped)}")
+        self._queue = [candidate for candidate in self._queue if candidate.selection.fix not in names | idle]
 
     # -- the whole ----------------------------------------------------------------------------------------------
 

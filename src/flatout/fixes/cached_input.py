@@ -83,5 +83,6 @@ FIX = Fix(
     phases=(Phase.INPUT,),
     patch=patch,
     choices=choices,
+    replaces=("loader-workers", "persistent-workers", "worker-threads", "core-split", "compiled-input"),
     addresses=("IN003", "IN007"),
 )

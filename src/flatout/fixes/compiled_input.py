@@ -77,6 +77,7 @@ FIX = Fix(
     phases=(Phase.INPUT,),
     patch=patch,
     choices=choices,
+    replaces=("loader-workers", "persistent-workers", "worker-threads", "core-split", "cached-input"),
     addresses=(
         *("IN001", "IN002", "IN003", "IN004", "IN006", "IN007", "IN009", "IN010", "IN011", "IN012"),
         "EP001",

@@ -173,5 +173,15 @@ FIX = Fix(
     phases=(Phase.INPUT, Phase.TRANSFER),
     patch=patch,
     choices=choices,
+    replaces=(
+        "loader-workers",
+        "persistent-workers",
+        "worker-threads",
+        "core-split",
+        "compiled-input",
+        "cached-input",
+        "device-prefetch",
+        "pinned-copy",
+    ),
     addresses=("IN001", "TR001", "TR002"),
 )

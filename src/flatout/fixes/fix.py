@@ -29,7 +29,7 @@ class Fix:
     `run` recorded, and nothing where the fix does not apply (no GPU, the script does it already). `phases` are the
     phases of the step it can shorten: their share bounds what it can give. `switchable`: it takes effect, and stops,
     at the next step when it is switched; otherwise only from the start of a process. `on_request`: tried only when
-    the user names it.
+    the user names it. `replaces`: fixes that have nothing left to do once this one is kept.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Fix:
     addresses: tuple[str, ...] = ()
     switchable: bool = False
     on_request: bool = False
+    replaces: tuple[str, ...] = ()
     settles_s: float = 0.0  # longest that it may take at the start of a training (compilation)
     environment: Mapping[str, str] = field(default_factory=dict)  # variables the process must start with
 

@@ -193,3 +193,16 @@ def test_timing_a_candidate_leaves_the_time_that_comparing_its_results_takes(scr
     window_s = found._verifier.window_s
     assert asked[0] <= 1000 - 30 - 3 * (found._startup_s + 1.5 * window_s)
     assert asked[0] > 800
+
+
+def test_what_has_nothing_left_to_do_beside_a_kept_fix_is_not_tried(scripted):
+    names = ["compiled-input", "loader-workers", "core-split", "gc-control"]
+    found = scripted(names, factors={"compiled-input": 0.5, "loader-workers": 0.5}, switchable=False)
+    assert verdicts(found) == {"compiled-input": Verdict.KEPT, "gc-control": Verdict.NOT_FASTER}
+    assert found.notes == ["not tried, because compiled-input leaves nothing to do: loader-workers, core-split"]
+
+
+def test_what_was_kept_before_it_stays(scripted):
+    names = ["loader-workers", "compiled-input"]
+    found = scripted(names, factors={"compiled-input": 0.5, "loader-workers": 0.5}, switchable=False)
+    assert set(verdicts(found).values()) == {Verdict.KEPT}
