@@ -67,6 +67,12 @@ class Account:
             self.current = host
         return start, moment, totals
 
+    def charge(self, slot: int, until: int) -> None:
+        """Charge `slot` with the time from the last event to the moment `until`; open spans stay as they are."""
+        if until > self.last:
+            self.totals[slot] += until - self.last
+            self.last = until
+
     def clear(self) -> None:
         """Forget spans left open by an exception; their time so far stays where it was charged."""
         if self.stack:

@@ -131,10 +131,12 @@ class Tape:
         self.due = _NEVER
         self.record = self._tell
 
-    def replay(self, *, whole: bool = False) -> None:
+    def replay(self, *, whole: bool = False, within: int = -1) -> None:
         """Tell what was recorded, in order; a failure goes to the tracker's `trouble`, events after it are dropped.
 
-        Unless all is wanted, the beginning of a round of events that is known already waits for its end.
+        Unless all is wanted, the beginning of a round of events that is known already waits for its end. Where none
+        waits, the time that telling takes is charged to the slot `within`: to the call that it happens in, whose end
+        was told already.
         """
         events = self._events[:]
         self._events.clear()
@@ -144,6 +146,8 @@ class Tape:
         try:
             told = self._rounds.tell(events[::2], events[1::2], whole=whole)
             self._events[:0] = events[2 * told :]
+            if within >= 0 and not self._events:
+                self.account.charge(within, self.now())
         except Exception as error:
             self.tracker.trouble(error)
 

@@ -16,7 +16,7 @@ from flatout.probe.modules import ModuleWatch
 from flatout.probe.places import caller
 from flatout.probe.rounds import Event
 from flatout.probe.seams import Hits, Seams
-from flatout.probe.spans import CHECKPOINT, OPTIMIZER, TAIL
+from flatout.probe.spans import BACKWARD, CHECKPOINT, OPTIMIZER, TAIL
 from flatout.probe.tape import Tape
 from flatout.schema.run import Frame, OptimizerFacts
 
@@ -99,7 +99,7 @@ class TrainingWatch:
             if not steps.count and hits.count in _LOOK_WITHOUT_OPTIMIZER:
                 self._modules.look(set(_parameters_with_gradients()))
             if moment >= tape.due:
-                tape.replay()
+                tape.replay(within=BACKWARD)
             return result
 
         return backward
@@ -154,7 +154,7 @@ class TrainingWatch:
             if steps.count <= _LOOK_AFTER[-1] and steps.count in _LOOK_AFTER:
                 self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
             if moment >= tape.due:
-                tape.replay()
+                tape.replay(within=OPTIMIZER)
 
         self._handles = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ends)]
 

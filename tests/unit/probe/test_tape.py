@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from tests.unit.probe.watched import MS, Watch
+from tests.unit.probe.watched import LOSS, MS, STEP, Watch
 
 from flatout.probe.spans import OPTIMIZER
 from flatout.probe.tape import Tape
+from flatout.schema.phase import STEP_PHASES, Phase
 
 
 def train(w, num_steps):
@@ -87,3 +88,28 @@ def test_a_known_round_that_is_half_done_waits_for_its_end():
     tape.finish()
     assert tape.account.last == 10**6
     assert [step.wall_ns for step in steps] == [6] * 99
+
+
+def test_the_time_that_telling_each_step_takes_counts_where_it_is_spent(monkeypatch):
+    with Watch() as w:
+        rounds, tell = w.tape._rounds, w.tape._rounds.tell
+        told = []
+
+        def slowly(*events, **how):
+            w.clock.spend(1)
+            told.append(None)
+            return tell(*events, **how)
+
+        monkeypatch.setattr(rounds, "tell", slowly)
+        model = w.model()
+        optimizer = w.sgd(model)
+        for x in w.loader(120):
+            w.train_on(model, optimizer, x)
+        monkeypatch.undo()
+        w.end()
+    later = w.steps[20:]
+    spent = {phase: {step.phases_ns[place] for step in later} for place, phase in enumerate(STEP_PHASES)}
+    assert len(told) > 10
+    assert spent[Phase.HOST] == {LOSS * MS}  # what the script itself does between forward and backward pass
+    whole = sum(step.wall_ns for step in later)
+    assert whole > STEP * MS * len(later)
