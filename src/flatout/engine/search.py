@@ -231,12 +231,15 @@ class Search:
     def _drop_kept_fixes(self) -> None:
         """Drop other settings of kept fixes, and fixes that have nothing left to do beside them."""
         names = {selection.fix for selection in self.base}
-        idle = {other for name in names for other in getattr(find_fix(name), "replaces", ())} - names
-        dropped = list(dict.fromkeys(one.selection.fix for one in self._queue if one.selection.fix in idle))
+        replaced: dict[str, str] = {}  # by which kept fix
+        for name in sorted(names):
+            fix = find_fix(name)
+            replaced |= dict.fromkeys(fix.replaces if fix is not None else (), name)
+        dropped = {one.selection.fix: None for one in self._queue if one.selection.fix in replaced.keys() - names}
         if dropped:
-            kept = " and ".join(sorted(name for name in names if getattr(find_fix(name), "replaces", ())))
+            kept = " and ".join(sorted({replaced[name] for name in dropped}))
             self.notes.append(f"not tried, because {kept} leaves nothing to do: {', '.join(dropped)}")
-        self._queue = [candidate for candidate in self._queue if candidate.selection.fix not in names | idle]
+        self._queue = [one for one in self._queue if one.selection.fix not in names | dropped.keys()]
 
     # -- the whole ----------------------------------------------------------------------------------------------
 

@@ -4,11 +4,12 @@ import pickle
 import random
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from flatout.pipeline.reach import is_generator, parts
 
-__all__ = ["access", "generators_in", "restore_states", "states_of"]
+__all__ = ["State", "access", "generators_in", "restore_states", "states_of"]
 
 
 def generators_in(thing: Any) -> list[Any]:
@@ -26,12 +27,21 @@ def access(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     return lambda: bits.state, lambda state: setattr(bits, "state", state)
 
 
-def states_of(generators: Sequence[Any]) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a generator stands; states are equal when their marks are."""
+
+    mark: bytes
+    value: Any = field(compare=False)
+
+
+def states_of(generators: Sequence[Any]) -> list[State]:
     """Return where generators stand."""
-    return [pickle.dumps(access(each)[0]()) for each in generators]
+    values = [access(each)[0]() for each in generators]
+    return [State(pickle.dumps(value), value) for value in values]
 
 
-def restore_states(generators: Sequence[Any], states: Sequence[bytes]) -> None:
+def restore_states(generators: Sequence[Any], states: Sequence[State]) -> None:
     """Put generators back to where they stood."""
     for each, state in zip(generators, states, strict=True):
-        access(each)[1](pickle.loads(state))
+        access(each)[1](state.value)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-__all__ = ["LEAVES", "handle_of", "is_generator", "is_own", "module_of", "names_in", "parts"]
+__all__ = ["LEAVES", "handle_of", "is_filled", "is_generator", "is_own", "module_of", "names_in", "parts"]
 
 LEAVES = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, PurePath)
 _MOST = 2000  # objects looked at
@@ -122,14 +122,15 @@ def _behind(value: Any) -> list[Any]:
 
 
 def _of_function(function: types.FunctionType) -> list[Any]:
-    bound = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
+    bound = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
     bound += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
     if is_own(str(function.__globals__.get("__name__", ""))):
         bound += _read(function)
     return bound
 
 
-def _filled(cell: Any) -> bool:
+def is_filled(cell: Any) -> bool:
+    """Return whether a cell of a closure has a value yet."""
     try:
         cell.cell_contents  # noqa: B018 - reading an empty cell raises
     except ValueError:

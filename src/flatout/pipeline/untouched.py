@@ -9,7 +9,7 @@ from typing import Any
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.own_streams import access
-from flatout.pipeline.reach import is_generator, is_own, module_of, names_in, parts
+from flatout.pipeline.reach import is_filled, is_generator, is_own, module_of, names_in, parts
 
 __all__ = ["Untouched"]
 
@@ -76,21 +76,13 @@ def _places(part: Any) -> Iterator[Place]:
     if type(part) in _CONTAINERS and len(part) <= _MOST:
         yield _of_container(part)
     elif isinstance(part, types.FunctionType):
-        yield from (_of_attribute(cell, "cell_contents") for cell in part.__closure__ or () if _filled(cell))
+        yield from (_of_attribute(cell, "cell_contents") for cell in part.__closure__ or () if is_filled(cell))
         scope = part.__globals__
         yield from (_of_global(scope, name) for name in names_in(part.__code__).stored if name in scope)
     elif is_generator(part):
         yield _of_generator(part)
     elif isinstance(part, io.IOBase):
         yield from _of_file(part)
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - reading an empty cell raises
-    except ValueError:
-        return False
-    return True
 
 
 def _of_attribute(owner: Any, name: str) -> Place:
