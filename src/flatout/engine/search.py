@@ -263,9 +263,15 @@ class Search:
         self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
 
     def _share_s(self, candidate: Candidate) -> float:
-        """Return the seconds a candidate may take: what is left is shared out by what each could give."""
-        hopes = [math.log(max(1.001, other.ceiling)) for other in self._queue]
-        mine = math.log(max(1.001, candidate.ceiling)) / math.fsum(hopes)
+        """Return the seconds a candidate may take: what is left is shared out by what each could give.
+
+        What has nothing left to do beside this one has no share of its own.
+        """
+        fix = find_fix(candidate.selection.fix)
+        idle = {candidate.selection.fix, *(fix.replaces if fix is not None else ())}
+        others = [other for other in self._queue if other.selection.fix not in idle]
+        mine, *hopes = [math.log(max(1.001, one.ceiling)) for one in (candidate, *others)]
+        mine /= mine + math.fsum(hopes)
         return min(self._open_s(candidate), max(_LEAST_S, mine * self._left_s()))
 
     def _open_s(self, candidate: Candidate) -> float:

@@ -206,3 +206,13 @@ def test_what_was_kept_before_it_stays(scripted):
     names = ["loader-workers", "compiled-input"]
     found = scripted(names, factors={"compiled-input": 0.5, "loader-workers": 0.5}, switchable=False)
     assert set(verdicts(found).values()) == {Verdict.KEPT}
+
+
+def test_what_would_have_nothing_left_to_do_takes_no_time_from_a_candidate(scripted, monkeypatch):
+    asked = []
+    plain = ScriptedBench.side_by_side
+    monkeypatch.setattr(
+        ScriptedBench, "side_by_side", lambda *given, **named: asked.append(named["max_s"]) or plain(*given, **named)
+    )
+    scripted(["compiled-input", "loader-workers", "core-split"], switchable=False)
+    assert asked[0] > 800 > asked[1]
