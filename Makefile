@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+RUNS := .venv/.runs
 INSTALLED := .venv/.installed
 TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
@@ -14,11 +15,15 @@ help: ## this list
 
 install: $(INSTALLED) ## make .venv with flatout and what its checks need
 
-$(INSTALLED): pyproject.toml constraints.txt
-	@PYTHON="$(PYTHON)" scripts/install
+$(RUNS): pyproject.toml constraints.txt
+	@PYTHON="$(PYTHON)" scripts/install demo
 	@touch $@
 
-demo: $(INSTALLED) ## diagnose, tune and train a bundled script that is slow in the usual ways
+$(INSTALLED): $(RUNS)
+	@PYTHON="$(PYTHON)" scripts/install demo,dev
+	@touch $@
+
+demo: $(RUNS) ## diagnose, tune and train a bundled script that is slow in the usual ways
 	@$(BIN)/flatout demo
 
 test: $(INSTALLED) ## every test that needs no GPU, fast and slow; those that measure time after the others, one at a time
@@ -49,6 +54,9 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/input_pipeline.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/mnist_guide.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/ladder.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/headroom.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/whole.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/frameworks.py $(if $(FULL),,--quick)
 
 test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none
 	@scripts/on-gpu tests/gpu $(BIN)/python -m pytest -m gpu tests/gpu

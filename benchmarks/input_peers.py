@@ -1,23 +1,17 @@
-"""Other libraries' loaders for the pipelines of `input_pipeline.py`, and a folder to install them in.
+"""Other libraries' loaders for the pipelines of `input_pipeline.py`.
 
-They are installed into an environment of their own that also sees the packages of the running one, so that all
-contenders use the same torch. Each is given the script's own data set where it takes one, and its best setting among
+Each is given the script's own data set where it takes one, and its best setting among
 those that were tried on two cores.
 """
 
 import functools
 import os
-import subprocess
-import sys
-import sysconfig
-import venv
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from input_workloads import GRAY, RGB, Setting, Workload
 
-__all__ = ["PACKAGES", "PEERS", "install", "package_of"]
+__all__ = ["PACKAGES", "PEERS", "package_of"]
 
 PACKAGES = {
     "torchdata": "torchdata==0.11.0",
@@ -26,25 +20,6 @@ PACKAGES = {
     "dali": "nvidia-dali-cuda130==2.4.0",
 }
 Pass = Callable[..., Iterator[Any]]
-
-
-def install(folder: Path, names: list[str]) -> tuple[Path, dict[str, str]]:
-    """Install the peers; return the interpreter that sees them and, for those that failed, the reason."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-        own = subprocess.check_output(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
-        )
-        line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-        Path(own.strip(), "zz_outer.pth").write_text(line)
-    failed = {}
-    for name in names:
-        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGES[name]]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            failed[name] = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-    return python, failed
 
 
 def package_of(contender: str) -> str:
@@ -232,7 +207,3 @@ PEERS: dict[str, dict[str, Callable[[Setting, Workload], Pass]]] = {
     },
     "jpeg": _GENERAL | {"dali, fused, on the CPU": dali_fused},
 }
-
-
-if __name__ == "__main__":
-    print(install(Path(sys.argv[1]), list(PACKAGES)))

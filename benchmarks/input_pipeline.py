@@ -22,8 +22,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from beside import install
 from input_by_hand import BY_HAND
-from input_peers import PACKAGES, PEERS, install, package_of
+from input_peers import PACKAGES, PEERS, package_of
 from input_workloads import WORKLOADS, Goal, Setting, Workload, loops_per_ms, write_photos
 
 HERE = Path(__file__).resolve().parent
@@ -237,7 +238,9 @@ def main() -> None:
         wanted = options.workload or list(WORKLOADS)
         if options.peers:
             needed = list(dict.fromkeys(package_of(each) for workload in wanted for each in PEERS[workload]))
-            python, failed = install((options.peers_folder or Path(name, "peers")).absolute(), needed)
+            python, failed = install(
+                (options.peers_folder or Path(name, "peers")).absolute(), {each: PACKAGES[each] for each in needed}
+            )
             peers = [each for each in needed if each not in failed]
         rounds = 1 if options.quick else 2
         texts = [head(seconds, rounds, failed)]

@@ -2,7 +2,8 @@
 
 Each script of `planted/flawed/` has a twin in `planted/repaired/` that differs by the flaw alone; `planted/truth.toml`
 says what a right diagnosis is. The gain of the repair is measured from plain runs, without flatout: flawed epoch time
-over repaired epoch time, from runs of one and of many epochs. Everything runs with one intra-op thread: with two, any
+over repaired epoch time, of the epochs after the first, twice: side by side with their cores exchanged, or one after
+the other where a script has workers. Everything runs with one intra-op thread: with two, any
 other process on a machine of two cores makes OpenMP regions wait, and steps up to 50 times as long.
 `planted/healthy/` holds scripts on which nothing should be found.
 
@@ -35,6 +36,17 @@ from pathlib import Path
 SUITE = Path(__file__).resolve().parent / "planted"
 MARK = "# <<"
 TRAINED_S = 3.0
+MOST_EPOCHS = 128
+CLOCK = """
+import os
+file = os.environ.pop("PLANTED_CLOCK", None)
+if file:
+    import atexit, json, time
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    begin, steps = time.perf_counter(), []
+    register_optimizer_step_post_hook(lambda *_: steps.append(time.perf_counter()))
+    atexit.register(lambda: json.dump([begin, steps, time.perf_counter()], open(file, "w")))
+"""
 DIAGNOSE_LIMIT_S = 240
 TRAIN_LIMIT_S = 300
 FALSE_ALARM_SHARE = 0.10
@@ -123,23 +135,37 @@ def diagnose(script: Script, recordings: Path) -> dict:
     return {key: content.get(key) for key in ("findings", "breakdown", "outside", "steps")} | {"wall_s": wall_s}
 
 
-def train_wall_s(script: Script, folder: str, num_epochs: int, core: int | None) -> float:
-    """Return the wall time of a plain run over `num_epochs`, on one core when `core` names it."""
-    with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
+def clocked(script: Script, folder: str, num_epochs: int, core: int | None) -> tuple[float, list[float], float]:
+    """Return when a plain run began, ended each optimizer step, and ended; on one core when `core` names it."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as tmp, tempfile.TemporaryDirectory() as beside:
+        (Path(beside) / "sitecustomize.py").write_text(CLOCK)
         command = [sys.executable, *script.command(folder), "--epochs", str(num_epochs)]
         pin = ["taskset", "-c", str(core)] if core is not None else []
-        setting = {"cwd": tmp, "env": environment_for(folder), "timeout": TRAIN_LIMIT_S}
-        begin_s = time.perf_counter()
+        env = environment_for(folder)
+        env |= {"PYTHONPATH": os.pathsep.join([beside, env["PYTHONPATH"]]), "PLANTED_CLOCK": f"{beside}/clock"}
+        setting = {"cwd": tmp, "env": env, "timeout": TRAIN_LIMIT_S}
         subprocess.run([*pin, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, **setting)
-        return time.perf_counter() - begin_s
+        return json.loads((Path(beside) / "clock").read_text())
 
 
-def epoch_s(script: Script, folder: str, core: int | None) -> float:
-    """Return the seconds of an epoch: from a run that trains about 3 s longer than a run of one epoch."""
-    short_s = train_wall_s(script, folder, 1, core)
-    rough_s = max(0.02, (train_wall_s(script, folder, 3, core) - short_s) / 2)
-    num_epochs = max(2, min(100, round(TRAINED_S / rough_s)))
-    return (train_wall_s(script, folder, 1 + num_epochs, core) - short_s) / num_epochs
+def later_epoch_s(script: Script, folder: str, num_epochs: int, core: int | None) -> float:
+    """Return the seconds of an epoch after the first: start-ups differ by more than a second.
+
+    From the last optimizer step of the first epoch to the last of all; scripts that step by hand, or not equally often
+    in each epoch, are run with one epoch, too, and the difference of the two runs is taken.
+    """
+    begin, steps, end = clocked(script, folder, 1 + num_epochs, core)
+    if steps and len(steps) % (1 + num_epochs) == 0:
+        return (steps[-1] - steps[len(steps) // (1 + num_epochs) - 1]) / num_epochs
+    begin_one, _, end_one = clocked(script, folder, 1, core)
+    return (end - begin - (end_one - begin_one)) / num_epochs
+
+
+def epoch_s(script: Script, folder: str, cores: tuple[int | None, ...]) -> list[float]:
+    """Return the seconds of an epoch, once for each of `cores`, from runs that train for about 3 s."""
+    rough_s = max(0.02, later_epoch_s(script, folder, 2, cores[0]))
+    num_epochs = max(2, min(MOST_EPOCHS, round(TRAINED_S / rough_s)))
+    return [later_epoch_s(script, folder, num_epochs, core) for core in cores]
 
 
 def measure_epochs(script: Script) -> dict:
@@ -151,21 +177,22 @@ def measure_epochs(script: Script) -> dict:
     alone = any("workers" in path.read_text() for folder in folders for path in script.files(folder))
     try:
         if alone or len(os.sched_getaffinity(0)) < len(folders):
-            return {folder: [epoch_s(script, folder, None)] for folder in folders}
+            return {folder: epoch_s(script, folder, (None, None)) for folder in folders}
+        one, other = sorted(os.sched_getaffinity(0))[:2]
         with ThreadPoolExecutor(len(folders)) as pool:
-            cores = sorted(os.sched_getaffinity(0))
-            jobs = [pool.submit(epoch_s, script, folder, core) for folder, core in zip(folders, cores, strict=False)]
-            return {folder: [job.result()] for folder, job in zip(folders, jobs, strict=True)}
+            turns = zip(folders, ((one, other), (other, one)), strict=True)
+            jobs = [pool.submit(epoch_s, script, folder, cores) for folder, cores in turns]
+            return {folder: job.result() for folder, job in zip(folders, jobs, strict=True)}
     except subprocess.SubprocessError as failure:
         return {"error": f"plain run: {failure}", "tail": (getattr(failure, "stderr", b"") or b"").decode()[-800:]}
 
 
 def gain_of(epochs_s: dict | None) -> float | None:
-    """Return flawed / repaired epoch time, or None when it could not be measured."""
-    if not epochs_s or "error" in epochs_s:
+    """Return flawed / repaired epoch time, the geometric mean of the pairs, or None when it could not be measured."""
+    if not epochs_s or "error" in epochs_s or min(*epochs_s["flawed"], *epochs_s["repaired"]) <= 0:
         return None
-    flawed_s, repaired_s = statistics.median(epochs_s["flawed"]), statistics.median(epochs_s["repaired"])
-    return flawed_s / repaired_s if flawed_s > 0 and repaired_s > 0 else None
+    pairs = zip(epochs_s["flawed"], epochs_s["repaired"], strict=True)
+    return statistics.geometric_mean([flawed_s / repaired_s for flawed_s, repaired_s in pairs])
 
 
 def place_of(finding: dict) -> tuple[Path, int] | None:
@@ -195,7 +222,8 @@ def score(script: Script, result: dict) -> dict:
     top = findings[:2]
     right_line = [f for f in top if place_of(f) in marked]
     right_code = [f for f in top if f["code"] in script.codes]
-    matched = next(iter(right_code or right_line), None)
+    by_name = sorted(right_code, key=lambda finding: script.codes.index(finding["code"]))  # what names the flaw itself
+    matched = next(iter(by_name or right_line), None)
     gain = gain_of(result.get("epochs_s"))
     promised = matched["max_speedup"] if matched else None
     return {
@@ -317,9 +345,10 @@ def main() -> int:
         known = results.get(script.name, {})
         if known.get("digest") != digest:
             known = {"digest": digest, "load": os.getloadavg()[0], "diagnosis": diagnose(script, recordings)}
-            known |= {"epochs_s": measure_epochs(script)} if script.kind == "flawed" else {}
         elif script.name in (options.again or ()):
             known["diagnosis"] = diagnose(script, recordings)
+        if script.kind == "flawed" and "epochs_s" not in known:
+            known["epochs_s"] = measure_epochs(script)
         results[script.name] = known
         store(options.out, results)
         known["diagnosis"] = findings_today(recordings / script.name, known["diagnosis"])

@@ -109,8 +109,7 @@ def whole(folder: Path, script: str, kill_after_s: float | None) -> tuple[list[s
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
-        time.sleep(12)
-        faults += [f"process {left} was left" for left in _left(folder)]
+        faults += [f"process {left} was left" for left in _left_after(folder, 12.0)]
     start = time.monotonic()
     subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
     seconds = time.monotonic() - start
@@ -119,6 +118,14 @@ def whole(folder: Path, script: str, kill_after_s: float | None) -> tuple[list[s
     recipe = folder / "flatout.toml"
     body = tomllib.loads(recipe.read_text()) if recipe.exists() else {}
     return [fix["name"] for fix in body.get("fix", [])], seconds, faults
+
+
+def _left_after(folder: Path, longest_s: float) -> list[int]:
+    """Return the processes that are still there after `longest_s` seconds; none as soon as all have gone."""
+    until = time.monotonic() + longest_s
+    while (left := _left(folder)) and time.monotonic() < until:
+        time.sleep(0.5)
+    return left
 
 
 def _left(folder: Path) -> list[int]:

@@ -80,25 +80,29 @@ def changed(text: str, pairs: Sequence[Change], name: str) -> str:
     return text
 
 
-def tune(folder: Path, equal: str, budget: str, script: str = "train.py") -> tuple[str, list[dict[str, Any]]]:
-    """Tune the script for one class of equality; return what was said and the fixes that were kept."""
-    recipe = recipe_of(equal, script)
+def tune(
+    folder: Path, equal: str, budget: str, script: str = "train.py", also: str = ""
+) -> tuple[str, list[dict[str, Any]]]:
+    """Tune the script for one class of equality, `also` being a fix that is tried on request; say what was kept."""
+    recipe = recipe_of(equal, script, also)
     command = [sys.executable, "-m", "flatout", "tune", "--budget", budget, "--equal", equal, "--recipe", recipe]
+    command += ["--also", also] if also else []
     start = time.monotonic()
     done = subprocess.run([*command, script], cwd=folder, capture_output=True, text=True, check=False)
-    said = f"flatout tune --equal {equal} {script}, {time.monotonic() - start:.0f} s:\n{done.stdout}"
+    asked = f"--equal {equal} --also {also}" if also else f"--equal {equal}"
+    said = f"flatout tune {asked} {script}, {time.monotonic() - start:.0f} s:\n{done.stdout}"
     said += done.stderr[-2000:] if done.returncode else ""
     found = folder / recipe
     return said, tomllib.loads(found.read_text(encoding="utf-8")).get("fix", []) if found.exists() else []
 
 
-def recipe_of(equal: str, script: str = "train.py") -> str:
-    return f"{Path(script).stem}-{equal}.toml"
+def recipe_of(equal: str, script: str = "train.py", also: str = "") -> str:
+    return f"{Path(script).stem}-{equal}{f'-{also}' if also else ''}.toml"
 
 
-def run_command(folder: Path, equal: str, script: str = "train.py") -> list[str]:
+def run_command(folder: Path, equal: str, script: str = "train.py", also: str = "") -> list[str]:
     """Return the command under the recipe; the plain one where there is none."""
-    recipe = recipe_of(equal, script)
+    recipe = recipe_of(equal, script, also)
     run = [sys.executable, "-m", "flatout", "run", "--recipe", recipe, script]
     return run if (folder / recipe).exists() else [sys.executable, script]
 

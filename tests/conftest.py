@@ -1,5 +1,6 @@
 """What every test gets: its own environment, and a check that it leaves no process and no thread behind."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -76,9 +77,13 @@ def nothing_left_behind(own_environment: None) -> Iterator[None]:
     until = time.monotonic() + GRACE_S
     while (left := _alive() - before) and time.monotonic() < until:
         time.sleep(0.02)
-    for one in left:
-        if isinstance(one, psutil.Process):
-            one.kill()
+    killed = [one for one in left if isinstance(one, psutil.Process)]
+    for one in killed:
+        one.kill()
+    with contextlib.suppress(
+        RuntimeError
+    ):  # torch's own handler says that a worker was killed: here, not in the next test
+        psutil.wait_procs(killed, timeout=GRACE_S)
     if left:
         pytest.fail(f"left behind after {GRACE_S:.0f} s: {', '.join(map(repr, left))}", pytrace=False)
 

@@ -51,7 +51,7 @@ def main():
     optimizer = optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     first = None
     for epoch in range(EPOCHS):
-        start, running = time.perf_counter(), 0.0
+        start, running, seen = time.perf_counter(), 0.0, 0
         for images, labels in loader:
             images, labels = images.to(device), labels.to(device)
             loss = criterion(model(images), labels)
@@ -59,8 +59,9 @@ def main():
             loss.backward()
             optimizer.step()
             running += loss.item()
+            seen += len(labels)
             first = first or time.perf_counter()
-        rate = len(loader) * 32 / (time.perf_counter() - start)
+        rate = seen / (time.perf_counter() - start)
         print(f"epoch {epoch + 1}: loss {running / len(loader)!r}, {rate:.1f} images/s", flush=True)
     print(f"from the first to the last step: {time.perf_counter() - first:.4f} s")
     torch.save(model.state_dict(), "weights.pt")

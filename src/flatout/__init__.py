@@ -2,15 +2,23 @@
 
 from typing import Any as _Any
 
-__all__ = ["__version__", "compile_loader"]
+__all__ = ["__version__", "compile_loader", "lightning_callback", "recording", "trainer_callback"]
 
 __version__ = "0.1.0"
 
 
+_PLACES = {
+    "compile_loader": "flatout.pipeline.compiled",
+    "recording": "flatout.inside.recording",
+    "lightning_callback": "flatout.inside.callbacks",
+    "trainer_callback": "flatout.inside.callbacks",
+}
+
+
 def __getattr__(name: str) -> _Any:
     """Import what needs torch when it is asked for: the command line does without."""
-    if name == "compile_loader":
-        from flatout.pipeline.compiled import compile_loader
+    if name in _PLACES:
+        from importlib import import_module
 
-        return compile_loader
+        return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

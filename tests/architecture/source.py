@@ -12,7 +12,7 @@ PACKAGE = REPO / "src" / "flatout"
 
 # Highest first; names on one level know nothing of each other.
 LAYERS = (
-    ("cli",),
+    ("cli", "inside"),
     ("engine", "report"),
     ("child",),
     ("rules", "fixes"),

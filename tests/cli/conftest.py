@@ -65,6 +65,7 @@ def engine(monkeypatch, project):
 class TuneLimits:
     budget_s: float
     only: frozenset[str]
+    also: frozenset[str]
     equal: str
 
 

@@ -140,7 +140,7 @@ def test_the_page_of_a_fix_comes_with_its_class_and_what_it_addresses(catalogs, 
 
 def test_a_fix_on_request_says_how_to_request_it(catalogs, capsys):
     assert run(["explain", "larger_batch"]) == 0
-    assert "Tried only on request: `flatout tune --only larger-batch SCRIPT`." in capsys.readouterr().out
+    assert "Tried only on request: `flatout tune --also larger-batch SCRIPT`." in capsys.readouterr().out
 
 
 def test_a_misspelt_fix_comes_with_its_neighbours(catalogs, capsys):
@@ -273,14 +273,14 @@ def test_the_demo_tunes_a_copy_of_its_script_and_trains_it_both_ways(search, tra
     for name in ("train.py", "data/digits.zip", "flatout.toml"):
         assert (project / ".flatout/demo" / name).is_file()
     assert not (project / "flatout.toml").exists()
-    assert trainings == [("train.py", "--epochs", "4"), ("-m", "flatout", "run", "train.py", "--epochs", "4")]
+    assert trainings == [("train.py", "--epochs", "3"), ("-m", "flatout", "run", "train.py", "--epochs", "3")]
     streams = capsys.readouterr()
     assert "the script is .flatout/demo/train.py" in streams.err
     assert streams.out.endswith(
         "Trained in .flatout/demo, from start to end, once each:\n"
-        "  python train.py --epochs 4        8.00 s\n"
+        "  python train.py --epochs 3        8.00 s\n"
         "    epoch 4: test accuracy 0.9\n"
-        "  flatout run train.py --epochs 4   4.00 s  2.0x as fast\n"
+        "  flatout run train.py --epochs 3   4.00 s  2.0x as fast\n"
         "    epoch 4: test accuracy 0.9\n"
     )
 

@@ -27,22 +27,27 @@ def account(run: Run) -> Breakdown:
     it happened in (`validation`). The very first step keeps all of its time: it is warm-up.
     """
     rows = [step.phases_ns for step in run.steps]
-    moved = {Phase.EPOCH_GAP: _move_epoch_gaps(run, rows), Phase.VALIDATION: _move_validation(run, rows)}
+    moved = {
+        Phase.EPOCH_GAP: _move_epoch_gaps(run, rows) * max(1, run.steps_each),
+        Phase.VALIDATION: _move_validation(run, rows) * max(1, run.steps_each),
+    }
     walls = [sum(row) for row in rows]
     warmup = _warmup(walls)
     steady = walls[warmup:]
-    outside, wall_ns = _outside(run, moved, sum(walls))
-    warmup_ns = sum(walls[:warmup])
+    each = max(1, run.steps_each)
+    outside, wall_ns = _outside(run, moved, round(sum(walls) * run.num_steps / max(1, len(walls))))
+    warmup_ns = sum(walls[:warmup]) * each
     middle = median(steady) if steady else 0.0
     mean = sum(steady) / len(steady) if steady else 0.0
-    excess = max(0.0, warmup_ns - warmup * middle)
+    excess = max(0.0, warmup_ns - warmup * each * middle)
     return Breakdown(
         phases=_phases(rows[warmup:]),
         outside=tuple(
             OutsideShare(phase, outside[phase] / 1e9, outside[phase] / wall_ns if wall_ns else 0.0)
             for phase in OUTSIDE_PHASES
         ),
-        measured=len(steady),
+        measured=max(len(steady), run.num_steps - warmup * each) if steady else 0,
+        steps_each=each,
         warmup=warmup,
         warmup_s=warmup_ns / 1e9,
         median_ms=middle / 1e6,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flatout.cli.options import budget_option, json_option, out_option, verbose_option
+from flatout.cli.options import STDOUT, budget_option, json_option, out_option, price_option, verbose_option
 from flatout.errors import FlatoutError
 from flatout.schema.report import Report
 
@@ -43,19 +43,23 @@ def _alike(name: str, known: Sequence[str]) -> list[str]:
     options_metavar="[OPTIONS]",
 )
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Training steps to measure.")
+@click.option("--whole", is_flag=True, help="Let the script train to its end, as it is, and record all of it lightly.")
 @budget_option
 @click.option("--only", multiple=True, metavar="CODE", help="Report these findings only; may be given again.")
 @json_option
 @out_option
+@price_option
 @verbose_option("Show the script's own output, and every finding with its numbers.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def diagnose(
     words: tuple[str, ...],
     steps: int | None,
+    whole: bool,
     budget_s: float,
     only: tuple[str, ...],
     json_file: Path | None,
     out: Path | None,
+    price_h: float,
     verbose: bool,
 ) -> None:
     """Run a script for a while; show where its time goes, and why.
@@ -66,19 +70,41 @@ def diagnose(
     from flatout.cli.names import rule_codes
 
     codes = rule_codes(only)
+    _check_whole(whole, steps, json_file)
     diagnose_and_present(
-        words, steps=steps, budget_s=budget_s, codes=codes, json_file=json_file, out=out, verbose=verbose
+        words,
+        whole=whole,
+        steps=steps,
+        budget_s=budget_s,
+        codes=codes,
+        json_file=json_file,
+        out=out,
+        price_h=price_h,
+        verbose=verbose,
     )
+
+
+def _check_whole(whole: bool, steps: int | None, json_file: Path | None) -> None:
+    """Refuse what does not go together with a whole training."""
+    source = click.get_current_context().get_parameter_source("budget_s")
+    if whole and steps is not None:
+        raise click.UsageError("--whole records every step: leave out --steps.")
+    if whole and source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--whole lasts as long as the training: leave out --budget.")
+    if whole and json_file == STDOUT:
+        raise click.UsageError("with --whole stdout is the script's own: name a file, --json FILE.")
 
 
 def diagnose_and_present(
     words: Sequence[str],
     *,
+    whole: bool = False,
     steps: int | None = None,
     budget_s: float = DEFAULT_BUDGET_S,
     codes: frozenset[str] = frozenset(),
     json_file: Path | None = None,
     out: Path | None = None,
+    price_h: float = 0.0,
     verbose: bool = False,
 ) -> None:
     """Diagnose what `words` start, then show and store the report, also when the script failed half-way.
@@ -90,15 +116,23 @@ def diagnose_and_present(
 
     failure: FlatoutError | None = None
     try:
-        found: Report | None = _diagnose(words, steps, budget_s, out, verbose)
+        found: Report | None = _whole(words, out) if whole else _diagnose(words, steps, budget_s, out, verbose)
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)
     if found is not None:
         store(found)
         shown = replace(found, findings=tuple(f for f in found.findings if f.code in codes)) if codes else found
-        present(shown, json_file=json_file, verbose=verbose)
+        present(shown, json_file=json_file, verbose=verbose, price_h=price_h)
     if failure is not None:
         raise failure
+
+
+def _whole(words: Sequence[str], out: Path | None) -> Report:
+    """Let the script train to its end under light probes."""
+    from flatout.engine.target import parse_target
+    from flatout.engine.whole import record_whole
+
+    return record_whole(parse_target(words), out)
 
 
 def _diagnose(words: Sequence[str], steps: int | None, budget_s: float, out: Path | None, verbose: bool) -> Report:

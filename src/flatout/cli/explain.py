@@ -89,5 +89,5 @@ def _fix_page(fix: "Fix") -> str:
     if fix.addresses:
         facts.append(f"Addresses: {', '.join(fix.addresses)}.")
     if fix.on_request:
-        facts.append(f"Tried only on request: `flatout tune --only {fix.name} SCRIPT`.")
+        facts.append(f"Tried only on request: `flatout tune --also {fix.name} SCRIPT`.")
     return f"# {fix.name}\n\n{fix.page}\n\n{' '.join(facts)}"

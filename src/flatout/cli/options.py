@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["STDOUT", "budget_option", "json_option", "out_option", "recipe_option", "verbose_option"]
+__all__ = ["STDOUT", "budget_option", "json_option", "out_option", "price_option", "recipe_option", "verbose_option"]
 
 STDOUT = Path("-")
 """What `--json -` asks for."""
@@ -64,6 +64,25 @@ out_option: _Decorator = click.option(
     help="Folder for the recording, in place of .flatout/SCRIPT/TIME.",
 )
 
+
+def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float:
+    """Return what an hour costs of `3.5/h`, `3.5` or `0.06/min`; 0 where it is not said."""
+    if value is None:
+        return 0.0
+    match = re.fullmatch(r"[^\d.]*(\d*\.?\d+)\s*(?:/\s*([a-z]+))?", value.strip().lower())
+    per_s = _UNITS_S.get(match[2] or "h") if match else None
+    if match is None or per_s is None:
+        raise click.BadParameter(f"{value!r} is no price. Write what an hour costs: 3.5, 3.5/h, 0.06/min.", ctx, param)
+    return float(match[1]) * 3600 / per_s
+
+
+price_option: _Decorator = click.option(
+    "--price",
+    "price_h",
+    callback=_price,
+    metavar="PRICE",
+    help="What the machine costs, as 3.5/h: adds what an epoch and its waiting cost.",
+)
 
 recipe_option: _Decorator = click.option(
     "--recipe",

@@ -17,11 +17,16 @@ __all__ = ["present", "store"]
 
 
 def present(
-    report: Report, *, json_file: Path | None = None, verbose: bool = False, handover: "Handover | None" = None
+    report: Report,
+    *,
+    json_file: Path | None = None,
+    verbose: bool = False,
+    handover: "Handover | None" = None,
+    price_h: float = 0.0,
 ) -> None:
     """Print `report`, and write it to `json_file`; with JSON on stdout the text goes to stderr.
 
-    A `handover` makes it the page of a tune.
+    A `handover` makes it the page of a tune, a price of an hour adds what an epoch costs.
     """
     from rich.console import Console
 
@@ -31,7 +36,7 @@ def present(
 
     preview = {rule.code for rule in catalog() if rule.preview}
     console = Console(stderr=json_file == STDOUT, highlight=False, markup=False, emoji=False)
-    show(report, console, preview=preview, verbose=verbose, handover=handover)
+    show(report, console, preview=preview, verbose=verbose, handover=handover, price_h=price_h)
     if json_file == STDOUT:
         sys.stdout.write(dumps(report))
     elif json_file is not None:

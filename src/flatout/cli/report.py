@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from flatout.cli.options import json_option, verbose_option
+from flatout.cli.options import json_option, price_option, verbose_option
 from flatout.errors import BadRecording, UsageError
 from flatout.schema.finding import Ceiling
 from flatout.schema.report import Report
@@ -19,12 +19,13 @@ DEEPEST = 4
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
 @json_option
+@price_option
 @verbose_option("Show every finding with its numbers.")
-def report(folder: Path, json_file: Path | None, verbose: bool) -> None:
+def report(folder: Path, json_file: Path | None, price_h: float, verbose: bool) -> None:
     """Show a recording again; of several below DIR, the newest."""
     from flatout.cli.present import present
 
-    present(read_report(find_recording(folder)), json_file=json_file, verbose=verbose)
+    present(read_report(find_recording(folder)), json_file=json_file, verbose=verbose, price_h=price_h)
 
 
 def find_recording(folder: Path) -> Path:
@@ -55,7 +56,8 @@ def _recover_killed(folder: Path) -> None:
 
     for depth in range(DEEPEST + 1):
         for parts in folder.glob("/".join(["*"] * depth + ["parts"])):
-            if not (parts.parent / RUN_FILE).exists() and (parts.parent / "order-timed.json").exists():
+            ordered = any((parts.parent / f"order-{mode}.json").exists() for mode in ("timed", "whole"))
+            if ordered and not (parts.parent / RUN_FILE).exists():
                 recover(parts.parent)
 
 

@@ -13,6 +13,7 @@ from flatout.errors import FlatoutError, UsageError
 from flatout.schema.report import Report
 
 if TYPE_CHECKING:
+    from flatout.engine.tune import TuneLimits
     from flatout.report.staircase import Handover
 
 __all__ = ["tune", "tune_and_present"]
@@ -32,6 +33,9 @@ OURS = ("schema", "script", "proven")
     "--only", multiple=True, metavar="FIX", help="Try this fix only, or those for this finding; may be given again."
 )
 @click.option(
+    "--also", multiple=True, metavar="FIX", help="Try this fix too, which is tried on request only, as larger-batch is."
+)
+@click.option(
     "--equal",
     type=click.Choice(CLASSES, case_sensitive=False),
     default="precision",
@@ -48,6 +52,7 @@ def tune(
     words: tuple[str, ...],
     budget_s: float,
     only: tuple[str, ...],
+    also: tuple[str, ...],
     equal: str,
     recipe_file: Path,
     json_file: Path | None,
@@ -57,7 +62,7 @@ def tune(
     """Try cures on a script; keep what is faster with equal results.
 
     SCRIPT is as for `flatout diagnose`. What is kept is written to flatout.toml, and `flatout run` trains under it.
-    A fix that changes the training itself is tried only when --only names it.
+    A fix that changes the training itself is tried only when --also or --only names it.
     """
     from flatout.cli.names import fix_names
 
@@ -65,6 +70,7 @@ def tune(
         words,
         budget_s=budget_s,
         only=fix_names(only),
+        also=fix_names(also),
         equal=equal,
         recipe_file=recipe_file,
         json_file=json_file,
@@ -79,6 +85,7 @@ def tune_and_present(
     budget_s: float,
     recipe_file: Path,
     only: frozenset[str] = frozenset(),
+    also: frozenset[str] = frozenset(),
     equal: str = "precision",
     json_file: Path | None = None,
     out: Path | None = None,
@@ -90,12 +97,15 @@ def tune_and_present(
         FlatoutError: what the engine says went wrong, after what was measured has been shown.
     """
     from flatout.cli.present import present, store
+    from flatout.engine.tune import TuneLimits
+    from flatout.schema.trial import Equivalence
 
     _require_ours(recipe_file)
     failure: FlatoutError | None = None
     handover: Handover | None = None
     try:
-        found: Report | None = _tune(words, budget_s, only, equal, out, verbose)
+        limits = TuneLimits(budget_s=budget_s, only=only, also=also, equal=Equivalence(equal.upper()))
+        found: Report | None = _tune(words, limits, out, verbose)
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)
     if found is not None:
@@ -108,18 +118,13 @@ def tune_and_present(
     return found
 
 
-def _tune(
-    words: Sequence[str], budget_s: float, only: frozenset[str], equal: str, out: Path | None, verbose: bool
-) -> Report:
+def _tune(words: Sequence[str], limits: "TuneLimits", out: Path | None, verbose: bool) -> Report:
     """Call the engine, with somebody watching."""
     from flatout.cli.progress import Watcher, echo_bytes
     from flatout.engine.target import parse_target
-    from flatout.engine.tune import TuneLimits
     from flatout.engine.tune import tune as search
-    from flatout.schema.trial import Equivalence
 
     target = parse_target(words)
-    limits = TuneLimits(budget_s=budget_s, only=only, equal=Equivalence(equal.upper()))
     with Watcher(bar=not verbose) as watcher:
         return search(target, limits=limits, out=out, watch=watcher.watch, echo=echo_bytes if verbose else None)
 

@@ -1,20 +1,17 @@
 """Which fixes are worth a trial on this script, in which order."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from flatout.analysis.statistics import median
+from flatout.analysis.judge import FLOOR
 from flatout.fixes.catalog import fixes
 from flatout.fixes.fix import Fix
+from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
 from flatout.schema.finding import Breakdown, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Candidate, Equivalence, Selection
 
-__all__ = ["MIN_CEILING", "candidates", "epoch_steps"]
-
-MIN_CEILING = 1.02
-"""A candidate that could give less is not tried: it would not be kept."""
+__all__ = ["candidates"]
 
 _MOST = 50.0
 
@@ -25,25 +22,27 @@ def candidates(
     findings: Sequence[Finding],
     *,
     only: frozenset[str] = frozenset(),
+    also: frozenset[str] = frozenset(),
     equal: Equivalence = Equivalence.PRECISION,
     catalog: Iterable[Fix] | None = None,
 ) -> tuple[Candidate, ...]:
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
 
-    The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all. Fixes on
-    request, and those of weaker classes than `equal`, are left out unless `only` names them.
+    The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
+    finding that it addresses promises (collecting garbage falls in all phases). Fixes on
+    request, and those of weaker classes than `equal`, are left out unless `only` or `also` names them.
     """
     found: list[tuple[tuple[float, ...], Candidate]] = []
     for fix in fixes() if catalog is None else catalog:
-        named = fix.name in only
+        named = fix.name in only | also
         if (only and not named) or (not named and (fix.on_request or fix.equivalence.rank > equal.rank)):
             continue
         addressed = [finding for finding in findings if finding.code in fix.addresses]
-        ceiling = _ceiling(fix, breakdown)
-        if ceiling < MIN_CEILING and not named:
+        hoped = max((finding.max_speedup for finding in addressed), default=1.0)
+        ceiling = min(max(_ceiling(fix, breakdown), hoped), _measured_ceiling(fix, run))
+        if ceiling < FLOOR and not named:  # it would not be kept
             continue
         between = any(phase is Phase.CHECKPOINT or phase not in STEP_PHASES for phase in fix.phases)
-        hoped = max((finding.max_speedup for finding in addressed), default=1.0)
         for number, settings in enumerate(fix.choices(run)):
             candidate = Candidate(
                 selection=Selection(fix.name, settings),
@@ -66,17 +65,11 @@ def _ceiling(fix: Fix, breakdown: Breakdown) -> float:
     return min(_MOST, 1 / max(1 / _MOST, 1 - share))
 
 
+def _measured_ceiling(fix: Fix, run: Run) -> float:
+    """Return what holding the batch gave, where that takes away all that the fix can shorten."""
+    holds = {HELD_INPUT: {Phase.INPUT}, HELD_TRANSFER: {Phase.INPUT, Phase.TRANSFER}}
+    known = [each.high for each in run.ceilings if set(fix.phases) <= holds.get(each.ceiling, set())]
+    return min(known, default=_MOST)
+
+
 _BOTH = (Phase.CHECKPOINT,)  # in steps and outside them
-
-
-def epoch_steps(run: Run) -> int:
-    """Return the number of steps of a whole epoch, 0 where none was seen and no loader tells."""
-    counts = Counter(step.epoch for step in run.steps)
-    whole = [counts[epoch] for epoch in counts if min(counts) < epoch < max(counts)]
-    if whole:
-        return int(median(whole))
-    if len(counts) > 1:
-        return counts[min(counts)]
-    batches = max((loader.num_batches for loader in run.loaders if loader.is_training), default=0)
-    per_step = median([step.num_batches for step in run.steps]) if run.steps else 1
-    return int(batches / max(1, per_step))

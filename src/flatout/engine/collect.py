@@ -4,17 +4,21 @@ import contextlib
 import dataclasses
 import json
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from flatout.analysis.breakdown import account
 from flatout.analysis.roles import assign_roles
 from flatout.errors import BadRecording
 from flatout.schema.codec import build_run, read_records
+from flatout.schema.phase import STEP_PHASES
 from flatout.schema.plain import from_plain
 from flatout.schema.run import (
     Causes,
     End,
+    Frame,
     LineCost,
     LoaderFacts,
     RankSummary,
@@ -54,17 +58,36 @@ def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = (
     training = [run for run in runs if run.steps]
     if not training:
         return next((run for run in runs if run.end.reason == "script failed"), runs[0])
-    training.sort(key=lambda run: (run.header.rank, -len(run.steps)))
+    training.sort(key=lambda run: (run.header.rank, -run.num_steps))
     ranks = tuple(
         RankSummary(
             rank=run.header.rank,
-            num_steps=len(run.steps),
+            num_steps=run.num_steps,
             median_ms=statistics.median(step.wall_ns for step in run.steps) / 1e6,
+            phases_ms=_phases_ms(run),
+            samples_per_step=run.samples_per_step or 0.0,
+            hottest=_hottest(run),
         )
         for run in training
     )
     first = dataclasses.replace(training[0], ranks=ranks, utilization=utilization)
     return _with_workers(first, parts) if mode == "deep" else first
+
+
+def _phases_ms(run: Run) -> dict[str, float]:
+    """Return the median milliseconds of each phase in the steady steps: one step that was held up moves no median."""
+    steady = run.steps[account(run).warmup :]
+    columns = zip(*(step.phases_ns for step in steady), strict=True)
+    return {phase.value: statistics.median(column) / 1e6 for phase, column in zip(STEP_PHASES, columns, strict=True)}
+
+
+def _hottest(run: Run) -> dict[str, Frame]:
+    """Return the user's line that most of each phase goes to in the process of this rank, as a deep run saw it."""
+    spent: dict[str, defaultdict[Frame, float]] = {}
+    for cost in run.causes.lines if run.causes else ():
+        if cost.stack and cost.process == "main":
+            spent.setdefault(cost.phase.value, defaultdict(float))[cost.stack[0]] += cost.seconds
+    return {phase: max(lines, key=lines.__getitem__) for phase, lines in spent.items()}
 
 
 def _read_part(path: Path) -> Run:
@@ -140,8 +163,10 @@ def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) ->
 
 def join_causes(timed: Run, deep: Run) -> Run:
     """Return the timed Run with the causes and facts of the deep one; times stay those of the timed run."""
+    hottest = {rank.rank: rank.hottest for rank in deep.ranks}
     return dataclasses.replace(
         timed,
+        ranks=tuple(dataclasses.replace(rank, hottest=hottest.get(rank.rank, {})) for rank in timed.ranks),
         causes=deep.causes,
         workers=deep.workers,
         loaders=tuple(_joined(timed.loaders, deep.loaders)),

@@ -11,6 +11,7 @@ from flatout.analysis.breakdown import account
 from flatout.engine.collect import assemble, collect_run
 from flatout.engine.failure import explain_nothing, script_failure
 from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
+from flatout.engine.headroom import measure_headroom
 from flatout.engine.launch import Execution, Outcome
 from flatout.engine.progress import Progress
 from flatout.engine.target import Target
@@ -18,8 +19,9 @@ from flatout.errors import FlatoutError, Interrupted
 from flatout.rules import examine
 from flatout.schema.codec import RUN_FILE, write_order, write_run
 from flatout.schema.order import Order
+from flatout.schema.phase import Phase
 from flatout.schema.report import Report
-from flatout.schema.run import Run
+from flatout.schema.run import Ceiling, Run
 
 __all__ = ["Limits", "conclude", "diagnose", "diagnose_in", "recover"]
 
@@ -27,15 +29,21 @@ Watch = Callable[[Progress], None]
 
 _TYPICAL_S = {"timed": 9.0, "deep": 8.0}  # of a script with short steps, imports included: for the progress bar
 _SHARES = {"timed": (0.0, 0.55), "deep": (0.55, 0.97)}
+_HEADROOM_S = 6.0  # of steps, besides the start of the script
 _STAGES = {"timed": "timed run", "deep": "deep run"}
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a diagnosis may take: steps of the timed run (None: until sound), seconds in all."""
+    """How long a diagnosis may take: steps of the timed run (None: until sound), seconds in all.
+
+    `headroom`: also hold the batch, in one more start of the script. Off until the planted scripts have been judged
+    with it (`benchmarks/planted.py`), because it bounds what findings promise, and so their order.
+    """
 
     steps: int | None = None
     budget_s: float = 300.0
+    headroom: bool = False
     all_devices: bool = False  # benchmarks: watch copies and waits on a machine without an accelerator
 
 
@@ -90,17 +98,17 @@ def _with_report(error: FlatoutError, session: "_Session") -> FlatoutError:
 def conclude(run: Run, folder: Path) -> Report:
     """Return the report on a Run: its account, its findings."""
     breakdown = account(run)
-    found = examine(run, breakdown, ())
+    found = examine(run, breakdown, run.ceilings)
     run = dataclasses.replace(run, notes=(*run.notes, *found.notes))
-    return Report(run=run, breakdown=breakdown, findings=found.findings, folder=str(folder))
+    return Report(run=run, breakdown=breakdown, headroom=run.ceilings, findings=found.findings, folder=str(folder))
 
 
 def recover(folder: Path) -> bool:
     """Write the recording of a diagnosis that was killed, from its parts; return whether there was a step in them."""
-    run = assemble(folder)
-    if run is not None:
+    run = assemble(folder) or collect_run(folder / "parts", "whole")
+    if run is not None and run.steps:
         write_run(run, folder / RUN_FILE)
-    return run is not None
+    return run is not None and bool(run.steps)
 
 
 class _Session:
@@ -122,6 +130,7 @@ class _Session:
         self._echo = echo
         self._start = time.monotonic()
         self._timed: Run | None = None
+        self._ceilings: tuple[Ceiling, ...] = ()
         self._notes = list(notes)
 
     def diagnose(self) -> Report:
@@ -132,6 +141,7 @@ class _Session:
         failure = script_failure(self.target, self.folder, self._timed, timed)
         if failure is None and self._left_s() > 3:
             self._look_deeper()
+            self._measure_headroom()
         self._watch(Progress("conclusions", len(self._timed.steps), 0.98, 0.0))
         report = self.report()
         assert report is not None
@@ -147,6 +157,28 @@ class _Session:
         except (FlatoutError, OSError) as error:
             self._notes.append(f"the deep run failed: {error}")
 
+    def _measure_headroom(self) -> None:
+        """Hold the batch in one more start of the script, where the input is worth it and there is time.
+
+        Whoever says how many steps are enough gets those, and no more.
+        """
+        wanted = self._limits.headroom and self._limits.steps is None
+        run = assemble(self.folder, self._timed) if wanted else None
+        if run is None or len(run.ranks) > 1:
+            return
+        breakdown = account(run)
+        start_s = breakdown.outside_s(Phase.STARTUP)
+
+        def watch(steps: int) -> None:
+            self._watch(Progress("ceilings", steps, 0.97, max(1.0, start_s + _HEADROOM_S / 2)))
+
+        if self._left_s() < 1.5 * start_s + _HEADROOM_S + 3:
+            return
+        try:
+            self._ceilings = measure_headroom(self.target, self.folder, run, breakdown, max_s=_HEADROOM_S, watch=watch)
+        except (FlatoutError, OSError) as error:
+            self._notes.append(f"the ceilings were not measured: {error}")
+
     def report(self) -> Report | None:
         """Write and return what is known so far; None when no step was measured."""
         run = assemble(self.folder, self._timed)
@@ -155,7 +187,7 @@ class _Session:
         lost = self.folder / "files" / "not-restored.txt"
         if lost.exists():
             self._notes.append(f"some of the script's files could not be put back: see {lost}")
-        run = dataclasses.replace(run, notes=(*run.notes, *self._notes))
+        run = dataclasses.replace(run, notes=(*run.notes, *self._notes), ceilings=self._ceilings)
         with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same
             write_run(run, self.folder / RUN_FILE)
         return conclude(run, self.folder)

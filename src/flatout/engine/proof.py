@@ -13,12 +13,14 @@ from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Comparison, Pair, Selection, Trial
 
-__all__ = ["CONFIRM_ALPHA", "Confirmation", "make_recipe"]
+__all__ = ["CONFIRM_ALPHA", "CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe"]
 
 CONFIRM_ALPHA = 0.01
 """Error probability of the confirmation, on top of what the trials spent."""
 
-_PAIRS = 6  # in each of two starts, the second with the sides swapped
+CONFIRM_PAIRS, CONFIRM_STARTS = 6, 2
+"""Pairs of blocks in each of two starts, the second with the sides swapped."""
+
 _LEFT_OUT_LOOKS = (8,)
 _LEAST_GAIN = 1.01  # a fix without which the recipe is as fast, or nearly, is left out of it
 
@@ -32,10 +34,13 @@ class Confirmation:
         self._together = together
         self._until = until
 
-    def leave_one_out(self, kept: Sequence[Trial]) -> list[tuple[Trial, Comparison]]:
-        """Return the fixes without which the recipe is as fast as with them, as far as they can be switched off."""
+    def leave_one_out(self, kept: Sequence[Trial], *, whole_s: float) -> list[tuple[Trial, Comparison]]:
+        """Return the fixes without which the recipe is as fast as with them, as far as they can be switched off.
+
+        It takes none of the `whole_s` seconds that the whole recipe needs afterwards.
+        """
         switchable = [trial for trial in kept if trial.candidate.switchable]
-        left_s = self._until - time.monotonic() - 20
+        left_s = self._until - time.monotonic() - whole_s
         if len(kept) < 2 or not switchable or self._together or left_s < 5:
             return []
         measured = [Measured() for _ in switchable]
@@ -58,16 +63,16 @@ class Confirmation:
         """Return the comparison of the recipe with the untouched script in fresh processes, None without a pair."""
         measured = Measured()
         for swap in (False, True):
-            wanted = _PAIRS * (2 if swap else 1)
+            wanted = CONFIRM_PAIRS * (2 if swap else 1)
             left_s = max(8.0, self._until - time.monotonic())
             if self._together or measured.failure:
                 measured.failure = None
                 self._bench.one_after_the_other(
-                    (), fixes, measured, decide=_when(wanted), max_s=left_s, num_pairs=_PAIRS
+                    (), fixes, measured, decide=_when(wanted), max_s=left_s, num_pairs=CONFIRM_PAIRS
                 )
             else:
                 self._bench.side_by_side(
-                    (), fixes, measured, looks=(_PAIRS,), decide=_when(wanted), max_s=left_s, swap=swap
+                    (), fixes, measured, looks=(CONFIRM_PAIRS,), decide=_when(wanted), max_s=left_s, swap=swap
                 )
             if self._until - time.monotonic() < 0:
                 break

@@ -5,19 +5,19 @@ claim of equal results only when it is faster. What can be switched inside one p
 candidates in one start of the script; the rest between two processes side by side.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from flatout.analysis.epochs import epoch_steps
 from flatout.analysis.judge import compare
 from flatout.engine.blocks import Failure, Measured
-from flatout.engine.candidates import epoch_steps
 from flatout.engine.journal import TrialJournal
 from flatout.engine.proof import Confirmation, make_recipe
+from flatout.engine.shares import Shares
 from flatout.engine.target import Target
-from flatout.engine.timing import Bench
+from flatout.engine.timing import SHORTEST_TURN_S, Bench
 from flatout.engine.verify import Verifier
 from flatout.fixes.catalog import find_fix
 from flatout.schema.phase import Phase
@@ -30,10 +30,7 @@ __all__ = ["Search"]
 _LOOKS = (4, 8, 16, 32, 64, 128)
 _SIDE_LOOKS = _LOOKS
 _ROUNDS = 6  # starts of a script that ends before an arm is decided
-_LEAST_S = 20.0  # for a candidate, however little it could give
-_LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
 _WINDOW_SHARE = 0.03  # of the budget: how long a training is compared, once for each of up to five executions
-_CONFIRM_S = 30.0  # kept back for the confirmation, as far as the budget allows
 
 _VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
 
@@ -54,21 +51,22 @@ class Search:
         self._report = report
         self._journal = journal
         self._alpha = alpha
-        self._until = until
         self._watch = watch
         self._stage = "trials"
         step_s = report.breakdown.median_ms / 1e3
         loaders = [loader for loader in report.run.loaders if loader.is_training]
         queued = max((loader.num_workers * max(2, loader.prefetch_factor) for loader in loaders), default=0)
-        reserve = min(_CONFIRM_S, 0.25 * (until - time.monotonic()))
-        self._trials_until = until - reserve
-        self._bench = Bench(
-            target, folder, self._tell, step_s=step_s, skip=2 + queued, block_s=max(0.25, min(4.0, 4 * step_s))
-        )
+        skip, block_s = 2 + queued, max(0.25, min(4.0, 4 * step_s))
+        self._bench = Bench(target, folder, self._tell, step_s=step_s, skip=skip, block_s=block_s)
         self._verifier = Verifier(target, folder, watch=self._tell)
         self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
-        self._startup_s = report.breakdown.outside_s(Phase.STARTUP)
-        self._compared: set[Equivalence] = set()  # classes for which the untouched script's executions are there
+        self._shares = Shares(
+            until,
+            startup_s=report.breakdown.outside_s(Phase.STARTUP),
+            steady_s=2 * skip * step_s,
+            pair_s=2 * max(SHORTEST_TURN_S, block_s),
+            window_s=self._verifier.window_s,
+        )
         self._together = report.run.header.world_size > 1
         self._epoch_steps = epoch_steps(report.run)
         done = {trial.candidate.selection.label for trial in self.trials}
@@ -107,7 +105,7 @@ class Search:
         start = time.monotonic()
         for _ in range(_ROUNDS):
             open_arms = [number for number, each in enumerate(measured) if not each.decision and not each.failure]
-            if not open_arms or self._open_s(group[open_arms[0]]) < 3:
+            if not open_arms or self._shares.timing_s(group[open_arms[0]], self.kept) < 3:
                 break
             self._stage = f"trying {group[open_arms[0]].selection.label}"
             before = sum(len(each.pairs) for each in measured)
@@ -116,7 +114,7 @@ class Search:
                 [(group[number].selection,) for number in open_arms],
                 [measured[number] for number in open_arms],
                 alpha=self._alpha,
-                max_s=self._open_s(group[open_arms[0]]),
+                max_s=self._shares.timing_s(group[open_arms[0]], self.kept),
             )
             faster = any(each.decision == "faster" for each in measured)
             if faster or sum(len(each.pairs) for each in measured) == before:
@@ -148,7 +146,7 @@ class Search:
                 measured,
                 looks=_SIDE_LOOKS,
                 decide=decide,
-                max_s=self._share_s(candidate),
+                max_s=self._shares.of(candidate, self._queue, self.kept),
                 epoch_steps=epoch,
                 skip=skip,
             )
@@ -207,26 +205,16 @@ class Search:
             self.notes.append(f"a trial could not be written to disk: {error.strerror}")
 
     def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
-        claimed, needed_s = self._claim(candidate), self._comparing_s(candidate)
-        if needed_s > self._until - time.monotonic():
-            return Verdict.UNDECIDED, f"results were not compared: that takes about {needed_s:.0f} s", None
-        self._compared |= {Equivalence.BITWISE, claimed}
+        claimed = self._shares.claim(candidate, self.kept)
+        if claimed is None:
+            return Verdict.UNDECIDED, "results were not compared: the time for it was over", None
         equality = self._verifier.check((*self.base, candidate.selection), claimed)
-        if equality.equal:
+        asked_for = claimed is Equivalence.SEMANTIC and bool(equality.num_steps)  # another training, and it trains
+        if equality.equal or (equality.equal is None and asked_for):
             return Verdict.KEPT, "", equality
         if equality.equal is None:
             return Verdict.UNDECIDED, equality.reason, equality
         return Verdict.RESULTS_DIFFER, equality.reason, equality
-
-    def _claim(self, candidate: Candidate) -> Equivalence:
-        """Return what is claimed of `candidate` on top of what was kept."""
-        classes = (candidate.equivalence, *(trial.candidate.equivalence for trial in self.kept))
-        return max(classes, key=lambda each: each.rank)
-
-    def _comparing_s(self, candidate: Candidate) -> float:
-        """Return the seconds that comparing results takes: executions of the candidate, and of what it is held to."""
-        missing = {Equivalence.BITWISE, self._claim(candidate)} - self._compared  # each twice, once for all candidates
-        return (1 + 2 * len(missing)) * (self._startup_s + 1.5 * self._verifier.window_s)
 
     def _drop_kept_fixes(self) -> None:
         """Drop other settings of kept fixes, and fixes that have nothing left to do beside them."""
@@ -245,8 +233,8 @@ class Search:
 
     def _confirm(self) -> None:
         self._stage = "confirming the whole recipe"
-        confirmation = Confirmation(self._bench, together=self._together, until=self._until)
-        dropped = confirmation.leave_one_out(self.kept)
+        confirmation = Confirmation(self._bench, together=self._together, until=self._shares.confirmed_by)
+        dropped = confirmation.leave_one_out(self.kept, whole_s=self._shares.confirming_s(self.kept))
         for trial, comparison in dropped:
             reason = f"the recipe is as fast without it ({1 / comparison.speedup:.2f}x with it)"
             self._change(trial, Verdict.NOT_FASTER, reason)
@@ -262,27 +250,11 @@ class Search:
     def _change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
         self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
 
-    def _share_s(self, candidate: Candidate) -> float:
-        """Return the seconds a candidate may take: what is left is shared out by what each could give.
-
-        What has nothing left to do beside this one has no share of its own.
-        """
-        fix = find_fix(candidate.selection.fix)
-        idle = {candidate.selection.fix, *(fix.replaces if fix is not None else ())}
-        others = [other for other in self._queue if other.selection.fix not in idle]
-        mine, *hopes = [math.log(max(1.001, one.ceiling)) for one in (candidate, *others)]
-        mine /= mine + math.fsum(hopes)
-        return min(self._open_s(candidate), max(_LEAST_S, mine * self._left_s()))
-
-    def _open_s(self, candidate: Candidate) -> float:
-        """Return the seconds left for timing a candidate, so that its results can still be compared."""
-        return max(_LEAST_SHARE * self._left_s(), self._left_s() - self._comparing_s(candidate))
-
     def _left_s(self) -> float:
-        return self._trials_until - time.monotonic()
+        return self._shares.left_s(self.kept)
 
     def _tell(self, steps: int) -> None:
-        self._watch(self._stage, steps, self._until - time.monotonic())
+        self._watch(self._stage, steps, self._shares.until - time.monotonic())
 
 
 def _verdict(measured: Measured) -> tuple[Verdict, str]:

@@ -13,12 +13,15 @@ from flatout.engine.failure import shown_tail
 from flatout.engine.launch import Execution, Outcome
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError
-from flatout.fixes.catalog import find_fix
+from flatout.fixes.catalog import find_arm
 from flatout.schema.codec import write_order
 from flatout.schema.order import Order, TimingOrder
 from flatout.schema.trial import Pair, Selection, Verdict
 
-__all__ = ["Bench"]
+__all__ = ["SHORTEST_TURN_S", "Bench"]
+
+SHORTEST_TURN_S = 0.4
+"""Of a block of one of two processes that take turns, unless the training is too short for that."""
 
 _FEW_PAIRS, _SHORTEST_BLOCK_S = 8, 0.1  # of a start: a training so short gets shorter blocks
 _SIDE_BY_SIDE = (
@@ -64,6 +67,7 @@ class Bench:
         alpha: float,
         max_s: float,
         without: bool = False,
+        looks: tuple[int, ...] = (),
     ) -> Outcome:
         """Time `arms` on top of `base` in one process, filling `measured`; stops at the first that is faster."""
         timing = TimingOrder(
@@ -76,6 +80,7 @@ class Bench:
             seed=self._seed(),
             without=without,
         )
+        timing = replace(timing, looks=looks) if looks else timing
         outcome, folder = self._execute(timing, base, max_s * 1.5 + 30, [one for arm in arms for one in arm])
         current = -1
         for record in (record for records in read_parts(folder) for record in records):
@@ -96,7 +101,7 @@ class Bench:
         `decide(pairs)` is asked after each pair; any answer but "" ends it. A training that comes to its end before
         that is started again, with shorter blocks, as long as there is time for one more start.
         """
-        until, timing = time.monotonic() + max_s, TimingOrder(block_s=max(0.4, self.block_s), looks=looks)
+        until, timing = time.monotonic() + max_s, TimingOrder(block_s=max(SHORTEST_TURN_S, self.block_s), looks=looks)
         timing = replace(timing, skip=max(self._skip, skip), epoch_steps=epoch_steps)
         while True:
             before = len(measured.pairs)
@@ -274,7 +279,7 @@ def _needs(fixes: Iterable[Selection]) -> tuple[dict[str, str], float]:
     added: dict[str, str] = {}
     settles_s = 0.0
     for selection in fixes:
-        fix = find_fix(selection.fix)
+        fix = find_arm(selection.fix)
         if fix is None:
             raise FlatoutError(f"There is no fix {selection.fix!r}.")
         added |= fix.environment

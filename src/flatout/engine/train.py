@@ -26,7 +26,7 @@ from flatout.schema.codec import write_order
 from flatout.schema.order import ORDER_VARIABLE, Order
 from flatout.schema.trial import Selection
 
-__all__ = ["ORDER_FILE", "Act", "Trained", "train"]
+__all__ = ["ORDER_FILE", "Act", "Trained", "train", "train_observed"]
 
 ORDER_FILE = "under-recipe.json"
 """An order of this name asks for fixes alone: processes that do not import torch are left as they are."""
@@ -75,6 +75,15 @@ def train(target: Target, selections: Sequence[Selection]) -> Trained:
         )
         code = _exit_code(_run(target, _environment(order, selections)))
         return _trained(code, selections, folder)
+
+
+def train_observed(target: Target, order: Path) -> int:
+    """Run `target` to its end with the probes that the order file asks for; return its exit code as `train` does.
+
+    Raises:
+        NothingMeasured: the command could not be started.
+    """
+    return _exit_code(_run(target, _environment(order, ())))
 
 
 def _environment(order: Path, selections: Sequence[Selection]) -> dict[str, str]:

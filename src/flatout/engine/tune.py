@@ -34,6 +34,7 @@ class TuneLimits:
 
     budget_s: float = 300.0
     only: frozenset[str] = frozenset()
+    also: frozenset[str] = frozenset()
     equal: Equivalence = Equivalence.PRECISION
 
 
@@ -74,7 +75,11 @@ def _diagnosis(
     echo: Callable[[bytes], None] | None, notes: list[str],
 ) -> tuple[Report, Path]:  # fmt: skip
     """Return the diagnosis and its folder: that of an unfinished tune of the same command, or a new one."""
-    asked: dict[str, object] = {"only": sorted(limits.only), "equal": limits.equal.value}
+    asked: dict[str, object] = {
+        "only": sorted(limits.only),
+        "also": sorted(limits.also),
+        "equal": limits.equal.value,
+    }
     found = find_unfinished(out if out is not None else Path(".flatout"), target, script_digest(target), asked)
     if found is not None:
         found = found.absolute()
@@ -116,7 +121,8 @@ class _Session:
         self._limits = limits
         self._watch = watch
         self._report = report
-        offered = candidates(report.run, report.breakdown, report.findings, only=limits.only, equal=limits.equal)
+        run, breakdown, findings = report.run, report.breakdown, report.findings
+        offered = candidates(run, breakdown, findings, only=limits.only, also=limits.also, equal=limits.equal)
         self.search = Search(
             target,
             folder,

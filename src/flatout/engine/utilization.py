@@ -15,10 +15,11 @@ from flatout.schema.run import Utilization
 __all__ = ["UtilizationSampler"]
 
 _PERIOD_S = 0.5
+_MOST_SAMPLES = 4096
 
 
 class UtilizationSampler:
-    """Takes one sample every half second while it is called."""
+    """Takes one sample every half second while it is called; ever fewer of a long training, 2048 to 4096 in all."""
 
     def __init__(self) -> None:
         """Take the first reading, from which the next one counts."""
@@ -30,6 +31,7 @@ class UtilizationSampler:
         self._own = _cpu_s(psutil.Process())
         psutil.cpu_percent(percpu=True)
         self._gpus = _open_gpus()
+        self._period_s = _PERIOD_S
 
     def samples(self) -> tuple[Utilization, ...]:
         """Return what was sampled."""
@@ -38,10 +40,13 @@ class UtilizationSampler:
     def sample(self, root: int, at_s: float) -> None:
         """Take a sample of the tree below process `root` when one is due."""
         elapsed = time.monotonic() - self._last
-        if elapsed < _PERIOD_S:
+        if elapsed < self._period_s:
             return
+        if len(self._samples) >= _MOST_SAMPLES:  # a training of hours: every second one is enough
+            self._samples = self._samples[::2]
+            self._period_s *= 2
         self._last = time.monotonic()
-        cpu, memory, read_bytes = self._tree(root)
+        cpu, memory, private, read_bytes = self._tree(root)
         busy = sum(psutil.cpu_times()[:3])
         own = _cpu_s(psutil.Process())
         used = sorted((cpu[pid] - self._cpu.get(pid, 0.0) for pid in cpu), reverse=True)
@@ -60,22 +65,26 @@ class UtilizationSampler:
                 foreign_cpu=max(0.0, system - sum(used)),
                 cores=tuple(percent / 100 for percent in psutil.cpu_percent(percpu=True)),
                 memory_bytes=memory,
+                private_bytes=private,
+                available_bytes=psutil.virtual_memory().available,
                 shm_used_share=_shm_share(),
                 read_bytes_s=read,
                 **self._gpu(),
             )
         )
 
-    def _tree(self, root: int) -> tuple[dict[int, float], int, int]:
+    def _tree(self, root: int) -> tuple[dict[int, float], int, int, int]:
         cpu: dict[int, float] = {}
-        memory = read_bytes = 0
+        memory = private = read_bytes = 0
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(root).children(recursive=True):
                 with contextlib.suppress(psutil.Error), process.oneshot():
                     cpu[process.pid] = _cpu_s(process)
-                    memory += process.memory_info().rss
+                    held = process.memory_info()
+                    memory += held.rss
+                    private = max(private, held.rss - getattr(held, "shared", held.rss))
                     read_bytes += _read_bytes(process)
-        return cpu, memory, read_bytes
+        return cpu, memory, private, read_bytes
 
     def _gpu(self) -> dict[str, Any]:
         if not self._gpus:

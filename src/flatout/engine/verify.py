@@ -20,7 +20,7 @@ from flatout.engine.target import Target
 from flatout.fixes.catalog import find_fix
 from flatout.schema.codec import write_order
 from flatout.schema.order import Order, VerifyOrder
-from flatout.schema.trial import Equality, Equivalence, Selection
+from flatout.schema.trial import Check, Equality, Equivalence, Selection
 
 __all__ = ["Verifier"]
 
@@ -66,6 +66,8 @@ class Verifier:
 
     def check(self, selections: Sequence[Selection], claimed: Equivalence) -> Equality:
         """Return whether the script's results under `selections` are as equal as `claimed` promises."""
+        if claimed is Equivalence.SEMANTIC:
+            return self._another_training(selections)
         if claimed.rank > Equivalence.PRECISION.rank:
             reason = f"what {claimed} changes cannot be told from equal by comparing single runs"
             return Equality(claimed=claimed, equal=None, reason=reason)
@@ -92,6 +94,21 @@ class Verifier:
             reason = last["failure"] or f"it did nothing in {worst.num_steps} steps"
             return replace(worst, equal=None, reason=f"{selections[-1].label}: {reason}")
         return worst
+
+    def _another_training(self, selections: Sequence[Selection]) -> Equality:
+        """Return what can be said where results are meant to differ: `equal` is False when a loss is no number."""
+        self.fixes = ()
+        found = self._run("candidate", selections, replay=False)
+        intervals = [each for trace in found.values() for each in trace.intervals]
+        wrong = next((each.step for each in intervals if not each.finite), None)
+        checks: tuple[Check, ...] = (Check(name="losses are numbers", passed=wrong is None, step=wrong),)
+        reason = "results were not compared: it is another training" if wrong is None else "a loss is not a number"
+        if not intervals:
+            reason, checks = f"the script made no step: {self._ended()}", ()
+        equal = None if wrong is None else False
+        return Equality(
+            claimed=Equivalence.SEMANTIC, equal=equal, reason=reason, checks=checks, num_steps=len(intervals)
+        )
 
     def close(self) -> None:
         """Remove the captured states: they are as large as the model and its optimizer, several times."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from flatout.fixes.catalog import find_fix
+from flatout.fixes.catalog import find_arm
 from flatout.fixes.site import Site
 from flatout.schema.trial import Selection
 
@@ -20,7 +20,7 @@ def install_fix(selection: Selection, seams: "Seams", modules: "ModuleWatch", pu
     `purpose` is the mode of the order: what the script is run for.
     """
     site = Site(selection, seams, modules, purpose)
-    fix = find_fix(selection.fix)
+    fix = find_arm(selection.fix)
     if fix is None:
         site.failure = f"there is no fix {selection.fix!r}"
         return site

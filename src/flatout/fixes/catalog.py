@@ -11,8 +11,9 @@ import pkgutil
 from pathlib import Path
 
 from flatout.fixes.fix import Fix
+from flatout.fixes.held_batch import HELD_BATCH
 
-__all__ = ["EXTRA_VARIABLE", "find_fix", "fixes"]
+__all__ = ["EXTRA_VARIABLE", "find_arm", "find_fix", "fixes"]
 
 EXTRA_VARIABLE = "FLATOUT_EXTRA_FIXES"
 
@@ -33,3 +34,8 @@ def fixes() -> tuple[Fix, ...]:
 def find_fix(name: str) -> Fix | None:
     """Return the fix of that name, None when there is none."""
     return next((fix for fix in fixes() if fix.name == name), None)
+
+
+def find_arm(name: str) -> Fix | None:
+    """Return what a trial switches on by that name: a fix, or the batch that is held to measure a ceiling."""
+    return HELD_BATCH if name == HELD_BATCH.name else find_fix(name)

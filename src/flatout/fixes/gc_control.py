@@ -92,5 +92,6 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.HOST,),
     patch=patch,
+    addresses=("HO004",),
     switchable=True,
 )

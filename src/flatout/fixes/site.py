@@ -25,7 +25,8 @@ class Site:
 
     `hits` counts what the fix really did, by the name of the thing it touched: a fix that never acted is reported as
     NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only. `purpose` says what the script
-    is run for: a training ("run"), or a trial of it ("timing", "verify") whose results are thrown away.
+    is run for: a training ("run"), or a trial of it ("timing", "verify") whose results are thrown away. `step_worth`
+    says how many steps of the untouched script one step under the fix does the work of.
     """
 
     def __init__(self, selection: Selection, seams: "Seams", modules: "ModuleWatch", purpose: str = "run") -> None:
@@ -35,6 +36,7 @@ class Site:
         self.enabled = False
         self.hits: dict[str, int] = {}
         self.failure = ""
+        self.step_worth = 1.0
         self._seams = seams
         self._modules = modules
         self._switches: list[tuple[Callable[[], None], Callable[[], None]]] = []

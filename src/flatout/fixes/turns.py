@@ -34,6 +34,11 @@ def owner(number: int, seed: int) -> int:
     return int(candidate_first(number // 2, seed)) ^ (number % 2)
 
 
+def _worth(sites: Sequence[Site]) -> float:
+    """Return how many steps of the untouched script one step is worth: it may hold more samples."""
+    return math.prod(site.step_worth for site in sites)
+
+
 class _Warmup:
     """Takes the first steps of a process until they have settled."""
 
@@ -113,7 +118,7 @@ class WholeProcess:
         walls = self._block.walls_ms
         if walls or self._lost.walls_ms[2:]:
             mean = self._block.mean_ms() if walls else block_mean(self._lost.walls_ms[2:])
-            body = {"ms": mean, "steps": len(walls), "warmup_s": self._lost.seconds_lost(mean)}
+            body = {"ms": mean / _worth(self._sites), "steps": len(walls), "warmup_s": self._lost.seconds_lost(mean)}
             self._write("block", {**body, "side": self._timing.side, "sites": describe(self._sites)})
 
 
@@ -164,7 +169,7 @@ class Turns:
 
     def _end_block(self) -> bool:
         mean, number = self._block.mean_ms(), len(self._block.walls_ms)
-        body = {"number": self._number, "side": self._timing.side, "ms": mean, "steps": number}
+        body = {"number": self._number, "side": self._timing.side, "ms": mean / _worth(self._sites), "steps": number}
         self._write("block", {**body, "sites": describe(self._sites)})
         if self._number + 1 < 2 * max(self._timing.looks):
             self._block.walls_ms = []

@@ -110,7 +110,10 @@ def _begin() -> None:
     except OSError:
         pass
     sys.meta_path.insert(0, _Finder(order))
-    if os.path.basename(order) == "under-recipe.json":  # a training as the user wants it: every file is its own
+    if os.path.basename(order) in (
+        "under-recipe.json",
+        "order-whole.json",
+    ):  # as the user wants it: its files are its own
         return
     try:
         from flatout.child import protect

@@ -18,6 +18,7 @@ __all__ = ["look_at_samples"]
 
 _INDICES = 4
 _LONGEST_S = 1.5
+_DEAREST_LINE_S = 20e-6  # Python's own part of following a line: 0.5 to 2 us, ten times that on a machine at its limit
 
 
 def look_at_samples(dataset: Any) -> SamplePrefix:
@@ -54,7 +55,7 @@ def _look(dataset: Any) -> SamplePrefix:
         same = same and _equal(results[0], results[1])
         if time.perf_counter() - begin > _LONGEST_S:
             break
-    share, place = (1.0, None) if same else _first_random(dataset, indices[0])
+    share, place = (1.0, None) if same else _first_random(dataset, indices[0], min(walls[:2]))
     return SamplePrefix(
         checked=checked,
         deterministic=same,
@@ -67,8 +68,11 @@ def _look(dataset: Any) -> SamplePrefix:
     )
 
 
-def _first_random(dataset: Any, index: int) -> tuple[float, Frame | None]:
-    """Return the share of the sample's time before the user line of its first random draw, and that line."""
+def _first_random(dataset: Any, index: int, untraced: float) -> tuple[float, Frame | None]:
+    """Return the share of the sample's time before the user line of its first random draw, and that line.
+
+    What following lines costs beside our own work is what the sample takes longer than `untraced` seconds.
+    """
     tracer = _DrawTracer()
     previous = sys.gettrace()
     start = time.perf_counter()
@@ -81,7 +85,8 @@ def _first_random(dataset: Any, index: int) -> tuple[float, Frame | None]:
     seconds = time.perf_counter() - start - tracer.spent
     if not tracer.drew:  # it draws from a generator of its own
         return 0.0, None
-    return max(0.0, tracer.at - start) / max(seconds, 1e-9), tracer.place
+    dearer = min(max(0.0, seconds - untraced), tracer.lines * _DEAREST_LINE_S)  # all of it before the draw
+    return max(0.0, tracer.at - start - dearer) / max(seconds - dearer, 1e-9), tracer.place
 
 
 class _DrawTracer:
@@ -94,6 +99,7 @@ class _DrawTracer:
         self.place: Frame | None = None  # the line under way
         self.at = time.perf_counter()  # when it began, less what tracing had cost by then
         self.spent = 0.0
+        self.lines = 0
 
     def enter(self, frame: FrameType, event: str, _: Any) -> Any:
         """Trace the lines of user functions only."""
@@ -101,9 +107,9 @@ class _DrawTracer:
 
     def line(self, frame: FrameType, event: str, _: Any) -> Any:
         """Look at the random states as a line begins."""
-        if not self.drew:
-            self.look(frame)
-        return self.line
+        self.lines += 1
+        self.look(frame)
+        return None if self.drew else self.line
 
     def look(self, frame: FrameType | None) -> None:
         """Note whether the line under way has drawn; if not, `frame` stands at the line that follows it."""

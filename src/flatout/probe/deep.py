@@ -2,16 +2,21 @@
 
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter_ns
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flatout.probe.collector import CollectorWatch
+from flatout.probe.compiling import compiled_functions, graph_breaks
 from flatout.probe.datasets import look_at_samples
 from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
+from flatout.probe.frameworks import driving_framework
 from flatout.probe.lines import LineSampler, where
 from flatout.probe.places import caller
 from flatout.probe.retention import RetentionWatch
@@ -41,6 +46,7 @@ class DeepWatch:
         self.trouble: Callable[[Exception], None] = lambda error: recorder.tape.tracker.trouble(error)
         self._fetching = FetchWatch()
         self._retention = RetentionWatch()
+        self._collector = CollectorWatch(self._in_step)
         self._sampler = LineSampler("main", lambda: self._tape.thread, self._where)
         self._sampler.stage_of = lambda: self._fetching.stage
         self._waits: dict[tuple[str, Frame | None], list[int]] = {}
@@ -49,6 +55,8 @@ class DeepWatch:
         self._retained: tuple[Retained, ...] = ()
         self._anomaly = _AnomalyPrice()
         self._num_steps = 0
+        self._framework = ""
+        self._since_unix_s = 0.0
         self._start_ns = perf_counter_ns()
 
     def install(self, seams: Seams) -> None:
@@ -64,14 +72,21 @@ class DeepWatch:
     def step(self, step: Step, number: int) -> None:
         """Take one finished step; sampling begins with the second."""
         if number == 1:
+            self._since_unix_s = time.time()
+            self._framework = driving_framework(sys._getframe(1))
             self._tape.thread = get_ident()
             self._sampler.start()
+            self._collector.start()
             return
         self._num_steps += 1
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step, with_host=not self._recorder.modules.modules())
         self._retention.glance(sys._getframe(1))
+
+    def _in_step(self) -> bool:
+        tracker = self._recorder.tape.tracker
+        return not (tracker.in_validation or tracker.between_epochs)
 
     def _where(self) -> tuple[str, str]:
         tracker = self._recorder.tape.tracker
@@ -106,6 +121,7 @@ class DeepWatch:
     def finish(self) -> None:
         """Write what was found."""
         self._sampler.stop()
+        self._collector.stop()
         self._anomaly.end()
         part = self._recorder.part
         self._retained = self._retention.find(sys._getframe(1))
@@ -153,6 +169,10 @@ class DeepWatch:
                 for (place, dtype, pinned, blocking), (count, num_bytes, ns) in self._copies.items()
             ),
             retained=self._retained,
+            collector=self._collector.facts(),
+            breaks=graph_breaks(),
+            compiled=compiled_functions(self._since_unix_s),
+            framework=self._framework,
         )
 
 
@@ -174,6 +194,11 @@ def fetch_fields(stats: Any) -> dict[str, Any]:
     }
 
 
+def _torch_asks(frame: FrameType) -> bool:
+    """Return whether a call comes from torch itself: its compiler traces with anomaly detection on."""
+    return str(frame.f_globals.get("__name__", "")).startswith("torch.")
+
+
 class _AnomalyPrice:
     """Switches anomaly detection off for every other block of steps and compares forward + backward."""
 
@@ -192,7 +217,8 @@ class _AnomalyPrice:
     def _entered(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def enter(context: Any) -> Any:
             result = original(context)
-            self.apply()
+            if not _torch_asks(sys._getframe(1)):
+                self.apply()
             return result
 
         return enter
@@ -200,7 +226,8 @@ class _AnomalyPrice:
     def _noted(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def init(*args: Any, **kwargs: Any) -> None:
             hits.count += 1
-            self._place = self._place or caller(2)
+            if not _torch_asks(sys._getframe(1)):
+                self._place = self._place or caller(2)
             original(*args, **kwargs)
 
         return init

@@ -80,9 +80,14 @@ class PartFile:
                 self.put_many("outside", outside)
 
     def close(self) -> None:
-        """Write the rest and stop the thread."""
+        """Write the rest, stop the thread and close the file; what is put afterwards is lost."""
         self._closed.set()
         self.flush()
+        if self._pid == os.getpid():
+            if self._thread.is_alive():
+                self._thread.join()
+            self._pid = -1
+            os.close(self._file)
 
     def _flush_now_and_then(self) -> None:
         while not self._closed.wait(_FLUSH_S):

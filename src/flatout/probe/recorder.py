@@ -5,6 +5,7 @@ import functools
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from flatout.probe.clock import DeviceClock
 from flatout.probe.cost import cost_of_probes
 from flatout.probe.deep import DeepWatch
 from flatout.probe.devices import DeviceWatch
+from flatout.probe.enough import enough
 from flatout.probe.environment import describe_environment
 from flatout.probe.files import keep_files
 from flatout.probe.loading import LoaderWatch
@@ -25,11 +27,12 @@ from flatout.probe.part import PartFile
 from flatout.probe.seams import Seams
 from flatout.probe.tape import Tape
 from flatout.probe.training import TrainingWatch
+from flatout.probe.whole import WholePart
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
 from flatout.schema.run import End, Header, Outside, Step
 
-__all__ = ["Recorder", "StopRecording", "enough"]
+__all__ = ["Recorder", "StopRecording"]
 
 
 _DEVICE_WITHIN = 50  # steps within which a script that uses CUDA has begun to
@@ -38,23 +41,6 @@ _LOOK_EVERY_NS = 20_000_000  # events are worked out, and whether enough was see
 
 class StopRecording(BaseException):
     """Ends the script once enough steps were seen; no error, and no `Exception`, so that scripts let it pass."""
-
-
-def enough(order: Order, num_steps: int, elapsed_s: float, epochs: int) -> bool:
-    """Return whether a recording of `num_steps` over `elapsed_s` seconds is sound enough to stop.
-
-    Short steps need time (drift, gaps between epochs), long steps need number. A timed run lasts 5 s, up to 9 s to
-    see a second epoch, and longer only until it has 24 steps; a deep run is shorter.
-    """
-    if elapsed_s >= order.max_s:
-        return True
-    if order.steps is not None:
-        return num_steps > order.steps
-    short, long = (5.0, 9.0) if order.mode == "timed" else (3.5, 6.0)
-    wanted = 24 if order.mode == "timed" else 12
-    if elapsed_s >= 4 * long:
-        return num_steps >= 8
-    return num_steps >= wanted and (elapsed_s >= long or (elapsed_s >= short and epochs >= 3))
 
 
 class Recorder:
@@ -86,7 +72,9 @@ class Recorder:
         self.notes: list[str] = []
         self._launched_ns = time.perf_counter_ns() - round((time.time() - order.launched_unix_s) * 1e9)
         parts = Path(order.folder) / "parts"
-        self.part = PartFile(parts / f"{order.mode}-rank{self.rank}-{os.getpid()}.jsonl")
+        self.part = (WholePart if order.mode == "whole" else PartFile)(
+            parts / f"{order.mode}-rank{self.rank}-{os.getpid()}.jsonl"
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -97,7 +85,8 @@ class Recorder:
         if self.order.protect_files:
             self.training.before_save = functools.partial(keep_files(self.order.folder).before_write, truncates=True)
         self.training.on_exit = lambda: self.finish("script ended")
-        os.register_at_fork(after_in_child=self._forked)
+        forked = weakref.WeakMethod(self._forked)
+        os.register_at_fork(after_in_child=lambda: (known := forked()) and known())
         self._hook_errors()
         self.part.begin()
 
@@ -125,6 +114,16 @@ class Recorder:
         self.modules.unhook()
         self.training.uninstall()
         self.seams.undo()
+
+    def let_go(self) -> None:
+        """Take the probes away and forget the training: a process that lives on keeps nothing of it."""
+        import atexit
+
+        self.detach()
+        self.tape.thread = -1  # what the script keeps of us, a function it compiled, passes everything on
+        self.training.forget()
+        self.losses.kept.clear()
+        atexit.unregister(self._at_exit)
 
     def finish(self, reason: str, error: str = "") -> None:
         """Write everything that is known; called once, in the training thread where that is possible."""
@@ -176,7 +175,8 @@ class Recorder:
             before(kind, error, trace)
 
         self.seams.replace(sys, "excepthook", excepthook)
-        atexit.register(lambda: self.finish("script ended") if self.done != "forked" else None)
+        self._at_exit = lambda: self.finish("script ended") if self.done != "forked" else None
+        atexit.register(self._at_exit)
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,12 @@ def start(order: Order, prepare: Callable[[Recorder], None] | None = None) -> Ca
     if prepare is not None:
         prepare(recorder)
     recorder.attach()
-    return recorder.detach
+
+    def leave() -> None:
+        recorder.let_go()
+        _current.remove(recorder)
+
+    return leave
 
 
 def _timing_event() -> Any:

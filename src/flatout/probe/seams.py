@@ -4,6 +4,7 @@ A dotted name is `package.module:Class.attribute`. The same name may be wrapped 
 object that was there before, in reverse order, unless the script has replaced it since (then it is left alone).
 """
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Hits", "Seams"]
+__all__ = ["Hits", "Seams", "dressed"]
 
 _ABSENT = object()
 
@@ -83,3 +84,12 @@ class Seams:
     def hits(self) -> dict[str, int]:
         """Return how often each seam was passed, by dotted name."""
         return {dotted: hits.count for dotted, hits in self._hits.items()}
+
+
+def dressed(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a wrapper the name and attributes of what it wraps, Dynamo's included."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(wrapper, name, getattr(original, name))
+    wrapper.__dict__.update(getattr(original, "__dict__", {}))
+    return wrapper

@@ -1,6 +1,5 @@
 """The seams of the training loop: backward, optimizer, gradient scaler, checkpoints, compiled functions."""
 
-import contextlib
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from flatout.probe.losses import LIMIT, Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.places import caller
 from flatout.probe.rounds import Event
-from flatout.probe.seams import Hits, Seams
+from flatout.probe.seams import Hits, Seams, dressed
 from flatout.probe.spans import BACKWARD, CHECKPOINT, OPTIMIZER, TAIL
 from flatout.probe.tape import Tape
 from flatout.schema.run import Frame, OptimizerFacts
@@ -234,7 +233,7 @@ class TrainingWatch:
             in_place = getattr(model, "__name__", "") == "_call_impl"  # Module.compile(): a module as any other
             if plain and not in_place and callable(result) and not isinstance(result, torch.nn.Module):
                 wrapped = self._modules.compiled_function(result)
-                return _dressed(wrapped, result)
+                return dressed(wrapped, result)
             return result
 
         return compile
@@ -249,18 +248,14 @@ class TrainingWatch:
 
         return leave
 
+    def forget(self) -> None:
+        """Hold on to no optimizer."""
+        self._optimizers.clear()
+        self._events.clear()
+
     def describe(self) -> tuple[OptimizerFacts, ...]:
         """Return what is known of every optimizer that made a step."""
         return tuple(_facts(optimizer, place) for optimizer, place in self._optimizers.values())
-
-
-def _dressed(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a wrapper the name and attributes of what it wraps, Dynamo's included."""
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        with contextlib.suppress(AttributeError, TypeError):
-            setattr(wrapper, name, getattr(original, name))
-    wrapper.__dict__.update(getattr(original, "__dict__", {}))
-    return wrapper
 
 
 def _parameters(optimizer: Any) -> Iterator[Any]:

@@ -2,13 +2,15 @@
 
 from rich.text import Text
 
+from flatout.analysis.epochs import project_epoch
 from flatout.report.look import Look
 from flatout.schema.finding import Breakdown, Ceiling, PhaseShare
 from flatout.schema.phase import Phase
+from flatout.schema.report import Report
 from flatout.schema.run import RankSummary
 from flatout.units import format_ms, format_ratio, format_seconds, format_share
 
-__all__ = ["account_lines", "ceiling_lines", "outside_lines", "rank_lines"]
+__all__ = ["account_lines", "ceiling_lines", "epoch_lines", "outside_lines", "rank_lines"]
 
 WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC, Phase.CHECKPOINT, Phase.HOST)
 LABEL, AMOUNT, SHARE = 10, 9, 5
@@ -21,10 +23,11 @@ def account_lines(breakdown: Breakdown, look: Look) -> list[Text]:
     """Return the step's own line and one bar for each phase, the largest first; nothing where no step was seen."""
     if breakdown.measured == 0:
         return []
+    means = f", as means of {breakdown.steps_each}" if breakdown.steps_each > 1 else ""
     steps = f"Each step takes {format_ms(breakdown.mean_ms)}"
     detail = (
         f" (median {format_ms(breakdown.median_ms)}, 95% below {format_ms(breakdown.p95_ms)}, "
-        f"spread {format_share(breakdown.spread)}, n={breakdown.measured})"
+        f"spread {format_share(breakdown.spread)}, n={breakdown.measured}{means})"
     )
     rate = f", {_format_rate(breakdown.samples_per_s)}" if breakdown.samples_per_s else ""
     shown = sorted((part for part in breakdown.phases if part.share >= SHOWN_SHARE), key=lambda part: -part.share)
@@ -55,10 +58,39 @@ def outside_lines(breakdown: Breakdown, look: Look) -> list[Text]:
         text = f"Outside the steps: {parts} of {format_seconds(breakdown.wall_s)} recorded."
         lines += look.paragraph(text, hanging=INDENT)
     if breakdown.warmup:
-        steps = "first step" if breakdown.warmup == 1 else f"first {breakdown.warmup} steps"
+        left_out = breakdown.warmup * breakdown.steps_each
+        steps = "first step" if left_out == 1 else f"first {left_out} steps"
         text = f"Warm-up: {steps}, {format_seconds(breakdown.warmup_s)}, left out."
         lines += look.paragraph(text, hanging=INDENT)
     return lines
+
+
+def epoch_lines(report: Report, price_h: float, look: Look) -> list[Text]:
+    """Return what an epoch takes, and at `price_h` an hour costs, and how much of it waits; nothing without a price."""
+    if price_h <= 0:
+        return []
+    epoch = project_epoch(report.run, report.breakdown)
+    if epoch is None:
+        return look.paragraph(
+            "What an epoch costs is not known: neither a loader nor an end of an epoch told its length."
+        )
+    if epoch.ended:
+        times = "once" if epoch.ended == 1 else f"{epoch.ended} times"
+        rest = f"validation, checkpoints and gaps included ({format_seconds(epoch.between_s)}, seen {times})"
+    else:
+        rest = "without validation and checkpoints: no epoch ended while recording"
+    told = (
+        f"An epoch of {epoch.steps:,} steps takes {format_seconds(epoch.seconds)}, {rest}. At {price_h:g} an hour it "
+        f"costs {_money(epoch.seconds, price_h)}; {_money(epoch.waiting_s, price_h)} of that is waiting for input, "
+        "copies and the device."
+    )
+    return look.paragraph(told, hanging=INDENT)
+
+
+def _money(seconds: float, price_h: float) -> str:
+    """Return a price with at least two digits that mean something: `0.18`, `0.0042`, `214`."""
+    amount = seconds / 3600 * price_h
+    return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.2g}"
 
 
 def ceiling_lines(headroom: tuple[Ceiling, ...], look: Look) -> list[Text]:
@@ -66,10 +98,14 @@ def ceiling_lines(headroom: tuple[Ceiling, ...], look: Look) -> list[Text]:
     if not headroom:
         return []
     parts = ", ".join(
-        f"{each.ceiling} {format_ms(each.median_ms)} ({format_ratio(each.speedup)})"
+        f"{each.ceiling} {format_ms(each.median_ms)} ({format_ratio(each.speedup)}{_interval(each)})"
         for each in sorted(headroom, key=lambda each: each.median_ms)
     )
     return look.paragraph(f"Ceilings, measured: {parts}.", hanging=INDENT)
+
+
+def _interval(ceiling: Ceiling) -> str:
+    return f", {ceiling.low:.2f} to {ceiling.high:.2f}, n={ceiling.num_pairs} pairs" if ceiling.num_pairs else ""
 
 
 def rank_lines(ranks: tuple[RankSummary, ...], look: Look) -> list[Text]:

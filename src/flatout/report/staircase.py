@@ -193,7 +193,8 @@ def _confirmation(report: Report, look: Look) -> list[Text]:
     word = "Confirmed" if report.recipe is not None else "Not confirmed"
     text = f"{word}: the whole recipe against the untouched script, in fresh processes: {format_gain(found)}"
     times = _mean_times(found)
-    text += f"; a step took {format_ms(times[0])}, now {format_ms(times[1])}." if times else "."
+    text += f"; a step took {format_ms(times[0])}, now {format_ms(times[1])}" if times else ""
+    text += " for as many samples." if any(each.equivalence is Equivalence.SEMANTIC for each in _kept(report)) else "."
     return look.paragraph(text, hanging=INDENT)
 
 
@@ -224,10 +225,19 @@ def _mean_times(found: Comparison) -> tuple[float, float] | None:
 
 def _caveats(trials: Sequence[Trial], look: Look) -> list[Text]:
     """Return what the reader must know to read the classes right."""
-    if all(trial.equality is None or trial.equality.deterministic for trial in trials):
-        return []
-    text = (
-        "The untouched script does not give the same bits twice: results were held to the band that two runs of it "
-        "span, so `identical` means within that band."
-    )
-    return look.paragraph(text, hanging=INDENT, style="magenta")
+    lines = []
+    if not all(trial.equality is None or trial.equality.deterministic for trial in trials):
+        text = (
+            "The untouched script does not give the same bits twice: results were held to the band that two runs of it "
+            "span, so `identical` means within that band."
+        )
+        lines += look.paragraph(text, hanging=INDENT, style="magenta")
+    for trial in trials:
+        if trial.candidate.equivalence is Equivalence.SEMANTIC:
+            fix = trial.candidate.selection.fix
+            text = (
+                f"{fix} makes another training of it: results were not compared, and only a whole training tells "
+                f"whether the model is as good. What becomes of the learning rate: flatout explain {fix}"
+            )
+            lines += look.paragraph(text, hanging=INDENT, style="magenta")
+    return lines

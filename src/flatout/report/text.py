@@ -5,7 +5,7 @@ from collections.abc import Collection
 from rich.console import Console
 from rich.text import Text
 
-from flatout.report.account import account_lines, ceiling_lines, outside_lines, rank_lines
+from flatout.report.account import account_lines, ceiling_lines, epoch_lines, outside_lines, rank_lines
 from flatout.report.cards import cards
 from flatout.report.look import Look, join
 from flatout.report.staircase import Handover, handover_lines, headline, is_tuned, staircase
@@ -34,9 +34,10 @@ def show(
     preview: Collection[str] = (),
     verbose: bool = False,
     handover: Handover | None = None,
+    price_h: float = 0.0,
 ) -> None:
     """Write `report` to `console`; lines are already as long as they may be, so nothing is wrapped or cut again."""
-    page = text(report, Look.of(console), preview=preview, verbose=verbose, handover=handover)
+    page = text(report, Look.of(console), preview=preview, verbose=verbose, handover=handover, price_h=price_h)
     console.print(page, soft_wrap=True)
 
 
@@ -47,6 +48,7 @@ def text(
     preview: Collection[str] = (),
     verbose: bool = False,
     handover: Handover | None = None,
+    price_h: float = 0.0,
 ) -> Text:
     """Return the whole page.
 
@@ -56,6 +58,7 @@ def text(
         preview: codes of rules that no real recording has confirmed yet; their findings are marked.
         verbose: all findings with the numbers behind them, in place of the first six.
         handover: what a tune hands over; its presence makes this the page of a tune, whatever was tried.
+        price_h: what an hour of the machine costs; more than 0 asks for the price of an epoch.
     """
     findings = tuple(finding for finding in report.findings if not is_doubt(finding))
     tuned = handover is not None or is_tuned(report)
@@ -67,11 +70,7 @@ def text(
         _title(report.run, look),
         *middle,
         account_lines(report.breakdown, look),
-        [
-            *outside_lines(report.breakdown, look),
-            *ceiling_lines(report.headroom, look),
-            *rank_lines(report.run.ranks, look),
-        ],
+        _around_the_account(report, look, price_h),
         found,
         _notes(report, look),
         [*_probes(report, look), *_folder(report.folder, look), *handover_lines(handover, look)],
@@ -80,6 +79,16 @@ def text(
     for section in filter(None, sections):
         lines += [Text(), *section] if lines else section
     return join(lines)
+
+
+def _around_the_account(report: Report, look: Look, price_h: float) -> list[Text]:
+    """Return what stands below the account: outside the steps, ceilings, an epoch and its price, ranks."""
+    return [
+        *outside_lines(report.breakdown, look),
+        *ceiling_lines(report.headroom, look),
+        *epoch_lines(report, price_h, look),
+        *rank_lines(report.run.ranks, look),
+    ]
 
 
 def _tuned(report: Report, look: Look, *, verbose: bool) -> list[list[Text]]:
@@ -117,7 +126,7 @@ def _verdict(report: Report, look: Look) -> list[Text]:
     lines = look.paragraph(verdict(report), style=style)
     end = report.run.end
     if end.reason in _ENDS:
-        steps = len(report.run.steps)
+        steps = report.run.num_steps
         sentence = f"{_ENDS[end.reason]} after {steps} step{'s' if steps != 1 else ''}"
         lines += look.paragraph(f"{sentence}: {end.error}" if end.error else f"{sentence}.", style="red")
     return lines

@@ -1,20 +1,25 @@
 """Run the rules over a recording, and put what they find in the order in which a person wants to read it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from flatout.analysis.judge import FLOOR
 from flatout.rules.catalog import catalog
+from flatout.rules.frameworks import in_its_own_words
 from flatout.rules.rule import Rule
+from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
 from flatout.schema.finding import Breakdown, Ceiling, Finding
+from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 
 __all__ = ["Examination", "examine", "find"]
 
 GENERAL = "IN001"  # says that the step waits for its input; the other IN rules say why
 MIN_STEPS = 5  # below this many measured steps only what a few of them can show is said
-SHOWN_BY_FEW = ("MS", "ME001", "EP002")
+SHOWN_BY_FEW = ("MS", "ME001", "EP002", "CO006")
 EXPLAINS = 0.5  # a cause with this much of the input's share makes the general statement superfluous
-WAITING, SLOW_LINE = "IN012", "IN003"
+SAYS_MORE = {"IN012": "IN003", "HO004": "HO001", "CO005": "CO004"}  # at the same line: what waits, collects, breaks
+_CEILINGS = {Phase.INPUT: HELD_INPUT, Phase.TRANSFER: HELD_TRANSFER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,26 @@ def examine(
         except Exception as error:
             notes.append(f"rule {rule.code} {rule.name} could not be applied: {type(error).__name__}: {error}")
             continue
+        if finding is not None:
+            finding = replace(finding, message=finding.message + in_its_own_words(finding, run))
         if finding is not None and (breakdown.measured >= MIN_STEPS or finding.code.startswith(SHOWN_BY_FEW)):
             findings.append(finding)
-    return Examination(_ranked(findings), tuple(notes))
+    bounded = [finding for each in _ranked(findings) if (finding := _bounded(each, headroom)) is not None]
+    bounded.sort(key=lambda each: _rank(each)[:2])  # stable: what one ceiling bounds stays in order
+    return Examination(tuple(bounded), tuple(notes))
+
+
+def _bounded(finding: Finding, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """Return the finding with no more promised than the ceiling of its phase; None where that leaves nothing to gain.
+
+    What overlaps with other work can wait long and give little: only holding the batch tells.
+    """
+    ceiling = next((each for each in headroom if each.ceiling == _CEILINGS.get(finding.phase)), None)
+    if ceiling is None or finding.code.startswith("MS"):
+        return finding
+    if ceiling.high < FLOOR:
+        return None
+    return replace(finding, max_speedup=max(1.0, min(finding.max_speedup, ceiling.speedup)))
 
 
 def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -58,18 +80,22 @@ def _rank(finding: Finding) -> tuple[bool, float, bool, bool, float, str]:
     return doubt, -finding.max_speedup, general, finding.location is None, -finding.share, finding.code
 
 
+def _line(finding: Finding) -> tuple[str, int] | None:
+    return (finding.location.file, finding.location.line) if finding.location is not None else None
+
+
 def _without_repetition(findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what another finding says better.
 
     The general statement that the step waits for its input goes when a cause explains most of that; a slow line goes
-    when the same line is found to wait rather than to work.
+    when it is found what the same line does.
     """
     whole = next((finding for finding in findings if finding.code == GENERAL), None)
-    waits = {finding.location for finding in findings if finding.code == WAITING and finding.location is not None}
+    told = {(SAYS_MORE.get(finding.code), _line(finding)) for finding in findings if finding.location is not None}
     causes = [finding for finding in findings if finding.code.startswith("IN") and finding is not whole]
     explained = whole is not None and any(cause.share >= EXPLAINS * whole.share for cause in causes)
     return [
         finding
         for finding in findings
-        if not (explained and finding is whole) and not (finding.code == SLOW_LINE and finding.location in waits)
+        if not (explained and finding is whole) and (finding.code, _line(finding)) not in told
     ]

@@ -29,7 +29,7 @@ from flatout.rules.rule import Rule
 from flatout.rules.sentence import goes_to, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import LoaderFacts, Run
+from flatout.schema.run import Causes, LoaderFacts, Run
 
 MIN_SHARE = 0.10
 
@@ -60,9 +60,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _share(run: Run, breakdown: Breakdown) -> float:
-    """Return the share of the step: of its input, and of its host time where batches are made in it."""
+    """Return the share of the step: of its input, and of its host time where batches are made in it.
+
+    Without a deep run input is what a `DataLoader` was asked for: only lines tell of batches made by hand.
+    """
     seen, host = seconds(costs(run, Phase.INPUT)), seconds(costs(run, Phase.HOST))
-    unseen = 0.0 if fed_by_torch(run) else 1.0
+    unseen = 0.0 if fed_by_torch(run) or run.causes is None else 1.0
     share = breakdown.share(Phase.INPUT) * (seconds(batch_making(run)) / seen if seen > 0 else unseen)
     return share + (breakdown.share(Phase.HOST) * seconds(in_host_time(run)) / host if host > 0 else 0.0)
 
@@ -79,13 +82,14 @@ RULE = Rule(
     check=check,
     fires_on=(
         example(step_ms=100, input=45, forward=30, lines=_GENERATOR),
-        example(step_ms=100, input=45, forward=30),
+        example(step_ms=100, input=45, forward=30, causes=Causes()),
         example(
             step_ms=100, forward=30, lines=[line(2.0, ("train.py", 31, "next_batch"), phase=Phase.HOST, part="lead")]
         ),
     ),
     quiet_on=(
         example(step_ms=100, input=9.9, forward=60, lines=_GENERATOR),
+        example(step_ms=100, input=45, forward=30),  # the deep run was lost: nothing is known of loaders
         example(step_ms=100, input=45, loaders=(_TORCH,)),
         example(step_ms=100, input=45, loaders=(_TORCH,), lines=[line(2, ("d.py", 3, "get"), stage="sample")]),
     ),

@@ -46,6 +46,7 @@ _MANY = {
     "utilization": schema.Utilization,
     "ranks": schema.RankSummary,
     "outside": schema.Outside,
+    "ceilings": schema.Ceiling,
 }
 _STEP_FIELDS = schema.Step._fields
 
@@ -82,6 +83,8 @@ def _lines(run: schema.Run) -> Iterator[str]:
         if getattr(run, kind):
             yield dump_record(kind, {"values": to_plain(getattr(run, kind))})
     yield dump_record("losses", {"values": list(run.losses)})
+    kept = {"value": run.steps_each, "total": run.total_steps, "epochs": list(run.epoch_lengths)}
+    yield dump_record("steps_each", kept)
     facts = {"samples_per_step": run.samples_per_step, "probe_us": run.probe_us, "seams": dict(run.seams)}
     yield dump_record("facts", facts)
     yield dump_record("notes", {"values": list(run.notes)})
@@ -151,6 +154,10 @@ def build_run(records: Iterable[Mapping[str, Any]]) -> schema.Run:
             many["losses"].extend(from_plain(float, value) for value in record.get("values", ()))
         elif kind == "notes":
             many["notes"].extend(str(value) for value in record.get("values", ()))
+        elif kind == "steps_each":
+            singles["steps_each"] = from_plain(int, record.get("value", 1))
+            singles["total_steps"] = from_plain(int, record.get("total", 0))
+            singles["epoch_lengths"] = tuple(from_plain(int, each) for each in record.get("epochs", ()))
         elif kind == "facts":
             singles["samples_per_step"] = from_plain(float | None, record.get("samples_per_step"))
             singles["probe_us"] = from_plain(float, record.get("probe_us", 0.0))

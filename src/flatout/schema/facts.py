@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = [
+    "HELD_INPUT",
+    "HELD_TRANSFER",
+    "Ceiling",
+    "CollectorFacts",
+    "CompiledFunction",
     "Frame",
+    "GraphBreak",
     "LoaderFacts",
     "ModelFacts",
     "OptimizerFacts",
@@ -14,6 +20,11 @@ __all__ = [
     "Transfer",
     "WorkerFacts",
 ]
+
+
+HELD_INPUT = "one batch held"
+HELD_TRANSFER = "one batch held on the device"
+"""Names of the ceilings, as reports print them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,18 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The speed of the script with a part of its work removed, as measured (never modelled)."""
+
+    ceiling: str
+    median_ms: float
+    speedup: float
+    low: float = 0.0  # of its 95 % interval
+    high: float = 0.0
+    num_pairs: int = 0  # of blocks of steps with and without that part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPoint:
     """A place where the host waited for the device."""
 
@@ -138,6 +161,40 @@ class Transfer:
     dtype: str = ""
     pinned: bool = False
     blocking: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorFacts:
+    """What Python's garbage collector took while the deep run's steps ran."""
+
+    collections: int = 0
+    full: int = 0  # of the oldest generation
+    seconds: float = 0.0
+    longest_s: float = 0.0
+    place: Frame | None = None  # the user line that nearly all of the time fell on: it asks for the collection
+    called: int = 0  # collections at that place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphBreak:
+    """A place where `torch.compile` ended a graph, and why."""
+
+    reason: str
+    place: Frame | None
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledFunction:
+    """A function of the user's that `torch.compile` compiled, each time it did."""
+
+    place: Frame  # where it begins
+    compilations: int = 0
+    again: int = 0  # of these, made again while steps ran
+    seconds: float = 0.0  # in all of them
+    again_s: float = 0.0  # in those made again while steps ran
+    limit: int = 0  # compilations after which it is run as it is; 0 when not known
+    reason: str = ""  # what had changed when it was compiled last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from flatout.schema.facts import Ceiling
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame
 
@@ -33,6 +34,7 @@ class Breakdown:
     phases: tuple[PhaseShare, ...]  # every phase of STEP_PHASES, in that order; shares sum to 1
     outside: tuple[OutsideShare, ...] = ()  # every phase of OUTSIDE_PHASES, in that order
     measured: int = 0  # steady steps the account is made of
+    steps_each: int = 1  # steps that each entry of `step_ms` is the mean of
     warmup: int = 0  # steps left out at the start
     warmup_s: float = 0.0
     median_ms: float = 0.0
@@ -59,15 +61,6 @@ class Breakdown:
     def loop_share(self, seconds: float) -> float:
         """Return `seconds` as a share of the recording without start-up."""
         return seconds / self.loop_s if self.loop_s > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
-    """The speed of the script with a part of its work removed, as measured (never modelled)."""
-
-    ceiling: str
-    median_ms: float
-    speedup: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,10 @@ class Order:
     """One execution of the script under observation.
 
     `steps` ends the recording after that many steps past the first; without it, the recording ends when it is sound:
-    see `flatout.probe.recorder.enough`. `max_s` bounds the time since the first step.
+    see `flatout.probe.enough`. `max_s` bounds the time since the first step.
     """
 
-    mode: str  # "timed", "deep", "timing", "verify" or "run"
+    mode: str  # "timed", "deep", "whole", "timing", "verify" or "run"
     folder: str  # the run's folder; parts are written below it
     script: str  # as shown to people
     steps: int | None = None

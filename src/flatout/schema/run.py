@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flatout.schema.facts import (
+    Ceiling,
+    CollectorFacts,
+    CompiledFunction,
     Frame,
+    GraphBreak,
     LoaderFacts,
     ModelFacts,
     OptimizerFacts,
@@ -22,9 +26,13 @@ from flatout.schema.phase import Phase
 
 __all__ = [
     "Causes",
+    "Ceiling",
+    "CollectorFacts",
+    "CompiledFunction",
     "End",
     "Environment",
     "Frame",
+    "GraphBreak",
     "Header",
     "LineCost",
     "LoaderFacts",
@@ -129,6 +137,8 @@ class Utilization:
     foreign_cpu: float = 0.0  # CPU used by everything else on the machine, in cores
     cores: tuple[float, ...] = ()  # busy share of each core, 0 to 1
     memory_bytes: int = 0  # resident bytes of the process tree
+    private_bytes: int = 0  # of the largest process what is no file and not shared memory; 0 where it is not told
+    available_bytes: int = 0  # of the machine, without swapping
     shm_used_share: float = 0.0
     read_bytes_s: float = 0.0
     gpu_busy: float = 0.0
@@ -145,6 +155,9 @@ class RankSummary:
     rank: int
     num_steps: int
     median_ms: float
+    phases_ms: Mapping[str, float] = field(default_factory=dict)  # median of the steady steps, by phase
+    samples_per_step: float = 0.0  # 0 when not known
+    hottest: Mapping[str, Frame] = field(default_factory=dict)  # the user line that most of a phase goes to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +181,12 @@ class Causes:
     syncs: tuple[SyncPoint, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     retained: tuple[Retained, ...] = ()
+    collector: CollectorFacts = field(default_factory=CollectorFacts)
+    breaks: tuple[GraphBreak, ...] = ()
+    compiled: tuple[CompiledFunction, ...] = ()
+    framework: str = (
+        ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +203,19 @@ class Run:
     workers: tuple[WorkerFacts, ...] = ()
     losses: tuple[float, ...] = ()
     samples_per_step: float | None = None
+    steps_each: int = 1  # steps that one entry of `steps` is the mean of; more than one of a long whole training
+    total_steps: int = 0  # where entries are means: how many there were; 0: as many as entries
+    epoch_lengths: tuple[int, ...] = ()  # steps of each epoch, the first 4096, in the record of a whole training
     utilization: tuple[Utilization, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
     causes: Causes | None = None
+    ceilings: tuple[Ceiling, ...] = ()
     probe_us: float = 0.0  # what the light probes add to a step, measured in a tight loop at the end of the run
     seams: Mapping[str, int] = field(default_factory=dict)  # dotted name -> hits
     notes: tuple[str, ...] = ()  # probes that were removed, and why
     end: End = field(default_factory=End)
+
+    @property
+    def num_steps(self) -> int:
+        """Return how many steps were recorded."""
+        return self.total_steps or len(self.steps) * self.steps_each

@@ -1,11 +1,14 @@
 """Which fixes are tried on a script, and in which order."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.report.specimens import finding, run
 
 from flatout.analysis.breakdown import account
 from flatout.engine.candidates import candidates
 from flatout.fixes.fix import Fix
+from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling
 from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
 
@@ -73,11 +76,41 @@ def test_a_fix_that_does_not_fit_the_script_is_no_candidate():
 
 def test_the_ceiling_is_what_is_left_without_the_phases_and_the_findings_it_addresses_are_its_reasons():
     catalog = [fix("workers", addresses=("IN003",))]
-    found = candidates(RUN, account(RUN), [finding(code="IN003"), finding(code="HO001")], catalog=catalog)
+    said = [finding(code="IN003", max_speedup=2.2), finding(code="HO001")]
+    found = candidates(RUN, account(RUN), said, catalog=catalog)
     assert found[0].ceiling == pytest.approx(2.5)
     assert found[0].reasons == ("IN003",)
+
+
+def test_what_a_finding_promises_may_lie_in_other_phases_too():
+    catalog = [fix("gc-control", phases=(Phase.HOST,), addresses=("HO004",))]
+    (found,) = candidates(RUN, account(RUN), [finding(code="HO004", max_speedup=1.9)], catalog=catalog)
+    assert found.ceiling == pytest.approx(1.9)
 
 
 def test_a_fix_that_needs_a_variable_cannot_be_switched_inside_a_process():
     found = candidates(RUN, account(RUN), (), catalog=[fix("a", switchable=True, environment={"X": "1"})])
     assert not found[0].switchable
+
+
+@pytest.mark.parametrize(
+    ("name", "phases", "ceiling"),
+    [
+        (HELD_INPUT, (Phase.INPUT,), 1.3),
+        (HELD_INPUT, (Phase.INPUT, Phase.HOST), 1 / 0.3),
+        (HELD_INPUT, (Phase.INPUT, Phase.TRANSFER), 2.5),
+        (HELD_TRANSFER, (Phase.INPUT, Phase.TRANSFER), 1.3),
+        (HELD_TRANSFER, (Phase.TRANSFER, Phase.INPUT), 1.3),
+    ],
+)
+def test_a_measured_ceiling_bounds_what_can_shorten_nothing_else(name, phases, ceiling):
+    held = replace(RUN, ceilings=(Ceiling(ceiling=name, median_ms=1.0, speedup=1.25, low=1.2, high=1.3, num_pairs=8),))
+    found = candidates(held, account(held), (), catalog=[fix("a", phases=phases)])
+    assert found[0].ceiling == pytest.approx(ceiling)
+
+
+def test_what_cannot_give_two_percent_by_its_measured_ceiling_is_not_tried():
+    held = replace(RUN, ceilings=(Ceiling(ceiling=HELD_INPUT, median_ms=1.0, speedup=1.0, low=0.99, high=1.01),))
+    assert (
+        candidates(held, account(held), (), catalog=[fix("a"), fix("b", phases=(Phase.HOST,))])[0].selection.fix == "b"
+    )

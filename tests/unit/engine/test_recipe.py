@@ -16,6 +16,7 @@ from flatout.engine.elsewhere import Here, here, require_same_script, warnings
 from flatout.engine.recipe import RECIPE_FILE, find_recipe, read_recipe, write_recipe
 from flatout.engine.target import Target, parse_target, script_digest
 from flatout.errors import BadRecording, FlatoutError, UsageError
+from flatout.fixes.catalog import find_fix
 from flatout.fixes.fix import Fix
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.trial import Equivalence, Selection
@@ -223,6 +224,12 @@ def test_a_fix_that_does_not_exist_is_named_with_those_like_it(tmp_path):
 
 def test_a_fix_that_is_like_no_other_can_only_be_deleted(tmp_path):
     assert "Delete its [[fix]] table" in refusal(edited(tmp_path, ('"anything"', '"os.system"')), UsageError)
+
+
+def test_a_batch_that_is_held_is_no_fix_of_a_recipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "find_fix", find_fix)
+    told = refusal(edited(tmp_path, ('"anything"', '"held-batch"')), UsageError)
+    assert "names the fix 'held-batch', which does not exist" in told
 
 
 @pytest.mark.parametrize(

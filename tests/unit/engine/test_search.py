@@ -71,6 +71,7 @@ class ScriptedBench:
 
 class ScriptedVerifier:
     wrong: frozenset = frozenset()
+    steps = 10
     window_s = 0.0
 
     def __init__(self, *_, **__):
@@ -78,6 +79,8 @@ class ScriptedVerifier:
 
     def check(self, selections, claimed):
         bad = [one.fix for one in selections if one.fix in self.wrong]
+        if claimed is Equivalence.SEMANTIC:
+            return Equality(claimed=claimed, equal=False if bad else None, reason="looked at", num_steps=self.steps)
         return Equality(claimed=claimed, equal=not bad, reason=f"{bad[0]} differs" if bad else "")
 
 
@@ -89,13 +92,14 @@ def scripted(monkeypatch, tmp_path):
     numbers = iter(range(10_000))
 
     def search(
-        names, *, factors=(), failures=(), wrong=(), noise=0.01, switchable=True, seed=1, folder=None, stop=None
-    ):
+        names, *, factors=(), failures=(), wrong=(), noise=0.01, switchable=True, seed=1, folder=None, stop=None,
+        claimed=Equivalence.BITWISE, steps=10,
+    ):  # fmt: skip
         ScriptedBench.factors, ScriptedBench.failures = dict(factors), dict(failures)
         ScriptedBench.noise, ScriptedBench.rng = noise, random.Random(seed)
-        ScriptedVerifier.wrong = frozenset(wrong)
+        ScriptedVerifier.wrong, ScriptedVerifier.steps = frozenset(wrong), steps
         offered = [
-            Candidate(selection=Selection(name), equivalence=Equivalence.BITWISE, ceiling=2.0, switchable=switchable)
+            Candidate(selection=Selection(name), equivalence=claimed, ceiling=2.0, switchable=switchable)
             for name in names
         ]
         place = folder or tmp_path / str(next(numbers))
@@ -191,7 +195,7 @@ def test_timing_a_candidate_leaves_the_time_that_comparing_its_results_takes(scr
         )
     found = scripted(["a"], factors={"a": 0.5}, switchable=switchable)
     window_s = found._verifier.window_s
-    assert asked[0] <= 1000 - 30 - 3 * (found._startup_s + 1.5 * window_s)
+    assert asked[0] <= 1000 - 30 - 3 * (found._shares._startup_s + 1.5 * window_s)
     assert asked[0] > 800
 
 
@@ -216,3 +220,15 @@ def test_what_would_have_nothing_left_to_do_takes_no_time_from_a_candidate(scrip
     )
     scripted(["compiled-input", "loader-workers", "core-split"], switchable=False)
     assert asked[0] > 800 > asked[1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "steps", "verdict"),
+    [((), 10, Verdict.KEPT), (("larger",), 10, Verdict.RESULTS_DIFFER), ((), 0, Verdict.UNDECIDED)],
+)
+def test_another_training_that_was_asked_for_is_kept_when_it_trains(scripted, wrong, steps, verdict):
+    found = scripted(
+        ["larger"], factors={"larger": 0.5}, switchable=False, claimed=Equivalence.SEMANTIC, wrong=wrong, steps=steps
+    )
+    assert verdicts(found) == {"larger": verdict}
+    assert (found.recipe is not None) == (verdict is Verdict.KEPT)

@@ -65,6 +65,7 @@ FIXES = (
     fix("does-nothing"),
     fix("sums-in-halves", halves, LINEAR),
     fix("off-by-a-percent", lambda original, module, x: original(module, x) * 1.01, LINEAR),
+    fix("no-number", lambda original, module, x: original(module, x) * float("nan"), LINEAR),
     fix("breaks", lambda original, module, x: 1 / 0, LINEAR),
 )
 """
@@ -132,6 +133,22 @@ def test_a_script_shorter_than_the_window_is_compared_to_its_end(make_verifier):
 
 
 def test_classes_that_no_single_run_can_tell_are_not_run(make_verifier):
-    equality = make_verifier().check((), Equivalence.SEMANTIC)
+    equality = make_verifier().check((), Equivalence.STATISTICAL)
     assert equality.equal is None
     assert not list(Path("run").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "equal", "reason", "trained"),
+    [
+        ("off-by-a-percent", None, "another training", True),
+        ("no-number", False, "not a number", True),
+        ("breaks", None, "division by zero", False),
+    ],
+)
+def test_of_another_training_only_the_losses_are_looked_at(make_verifier, name, equal, reason, trained):
+    equality = make_verifier(epochs=2).check((Selection(name),), Equivalence.SEMANTIC)
+    assert equality.equal is equal
+    assert reason in equality.reason
+    assert bool(equality.num_steps) is trained

@@ -135,12 +135,11 @@ def test_a_generator_seeded_by_the_index_is_the_same_every_time():
     assert look_at_samples(SeededByIndex()).deterministic
 
 
-@pytest.mark.alone
 def test_following_lines_does_not_make_them_dear():
     found = look_at_samples(LongLoop())
     assert not found.deterministic
     assert found.first_random.line == line_of(LongLoop, "torch.rand(())")
-    assert min(look_at_samples(LongLoop()).prefix_share for _ in range(4)) < 0.3  # other jobs may hit one of them
+    assert min(look_at_samples(LongLoop()).prefix_share for _ in range(4)) < 0.3  # traced as it comes: 0.1 to 0.6
 
 
 def test_a_row_of_an_array_in_memory_is_a_view():

@@ -178,6 +178,19 @@ def test_a_script_that_is_not_deterministic_qualifies_the_word_identical():
     assert "does not give the same bits twice" not in page(tuned())
 
 
+def test_another_training_is_called_that():
+    larger = replace(
+        trial("larger-batch", equivalence=Equivalence.SEMANTIC, comparison=comparison(2.0)),
+        equality=equality(equal=None, reason="results were not compared: it is another training"),
+    )
+    shown = words(page(replace(ordinary(), trials=(larger,), recipe=recipe(larger), confirmation=comparison(2.0))))
+    assert "2.0x as fast with another training" in shown
+    assert "larger-batch makes another training of it: results were not compared" in shown
+    assert "flatout explain larger-batch" in shown
+    assert "for as many samples." in shown
+    assert "another training" not in page(tuned())
+
+
 def test_verbose_shows_how_often_a_fix_acted_and_the_checks_it_passed():
     shown = page(tuned(), verbose=True)
     assert "torch.utils.data:DataLoader.__init__: 2 times" in shown

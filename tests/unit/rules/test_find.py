@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules import Rule, catalog, examine, example, find, line
-from flatout.schema.finding import Finding
+from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
+from flatout.schema.finding import Ceiling, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Frame, LoaderFacts, SamplePrefix, Utilization, WorkerFacts
 
@@ -52,6 +53,13 @@ def test_the_general_statement_goes_when_a_cause_explains_most_of_it():
     assert order(finding("IN001", share=0.6, most=2.5, location=PLACE), finding("IN003", share=0.5, most=2.0)) == [
         "IN003"
     ]
+
+
+@pytest.mark.parametrize(("more", "less"), [("IN012", "IN003"), ("HO004", "HO001"), ("CO005", "CO004")])
+def test_what_a_line_does_says_more_than_that_it_takes_long(more, less):
+    named = Frame(PLACE.file, PLACE.line, f"Net.{PLACE.function}")
+    said = (finding(less, share=0.5, most=2.0, location=PLACE), finding(more, share=0.5, most=2.0, location=named))
+    assert order(*said) == [more]
 
 
 def test_a_line_that_waits_is_not_also_called_slow():
@@ -169,3 +177,42 @@ def test_a_healthy_script_gets_no_finding(phases):
         lines=[line(3.0, ("train.py", 44, "train"), phase=Phase.FORWARD, leaf="torch")],
     )  # fmt: skip
     assert find(truth.run, truth.breakdown) == ()
+
+
+# -- ceilings -----------------------------------------------------------------------------------------------------
+
+
+def held(speedup, *, name=HELD_INPUT, width=0.03):
+    return Ceiling(ceiling=name, median_ms=5.0, speedup=speedup, low=speedup - width, high=speedup + width, num_pairs=8)
+
+
+def bounded(ceiling, *findings):
+    truth = example()
+    found = examine(truth.run, truth.breakdown, (ceiling,), [rule_giving(f) for f in findings]).findings
+    return [(f.code, f.max_speedup) for f in found if f.code != "MS002"]
+
+
+def test_no_more_is_promised_than_holding_the_batch_gave():
+    promised = finding("IN003", most=3.0), finding("IN002", most=1.5)
+    assert bounded(held(1.8), *promised) == [("IN003", 1.8), ("IN002", 1.5)]
+
+
+def test_what_one_ceiling_bounds_stays_in_the_order_of_its_promises():
+    promised = finding("IN002", most=2.0, share=0.9), finding("IN007", most=3.0), finding("IN003", most=2.5)
+    assert [code for code, _ in bounded(held(1.5), *promised)] == ["IN007", "IN003", "IN002"]
+
+
+def test_bounded_findings_make_way_for_others():
+    other = replace(finding("HO001", most=1.6), phase=Phase.HOST)
+    assert [code for code, _ in bounded(held(1.5), finding("IN003", most=3.0), other)] == ["HO001", "IN003"]
+
+
+def test_where_holding_the_batch_gives_nothing_nothing_is_found_wrong_with_the_input():
+    host = replace(finding("HO001", most=1.6), phase=Phase.HOST)
+    assert bounded(held(0.98, width=0.01), finding("IN002", most=3.0), host) == [("HO001", 1.6)]
+
+
+def test_a_ceiling_bounds_its_own_phase_only_and_no_doubts():
+    doubt = finding("MS001", most=2.0)
+    assert bounded(held(1.1, name=HELD_TRANSFER), finding("IN003", most=3.0)) == [("IN003", 3.0)]
+    assert bounded(held(1.0, width=0.0), doubt) == [("MS001", 2.0)]

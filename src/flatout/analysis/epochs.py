@@ -1,0 +1,59 @@
+"""How long an epoch of the user's training is, in steps and in time, and how much of it the device waits."""
+
+from collections import Counter
+from dataclasses import dataclass
+from statistics import median
+
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+
+__all__ = ["Epoch", "epoch_steps", "project_epoch"]
+
+WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC)
+BETWEEN = (Phase.VALIDATION, Phase.EPOCH_GAP, Phase.CHECKPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One epoch at the speed that was measured."""
+
+    steps: int
+    seconds: float  # steps, and what lies between them where a whole epoch was seen
+    waiting_s: float  # in steps: for input, copies and the device
+    between_s: float  # validation, checkpoints and gaps of one epoch; 0 where no epoch ended
+    ended: int  # epochs that ended while recording
+
+
+def epoch_steps(run: Run) -> int:
+    """Return the number of steps of a whole epoch, 0 where none was seen and no loader tells."""
+    if run.epoch_lengths:
+        whole = run.epoch_lengths if _finished(run) else run.epoch_lengths[:-1]
+        if whole:
+            return int(median(whole))
+    counts = Counter(step.epoch for step in run.steps)
+    whole_ones = [counts[epoch] for epoch in counts if min(counts) < epoch < max(counts)]
+    if whole_ones:
+        return int(median(whole_ones))
+    if len(counts) > 1:
+        return counts[min(counts)]
+    batches = max((loader.num_batches for loader in run.loaders if loader.is_training), default=0)
+    per_step = median([step.num_batches for step in run.steps]) if run.steps else 1
+    return int(batches / max(1, per_step))
+
+
+def project_epoch(run: Run, breakdown: Breakdown) -> Epoch | None:
+    """Return what an epoch takes at the measured speed; None where its length is not known."""
+    steps = epoch_steps(run)
+    if not steps or breakdown.mean_ms <= 0:
+        return None
+    ended = (len(run.epoch_lengths) or len({step.epoch for step in run.steps})) - (not _finished(run))
+    between_s = sum(breakdown.outside_s(phase) for phase in BETWEEN) / ended if ended else 0.0
+    step_s = breakdown.mean_ms / 1000
+    waiting = sum(breakdown.share(phase) for phase in WAITING)
+    return Epoch(steps, steps * step_s + between_s, steps * step_s * waiting, between_s, ended)
+
+
+def _finished(run: Run) -> bool:
+    """Return whether the training was recorded to its own end."""
+    return run.header.mode == "whole" and run.end.reason == "script ended"

@@ -1,0 +1,125 @@
+"""Batches hold more samples, and the learning rate grows with them. This is another training: only on request.
+
+## What it does
+
+The training loader is built with `factor` times the script's batch size, and every learning rate an optimizer is given
+is multiplied by `lr_factor`: by the factor itself for SGD (the linear rule of Goyal et al. 2017, arXiv:1706.02677), by
+its square root for Adam and its kin (Malladi et al. 2022, arXiv:2205.10287). 8, 4 and 2 are tried in this order, as
+long as an epoch keeps ten steps; what does not fit into memory costs one trial.
+
+## Why it helps
+
+What a step costs whatever the batch, kernel launches, Python, the optimizer, is paid for less often, and a device with
+room left does more at once. Speed is counted by samples: a step on four times the samples may take four times as long.
+
+## How equal
+
+SEMANTIC: fewer and larger steps lead to other weights, perhaps worse ones. Results are not compared; a trial only sees
+to it that every loss is a number. Whether the model is still as good, only a whole training tells.
+
+## When it is wrong
+
+Schedules that set rates of their own (`OneCycleLR`, `CyclicLR`, a rate that the script writes into the optimizer) keep
+them, and whatever counts steps (warm-up, a limit of steps) counts larger ones. Left alone: loaders with a batch sampler
+of the script's own, several training loaders, and those that one line of the script makes for training and validation.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.site import Site
+
+__all__ = ["FIX", "choices", "patch"]
+
+_FACTORS = (8, 4, 2)
+_FEWEST_STEPS = 10  # that an epoch keeps
+_LINEAR = ("SGD",)
+_SQUARE_ROOT = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "Lamb")  # parts of names
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Return the factors to try, the largest first, each with what it does to the learning rate."""
+    training = [loader for loader in run.loaders if loader.is_training]
+    places = {loader.created_at for loader in training}
+    elsewhere = {loader.created_at for loader in run.loaders if not loader.is_training}
+    place = next(iter(places), None)
+    if len(places) != 1 or place is None or place in elsewhere or not all(each.batch_size for each in training):
+        return ()
+    fewest = min((loader.num_batches for loader in training if loader.num_batches), default=10**9)
+    kinds = [optimizer.name for optimizer in run.optimizers]
+    return tuple(
+        {"factor": factor, "lr_factor": _lr_factor(kinds, factor), "loader": _name(place)}
+        for factor in _FACTORS
+        if fewest >= _FEWEST_STEPS * factor
+    )
+
+
+def _lr_factor(kinds: list[str], factor: int) -> float:
+    """Return the smallest factor among the rules of all optimizers, 1 for those that have no rule."""
+    found = [_rule(kind, factor) for kind in kinds]
+    return round(min(found, default=1.0), 4)
+
+
+def _rule(kind: str, factor: int) -> float:
+    if any(part in kind for part in _SQUARE_ROOT):
+        return math.sqrt(factor)
+    return float(factor) if kind in _LINEAR else 1.0
+
+
+def _name(place: Frame) -> str:
+    return f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}"
+
+
+def patch(site: "Site", *, factor: int, lr_factor: float, loader: str) -> None:
+    """Build the loader made at `loader`, a file and its line, with `factor` times its batch size."""
+    from flatout.probe.places import caller
+
+    def make_init(original: Any) -> Any:
+        def init(made: Any, *args: Any, **kwargs: Any) -> None:
+            place = caller(2)
+            given = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
+            own = kwargs.get("batch_sampler") is not None or len(args) > 4
+            if place is not None and _name(place) == loader and isinstance(given, int) and not own:
+                args, kwargs = _enlarged(args, kwargs, given * factor)
+                site.step_worth = float(factor)
+                site.hit("DataLoader")
+            original(made, *args, **kwargs)
+
+        return init
+
+    def make_add(original: Any) -> Any:
+        def add(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            added = optimizer.param_groups[-1]
+            for key in ("lr", "initial_lr"):
+                if added.get(key) is not None:
+                    added[key] = added[key] * lr_factor
+            site.hit("Optimizer")
+
+        return add
+
+    site.wrap("torch.utils.data.dataloader:DataLoader.__init__", make_init)
+    if lr_factor != 1:
+        site.wrap("torch.optim.optimizer:Optimizer.add_param_group", make_add)
+
+
+def _enlarged(args: tuple[Any, ...], kwargs: dict[str, Any], size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a loader's arguments with another batch size."""
+    return ((args[0], size, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "batch_size": size})
+
+
+FIX = Fix(
+    name="larger-batch",
+    equivalence=Equivalence.SEMANTIC,
+    phases=(Phase.INPUT, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.SYNC, Phase.HOST),
+    patch=patch,
+    choices=choices,
+    on_request=True,
+)

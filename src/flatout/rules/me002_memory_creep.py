@@ -1,0 +1,94 @@
+"""The training's memory grows from step to step, without an end in sight.
+
+## What it measures
+
+Resident memory of the training's largest process that is no mapped file, sampled while steps ran. It fires when the
+last third of the recording lies above the first by 5% and by 64 MB, the middle third between them, and the last third
+still grows.
+
+## Why it matters
+
+A run that grows by 1 MB a step ends after some ten thousand of them, usually at night. Long before, the system takes
+the memory from the page cache, and the input comes from the disk again.
+
+## What to do
+
+Look for what is kept from step to step: lists of losses or predictions, a cache in the data set without a bound, a
+figure that is never closed. `tracemalloc` compares two moments by line.
+
+## When it is wrong
+
+A data set that keeps what it has loaded grows until it has seen everything once: compare with its size. Graphs that
+are kept are named with their line by ME001, and not here. What a loader's workers hold is not looked at.
+"""
+
+from dataclasses import replace
+
+from flatout.analysis.statistics import median
+from flatout.rules.example import example
+from flatout.rules.machine import while_steps_ran
+from flatout.rules.rule import Rule
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Retained, Run, Utilization
+from flatout.units import format_bytes
+
+MIN_SAMPLES = 12
+MIN_BYTES = 64 * 2**20
+MIN_GROWTH = 0.05
+STILL = 0.15  # of the growth between first and last third, within the last third: a straight line has a half
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """ME002: memory grows over the whole recording and does not stop."""
+    sizes = [sample.private_bytes for sample in while_steps_ran(run)]
+    explained = run.causes is not None and bool(run.causes.retained)
+    if explained or len(sizes) < MIN_SAMPLES or not run.steps:
+        return None
+    third = len(sizes) // 3
+    first, middle, last = median(sizes[:third]), median(sizes[third:-third]), median(sizes[-third:])
+    grown = last - first
+    end = sizes[-third:]
+    still = median(end[len(end) // 2 :]) - median(end[: len(end) // 2])
+    if grown < max(MIN_BYTES, MIN_GROWTH * first) or not first < middle < last or still < STILL * grown:
+        return None
+    a_step = grown / (2 / 3 * run.num_steps)
+    return Finding(
+        code="ME002",
+        name="memory-creep",
+        phase=Phase.OTHER,
+        share=0.0,
+        max_speedup=1.0,
+        message=f"Memory grew from {format_bytes(first)} to {format_bytes(last)} while {run.num_steps} steps ran "
+        f"(n={len(sizes)}), {format_bytes(a_step * 1000)} in every 1,000 steps. Look for what is kept.",
+        evidence=(
+            Evidence("first third", first, "bytes"),
+            Evidence("last third", last, "bytes"),
+            Evidence("growth of a step", a_step, "bytes"),
+        ),
+        fixes=(),
+    )
+
+
+def _growing(megabytes: float, until: int = 12) -> tuple[Utilization, ...]:
+    sizes = (int((600 + megabytes * min(i, until)) * 2**20) for i in range(12))
+    return tuple(Utilization(at_s=0.5 * i, private_bytes=size) for i, size in enumerate(sizes))
+
+
+_KEPT = Causes(retained=(Retained(name="losses", place=None, graphs=9, of_steps=9),))
+
+RULE = Rule(
+    code="ME002",
+    name="memory-creep",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=50, utilization=_growing(40)),
+        example(step_ms=100, forward=50, utilization=_growing(10)),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=50, utilization=_growing(4)),
+        example(step_ms=100, forward=50, utilization=_growing(80, until=6)),
+        example(step_ms=100, forward=50, utilization=_growing(40), causes=_KEPT),
+        example(step_ms=100, utilization=tuple(replace(each, private_bytes=0) for each in _growing(40))),
+    ),
+)

@@ -1,0 +1,64 @@
+"""What flatout adds to a step is a noticeable part of it.
+
+## What it measures
+
+The light probes' own cost of a step, timed in a tight loop when the recording ended, against the median step. It fires
+at 5%.
+
+## Why it matters
+
+The account is of the step with its probes. At 20 us each, a step of 0.3 ms is 7% longer than without them, most of
+that in host time.
+
+## What to do
+
+Take the phases as they are and the whole as an upper bound. `flatout tune` compares the script with itself under the
+same probes, so what it keeps is not touched by this.
+
+## When it is wrong
+
+In a training, memory that the loop uses pushes the probes' out of the caches: there they cost up to three times what a
+tight loop shows.
+"""
+
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.units import format_ms, format_share
+
+MIN_SHARE = 0.05
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """MS003: a twentieth of the median step is what the probes cost."""
+    probe_ms = run.probe_us / 1000
+    if breakdown.median_ms <= 0 or probe_ms < MIN_SHARE * breakdown.median_ms:
+        return None
+    share = probe_ms / breakdown.median_ms
+    return Finding(
+        code="MS003",
+        name="dear-probes",
+        phase=Phase.OTHER,
+        share=0.0,
+        max_speedup=1.0,
+        message=f"The probes take at least {format_ms(probe_ms)} of a step of {format_ms(breakdown.median_ms)} "
+        f"({format_share(share)}, n={breakdown.measured}): take its length as an upper bound.",
+        evidence=(Evidence("probes", run.probe_us, "us"), Evidence("median step", breakdown.median_ms, "ms")),
+    )
+
+
+RULE = Rule(
+    code="MS003",
+    name="dear-probes",
+    check=check,
+    fires_on=(
+        example(step_ms=0.1, forward=0.05, probe_us=5.5),
+        example(step_ms=0.3, forward=0.1, probe_us=20.0),
+    ),
+    quiet_on=(
+        example(step_ms=0.3, forward=0.1, probe_us=5.5),
+        example(step_ms=10, forward=5, probe_us=20.0),
+    ),
+)

@@ -1,0 +1,75 @@
+"""Two ranks of torchrun, one of them different: which one holds up the other, in which phase, at which line."""
+
+import pytest
+
+from flatout.analysis.breakdown import account
+from flatout.rules.find import find
+from tests.e2e.support import training
+
+RANKS = """
+import torch.distributed as dist
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+"""
+
+SLOW_DISK = """
+class Data(Data):
+    def __getitem__(self, index):
+        if dist.get_rank() == 1:
+            time.sleep(0.002)  # DISK
+        return super().__getitem__(index)
+"""
+
+LONGER_BATCHES = """
+class Slow(torch.nn.Linear):
+    def forward(self, x):
+        time.sleep(0.001 * len(x))  # WORK
+        return super().forward(x)
+
+if __name__ == "__main__":
+    model = torch.nn.parallel.DistributedDataParallel(Slow(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    make = DataLoader
+    DataLoader = lambda data, batch_size, **kwargs: make(data, batch_size * (1 + dist.get_rank()), **kwargs)
+"""
+
+
+def distributed(flatout, script):
+    """What is found of two ranks of a script."""
+    flatout.write(script)
+    ended = flatout.diagnose("--", "torchrun", "--standalone", "--nproc-per-node", "2", "train.py", steps=40)
+    assert ended.code == 0, ended.err
+    return [found for found in find(ended.run, account(ended.run)) if found.code.startswith("DI")]
+
+
+def straggler(flatout, script):
+    (found,) = distributed(flatout, script)
+    assert found.code == "DI001"
+    assert found.message.startswith("Rank 1 holds up 1 other")
+    return found, script.splitlines()[found.location.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("before", "each_step", "phase", "mark"),
+    [
+        pytest.param("", "if dist.get_rank() == 1: time.sleep(0.01)  # HOST", "host", "# HOST", id="slowed"),
+        pytest.param(SLOW_DISK, "", "input", "# DISK", id="slow disk"),
+    ],
+)
+def test_the_rank_that_is_slower_is_named_with_its_line(flatout, before, each_step, phase, mark):
+    found, line = straggler(flatout, training(before=RANKS + before, each_step=each_step))
+    assert found.phase == phase
+    assert line.endswith(mark)
+
+
+def test_the_rank_with_larger_batches_is_named_with_their_size(flatout):
+    found, line = straggler(flatout, training(before=RANKS + LONGER_BATCHES))
+    assert found.phase == "forward"
+    assert line.endswith("# WORK")
+    assert "its batches hold 16 samples, not 8" in found.message
+
+
+def test_two_equal_ranks_hold_up_nobody(flatout):
+    assert distributed(flatout, training(before=RANKS)) == []

@@ -1,0 +1,56 @@
+"""The length of an epoch, in steps and in time."""
+
+import pytest
+
+from flatout.analysis.breakdown import account
+from flatout.analysis.epochs import epoch_steps, project_epoch
+from flatout.rules.example import example, steps_of
+from flatout.schema.phase import Phase
+from flatout.schema.run import End, Header, LoaderFacts
+
+PARTS = {Phase.INPUT: 20.0, Phase.SYNC: 5.0, Phase.FORWARD: 75.0}
+
+
+def epochs_of(*lengths):
+    numbers = [epoch for epoch, length in enumerate(lengths) for _ in range(length)]
+    return steps_of([PARTS] * len(numbers), epoch=numbers)
+
+
+@pytest.mark.parametrize(("lengths", "steps"), [((7, 30, 30, 4), 30), ((30, 4), 30), ((4,), 0)])
+def test_a_whole_epoch_tells_its_length_the_first_and_the_last_may_be_cut(lengths, steps):
+    assert epoch_steps(example(steps=epochs_of(*lengths)).run) == steps
+
+
+def test_a_loader_tells_where_no_epoch_ended():
+    loader = LoaderFacts(is_training=True, num_batches=1000)
+    steps = steps_of([PARTS] * 20, num_batches=4)
+    assert epoch_steps(example(steps=steps, loaders=(loader,)).run) == 250
+
+
+def test_an_epoch_is_its_steps_and_what_lies_between_them():
+    run = example(steps=epochs_of(30, 30, 30), outside_s={Phase.VALIDATION: 4.0, Phase.CHECKPOINT: 1.0}).run
+    epoch = project_epoch(run, account(run))
+    assert (epoch.steps, epoch.ended) == (30, 2)
+    assert epoch.between_s == pytest.approx(2.5)
+    assert epoch.seconds == pytest.approx(3.0 + 2.5)
+    assert epoch.waiting_s == pytest.approx(3.0 * 0.25)
+
+
+def test_without_an_end_of_an_epoch_nothing_is_known_of_what_lies_between():
+    run = example(steps=epochs_of(30), loaders=(LoaderFacts(is_training=True, num_batches=300),)).run
+    epoch = project_epoch(run, account(run))
+    assert (epoch.steps, epoch.ended, epoch.between_s) == (300, 0, 0.0)
+    assert epoch.seconds == pytest.approx(30.0)
+
+
+def test_an_unknown_length_is_not_guessed():
+    run = example(steps=epochs_of(30)).run
+    assert project_epoch(run, account(run)) is None
+
+
+def test_of_a_finished_training_every_epoch_has_ended():
+    end, header = End(reason="script ended"), Header(script="train.py", mode="whole")
+    detail = {"outside_s": {Phase.VALIDATION: 4.0}, "epoch_lengths": (30, 30), "end": end, "header": header}
+    run = example(steps=epochs_of(30, 30), **detail).run
+    epoch = project_epoch(run, account(run))
+    assert (epoch.steps, epoch.ended, epoch.between_s) == (30, 2, pytest.approx(2.0))
