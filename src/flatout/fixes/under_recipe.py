@@ -89,7 +89,6 @@ class UnderRecipe:
         failed = tuple({"failed": 1} for site in self.sites if site.failure)
         if (*done, *failed) == self._said or not (self._num_steps or failed or any(done)):
             return
-        self._said = (*done, *failed)
         body = {
             "pid": os.getpid(),
             "rank": int(os.environ.get("RANK", "0") or 0),
@@ -101,6 +100,7 @@ class UnderRecipe:
             **(_software() if self._num_steps else {}),
         }
         _append(self._file, json.dumps(body) + "\n")
+        self._said = (*done, *failed)  # last: what a signal's handler ends here is said at the process's end
 
     # -- what happens in the training ---------------------------------------------------------------------------
 
