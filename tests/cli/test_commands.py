@@ -223,6 +223,24 @@ def test_a_recording_can_be_written_as_json_again(recorded, capsys):
     assert json.loads(capsys.readouterr().out)["steps"]["measured"] == 60
 
 
+def test_a_recording_is_exported_for_other_programs(recorded, project, capsys):
+    words = ["--export", "a.trace.json", "--export", "b.speedscope.json", "--export", "c.md"]
+    assert run(["report", ".", *words]) == 0
+    assert json.loads((project / "a.trace.json").read_text())["otherData"]["steps"] == 61
+    assert json.loads((project / "b.speedscope.json").read_text())["exporter"] == "flatout"
+    assert (project / "c.md").read_text().startswith("### ")
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [("a.txt", "ends with none of .html, .trace.json"), ("no/a.md", "does not exist")]
+)
+def test_an_export_that_cannot_be_is_refused_first(recorded, capsys, file, said):
+    assert run(["report", ".", "--export", file]) == 2
+    streams = capsys.readouterr()
+    assert said in " ".join(streams.err.split())
+    assert streams.out == ""
+
+
 def test_a_folder_without_a_recording_is_told_how_to_make_one(project, capsys):
     assert run(["report", "."]) == 2
     assert "flatout diagnose SCRIPT" in capsys.readouterr().err
@@ -282,6 +300,7 @@ def test_the_demo_tunes_a_copy_of_its_script_and_trains_it_both_ways(search, tra
         "    epoch 4: test accuracy 0.9\n"
         "  flatout run train.py --epochs 3   4.00 s  2.0x as fast\n"
         "    epoch 4: test accuracy 0.9\n"
+        f"\nThe whole report, for a browser: {ordinary().folder}/report.html\n"
     )
 
 

@@ -65,6 +65,8 @@ def test_a_json_file_that_cannot_be_written_in_the_end_costs_only_the_file(engin
     assert "Training waits" in streams.out
     assert "out.json could not be written: No space left on device." in streams.err
     assert "note: report.json could not be written: No space left on device" in streams.err
+    assert "note: report.html could not be written: No space left on device" in streams.err
+    assert "Report: " not in streams.out
 
 
 def _no_space(*_, **__):

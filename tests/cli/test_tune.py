@@ -142,7 +142,9 @@ def test_what_was_kept_is_written_to_the_working_folder(search, project, capsys)
     body = tomllib.loads((project / "flatout.toml").read_text())
     assert [table["name"] for table in body["fix"]] == ["loader-workers", "compile", "bf16-autocast"]
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-2:] == ["Recipe: flatout.toml", "Train under it: flatout run train.py --lr 1"]
+    page = f"{ordinary().folder}/report.html"
+    assert lines[-3:] == ["Recipe: flatout.toml", "Train under it: flatout run train.py --lr 1", f"Report: {page}"]
+    assert "as fast under the recipe" in (project / page).read_text()
 
 
 def test_a_recipe_elsewhere_is_named_in_the_next_command(search, project, capsys):

@@ -75,6 +75,7 @@ def demo(json_file: Path | None, out: Path | None, verbose: bool) -> None:
         train(f"flatout run {' '.join(words)}", ("-m", "flatout", "run", *words), verbose=verbose),
     ]
     _compare(trainings, err=json_file == STDOUT)
+    _name_page(report, err=json_file == STDOUT)
 
 
 def _num_epochs(report: Report) -> int:
@@ -118,6 +119,15 @@ def _compare(trainings: Sequence[Training], *, err: bool) -> None:
         factor = f"  {format_ratio(before / after)} as fast" if each is trainings[-1] else ""
         click.echo(f"  {each.command:<{width}}  {format_seconds(each.wall_s):>7}{factor}", err=err)
         click.echo(f"    {visible(each.last_line)}", err=err)
+
+
+def _name_page(report: Report, *, err: bool) -> None:
+    """Print where the report lies, when it could be written."""
+    from flatout.report.html.page import REPORT_PAGE
+
+    page = Path(report.folder) / REPORT_PAGE
+    if page.exists():
+        click.echo(f"\nThe whole report, for a browser: {page}", err=err)
 
 
 def copy_script(folder: Path) -> Path:

@@ -112,7 +112,7 @@ def diagnose_and_present(
     Raises:
         FlatoutError: what the engine says went wrong, after what was measured has been shown.
     """
-    from flatout.cli.present import present, store
+    from flatout.cli.present import present, store, store_page
 
     failure: FlatoutError | None = None
     try:
@@ -121,6 +121,7 @@ def diagnose_and_present(
         failure, found = error, getattr(error, "report", None)
     if found is not None:
         store(found)
+        store_page(found, price_h=price_h)
         shown = replace(found, findings=tuple(f for f in found.findings if f.code in codes)) if codes else found
         present(shown, json_file=json_file, verbose=verbose, price_h=price_h)
     if failure is not None:

@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "flatout.cli.run:run",
     "explain": "flatout.cli.explain:explain",
     "report": "flatout.cli.report:report",
+    "compare": "flatout.cli.compare:compare",
     "demo": "flatout.cli.demo:demo",
 }
 """Every command and where it is, in the order in which `--help` tells the story."""

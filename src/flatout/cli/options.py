@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-__all__ = ["STDOUT", "budget_option", "json_option", "out_option", "price_option", "recipe_option", "verbose_option"]
+__all__ = [
+    "STDOUT",
+    "budget_option",
+    "json_option",
+    "out_option",
+    "price_option",
+    "recipe_option",
+    "verbose_option",
+    "writable",
+]
 
 STDOUT = Path("-")
 """What `--json -` asks for."""
@@ -29,7 +38,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     return seconds
 
 
-def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+def writable(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """Refuse a file that cannot be written while nothing has been measured yet."""
     if value is not None and value != STDOUT and not value.absolute().parent.is_dir():
         raise click.BadParameter(f"the folder {str(value.absolute().parent)!r} does not exist.", ctx, param)
@@ -52,7 +61,7 @@ json_option: _Decorator = click.option(
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
-    callback=_writable,
+    callback=writable,
     metavar="FILE",
     help="Write the report as JSON, too; - is stdout.",
 )
@@ -90,7 +99,7 @@ recipe_option: _Decorator = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     default="flatout.toml",
     show_default=True,
-    callback=_writable,
+    callback=writable,
     metavar="FILE",
     help="Where the recipe is written.",
 )

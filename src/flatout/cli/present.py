@@ -13,7 +13,7 @@ from flatout.schema.report import Report
 if TYPE_CHECKING:
     from flatout.report.staircase import Handover
 
-__all__ = ["present", "store"]
+__all__ = ["present", "store", "store_page", "write_text"]
 
 
 def present(
@@ -24,44 +24,71 @@ def present(
     handover: "Handover | None" = None,
     price_h: float = 0.0,
 ) -> None:
-    """Print `report`, and write it to `json_file`; with JSON on stdout the text goes to stderr.
+    """Print `report`, name the page beside the recording, and write the report to `json_file`.
 
-    A `handover` makes it the page of a tune, a price of an hour adds what an epoch costs.
+    With JSON on stdout the text goes to stderr. A `handover` makes it the page of a tune, a price of an hour adds what
+    an epoch costs.
     """
     from rich.console import Console
+    from rich.text import Text
 
+    from flatout.report.html.page import REPORT_PAGE
     from flatout.report.json import dumps
     from flatout.report.text import show
-    from flatout.rules.catalog import catalog
+    from flatout.report.visible import visible
 
-    preview = {rule.code for rule in catalog() if rule.preview}
     console = Console(stderr=json_file == STDOUT, highlight=False, markup=False, emoji=False)
-    show(report, console, preview=preview, verbose=verbose, handover=handover, price_h=price_h)
+    show(report, console, preview=_preview(), verbose=verbose, handover=handover, price_h=price_h)
+    page = Path(report.folder) / REPORT_PAGE
+    if report.folder and page.exists():
+        console.print(Text.assemble("Report: ", visible(str(page))), soft_wrap=True)
     if json_file == STDOUT:
         sys.stdout.write(dumps(report))
     elif json_file is not None:
-        _write(json_file, dumps(report))
+        write_text(json_file, dumps(report), again="`flatout report DIR --json FILE`")
 
 
 def store(report: Report) -> None:
     """Write `report.json` beside the recording; a full disk costs a note, not the report on the screen."""
     from flatout.report.json import REPORT_FILE, dumps
 
-    if not report.folder:
-        return
-    file = Path(report.folder) / REPORT_FILE
+    if report.folder:
+        _beside(report, REPORT_FILE, dumps(report))
+
+
+def store_page(report: Report, *, handover: "Handover | None" = None, price_h: float = 0.0) -> None:
+    """Write `report.html` beside the recording, for a browser; a full disk costs a note."""
+    from flatout.report.html.page import REPORT_PAGE, page
+
+    if report.folder:
+        _beside(report, REPORT_PAGE, page(report, preview=_preview(), handover=handover, price_h=price_h))
+
+
+def _preview() -> frozenset[str]:
+    """Return the codes of the rules that no real recording has confirmed yet."""
+    from flatout.rules.catalog import catalog
+
+    return frozenset(rule.code for rule in catalog() if rule.preview)
+
+
+def _beside(report: Report, name: str, text: str) -> None:
     try:
-        file.write_text(dumps(report), encoding="utf-8")
+        (Path(report.folder) / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        click.echo(f"note: {REPORT_FILE} could not be written: {error.strerror}", err=True)
+        click.echo(f"note: {name} could not be written: {error.strerror}", err=True)
 
 
-def _write(file: Path, text: str) -> None:
+def write_text(file: Path, text: str, *, again: str) -> None:
+    """Write a file that was asked for; `again` is the command that does so without measuring.
+
+    Raises:
+        UsageError: the file cannot be written; what was found has been shown.
+    """
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"{file} could not be written: {error.strerror}.",
             "The report above is complete.",
-            "`flatout report DIR --json FILE` writes it again without measuring.",
+            f"{again} writes it again without measuring.",
         ) from None

@@ -1,115 +1,47 @@
 """`flatout report`: show a recording again, with the rules of today and the trials of then."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from flatout.cli.options import json_option, price_option, verbose_option
-from flatout.errors import BadRecording, UsageError
-from flatout.schema.finding import Ceiling
-from flatout.schema.report import Report
+from flatout.cli.options import json_option, price_option, verbose_option, writable
 
 __all__ = ["report"]
 
-DEEPEST = 4
-"""Levels of folders searched below the one named: `.flatout/<script>/<time>`, seen from the project, is three."""
+
+def _endings(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Refuse a file whose name does not say what it is for, and one in a folder that does not exist."""
+    from flatout.report.exports import EXPORTS
+
+    for file in files:
+        if not file.name.endswith(tuple(EXPORTS)):
+            raise click.BadParameter(f"{str(file)!r} ends with none of {', '.join(EXPORTS)}.", ctx, param)
+        writable(ctx, param, file)
+    return files
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--export",
+    "exports",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_endings,
+    multiple=True,
+    metavar="FILE",
+    help="Write it for another program: *.html, *.trace.json (Perfetto), *.speedscope.json, *.md.",
+)
 @json_option
 @price_option
 @verbose_option("Show every finding with its numbers.")
-def report(folder: Path, json_file: Path | None, price_h: float, verbose: bool) -> None:
+def report(folder: Path, exports: tuple[Path, ...], json_file: Path | None, price_h: float, verbose: bool) -> None:
     """Show a recording again; of several below DIR, the newest."""
-    from flatout.cli.present import present
+    from flatout.cli.present import present, write_text
+    from flatout.cli.recordings import find_recording, read_report
+    from flatout.report.exports import EXPORTS
 
-    present(read_report(find_recording(folder)), json_file=json_file, verbose=verbose, price_h=price_h)
-
-
-def find_recording(folder: Path) -> Path:
-    """Return the recording at `folder`, or the newest of those nearest below it.
-
-    Raises:
-        UsageError: there is none.
-    """
-    from flatout.schema.codec import RUN_FILE
-
-    if folder.is_file():
-        return folder
-    _recover_killed(folder)
-    for depth in range(DEEPEST + 1):
-        found = list(folder.glob("/".join(["*"] * depth + [RUN_FILE])))
-        if found:
-            return max(found, key=lambda file: (file.stat().st_mtime, str(file)))
-    raise UsageError(
-        f"{folder} holds no recording: there is no {RUN_FILE} in it or {DEEPEST} levels below it.",
-        advice="`flatout diagnose SCRIPT` makes one.",
-    )
-
-
-def _recover_killed(folder: Path) -> None:
-    """Put together the recordings at or below `folder` that a killed diagnosis left in parts."""
-    from flatout.engine.diagnose import recover
-    from flatout.schema.codec import RUN_FILE
-
-    for depth in range(DEEPEST + 1):
-        for parts in folder.glob("/".join(["*"] * depth + ["parts"])):
-            ordered = any((parts.parent / f"order-{mode}.json").exists() for mode in ("timed", "whole"))
-            if ordered and not (parts.parent / RUN_FILE).exists():
-                recover(parts.parent)
-
-
-def read_report(file: Path) -> Report:
-    """Return what today's account and rules make of a recording."""
-    from flatout.analysis.breakdown import account
-    from flatout.rules.find import examine
-    from flatout.schema.codec import read_run
-
-    run = read_run(file)
-    breakdown = account(run)
-    headroom = _headroom(file.parent)
-    found = examine(run, breakdown, headroom)
-    shown = Report(
-        run=replace(run, notes=(*run.notes, *found.notes)),
-        breakdown=breakdown,
-        headroom=headroom,
-        findings=found.findings,
-        folder=str(file.parent),
-    )
-    return _with_trials(shown, file.parent)
-
-
-def _with_trials(shown: Report, folder: Path) -> Report:
-    """Return `shown` with what a tune has left beside the recording, as far as it came."""
-    from flatout.engine.journal import TrialJournal, read_state
-    from flatout.schema.trial import Verdict
-
-    try:
-        trials = TrialJournal(folder).read()
-    except (OSError, BadRecording) as error:
-        return replace(shown, run=replace(shown.run, notes=(*shown.run.notes, str(error))))
-    state = read_state(folder)
-    if state is None:
-        return replace(shown, trials=trials)
-    if state.finished and state.recipe is None:  # the journal is older than the confirmation
-        reason = "the recipe as a whole was not confirmed"
-        trials = tuple(
-            replace(each, verdict=Verdict.UNDECIDED, reason=reason) if each.verdict is Verdict.KEPT else each
-            for each in trials
-        )
-    return replace(shown, trials=trials, recipe=state.recipe, confirmation=state.confirmation)
-
-
-def _headroom(folder: Path) -> tuple[Ceiling, ...]:
-    """Return the ceilings that were measured with the recording, none when the report beside it is gone."""
-    from flatout.report.json import REPORT_FILE, from_json
-
-    try:
-        document = from_json((folder / REPORT_FILE).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, BadRecording):
-        return ()
-    return tuple(
-        Ceiling(**{name: row[name] for name in ("ceiling", "median_ms", "speedup")}) for row in document["headroom"]
-    )
+    shown = read_report(find_recording(folder))
+    present(shown, json_file=json_file, verbose=verbose, price_h=price_h)
+    for file in exports:
+        text = next(make(shown) for ending, make in EXPORTS.items() if file.name.endswith(ending))
+        write_text(file, text, again="`flatout report DIR --export FILE`")

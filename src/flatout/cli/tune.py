@@ -96,7 +96,7 @@ def tune_and_present(
     Raises:
         FlatoutError: what the engine says went wrong, after what was measured has been shown.
     """
-    from flatout.cli.present import present, store
+    from flatout.cli.present import present, store, store_page
     from flatout.engine.tune import TuneLimits
     from flatout.schema.trial import Equivalence
 
@@ -112,6 +112,7 @@ def tune_and_present(
         store(found)
         if failure is None:
             handover, failure = _hand_over(found, words, recipe_file)
+        store_page(found, handover=handover)
         present(found, json_file=json_file, verbose=verbose, handover=handover)
     if failure is not None:
         raise failure

@@ -40,13 +40,22 @@ class Recording:
         Raises:
             NothingMeasured: the block has not ended, or no training step was seen in it.
         """
+        return self.concluded.run
+
+    @property
+    def concluded(self) -> Report:
+        """The Report: the Run with its time account and its findings.
+
+        Raises:
+            NothingMeasured: the block has not ended, or no training step was seen in it.
+        """
         if self._report is None:
             raise NothingMeasured(
                 "No training step was recorded.",
                 "A step is a batch from a DataLoader, or the step of an optimizer, inside the `with` block.",
                 "Ask for it after the block, and let the training run inside it.",
             )
-        return self._report.run
+        return self._report
 
     def report(self, *, width: int = _WIDTH) -> str:
         """Return the time account and the findings as text, `width` characters wide, as `flatout report` shows them.

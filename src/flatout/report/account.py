@@ -10,7 +10,16 @@ from flatout.schema.report import Report
 from flatout.schema.run import RankSummary
 from flatout.units import format_ms, format_ratio, format_seconds, format_share
 
-__all__ = ["account_lines", "ceiling_lines", "epoch_lines", "outside_lines", "rank_lines"]
+__all__ = [
+    "account_lines",
+    "ceiling_lines",
+    "epoch_lines",
+    "format_rate",
+    "outside_lines",
+    "rank_lines",
+    "shown_phases",
+    "warmup_lines",
+]
 
 WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC, Phase.CHECKPOINT, Phase.HOST)
 LABEL, AMOUNT, SHARE = 10, 9, 5
@@ -29,9 +38,13 @@ def account_lines(breakdown: Breakdown, look: Look) -> list[Text]:
         f" (median {format_ms(breakdown.median_ms)}, 95% below {format_ms(breakdown.p95_ms)}, "
         f"spread {format_share(breakdown.spread)}, n={breakdown.measured}{means})"
     )
-    rate = f", {_format_rate(breakdown.samples_per_s)}" if breakdown.samples_per_s else ""
-    shown = sorted((part for part in breakdown.phases if part.share >= SHOWN_SHARE), key=lambda part: -part.share)
-    return [*look.paragraph(steps + detail + rate), *(_bar(part, look) for part in shown)]
+    rate = f", {format_rate(breakdown.samples_per_s)}" if breakdown.samples_per_s else ""
+    return [*look.paragraph(steps + detail + rate), *(_bar(part, look) for part in shown_phases(breakdown))]
+
+
+def shown_phases(breakdown: Breakdown) -> list[PhaseShare]:
+    """Return the phases of the step that are worth a line, the largest first."""
+    return sorted((part for part in breakdown.phases if part.share >= SHOWN_SHARE), key=lambda part: -part.share)
 
 
 def _bar(part: PhaseShare, look: Look) -> Text:
@@ -41,7 +54,7 @@ def _bar(part: PhaseShare, look: Look) -> Text:
     return Text.assemble(" " * INDENT, row, (look.bar(part.share, width), color))
 
 
-def _format_rate(per_second: float) -> str:
+def format_rate(per_second: float) -> str:
     """Return samples a second with at least three digits that mean something."""
     return f"{per_second:,.0f} samples/s" if per_second >= 100 else f"{per_second:.3g} samples/s"
 
@@ -57,12 +70,16 @@ def outside_lines(breakdown: Breakdown, look: Look) -> list[Text]:
         )
         text = f"Outside the steps: {parts} of {format_seconds(breakdown.wall_s)} recorded."
         lines += look.paragraph(text, hanging=INDENT)
-    if breakdown.warmup:
-        left_out = breakdown.warmup * breakdown.steps_each
-        steps = "first step" if left_out == 1 else f"first {left_out} steps"
-        text = f"Warm-up: {steps}, {format_seconds(breakdown.warmup_s)}, left out."
-        lines += look.paragraph(text, hanging=INDENT)
-    return lines
+    return [*lines, *warmup_lines(breakdown, look)]
+
+
+def warmup_lines(breakdown: Breakdown, look: Look) -> list[Text]:
+    """Return how much was left out at the start; nothing where nothing was."""
+    if not breakdown.warmup:
+        return []
+    left_out = breakdown.warmup * breakdown.steps_each
+    steps = "first step" if left_out == 1 else f"first {left_out} steps"
+    return look.paragraph(f"Warm-up: {steps}, {format_seconds(breakdown.warmup_s)}, left out.", hanging=INDENT)
 
 
 def epoch_lines(report: Report, price_h: float, look: Look) -> list[Text]:

@@ -1,14 +1,11 @@
 """Findings as cards: what, how much, where, the line itself, and why."""
 
-import linecache
-import os
-import stat
 from collections.abc import Collection, Sequence
-from pathlib import Path, PurePath
 
 from rich.text import Text
 
 from flatout.report.look import Look
+from flatout.report.source import relative, source_line
 from flatout.report.verdict import format_speedup
 from flatout.report.visible import cells, shorten_path
 from flatout.schema.finding import Evidence, Finding
@@ -16,11 +13,9 @@ from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, Header
 from flatout.units import format_bytes, format_ms, format_seconds, format_share
 
-__all__ = ["card", "cards", "source_line"]
+__all__ = ["amounts", "card", "cards", "format_evidence"]
 
 INDENT = 3
-MAX_SOURCE_BYTES = 4_000_000
-"""A larger file is generated; reading it for one line is not worth the time."""
 
 
 def cards(
@@ -54,14 +49,14 @@ def _heading(number: int, finding: Finding, look: Look, *, preview: bool) -> lis
     """Return the name on the left and what it could give on the right, below each other where they do not fit."""
     name = look.safe(f"{finding.code} {finding.name}") + (" (preview)" if preview else "")
     left = f"{number}. {name}"
-    gain = ", ".join(_amounts(finding))
+    gain = ", ".join(amounts(finding))
     gap = look.width - cells(left) - cells(gain)
     if gap >= 2:
         return [Text.assemble((left, "bold"), " " * gap, (gain, "cyan"))]
     return [look.line(left, style="bold"), look.line(gain, indent=INDENT, style="cyan")]
 
 
-def _amounts(finding: Finding) -> list[str]:
+def amounts(finding: Finding) -> list[str]:
     """Return the share, named by what it is a share of, and the most that there is to gain."""
     of = "" if finding.phase is Phase.CHECKPOINT else " of the step" if finding.phase in STEP_PHASES else " of the run"
     amounts = [f"{format_share(finding.share)}{of}"] if finding.share > 0 else []
@@ -75,38 +70,15 @@ def _place(place: Frame, header: Header, look: Look) -> Text:
     if room < 12:
         ending = f":{place.line}"
         room = look.width - INDENT - len(ending)
-    return Text.assemble(" " * INDENT, (shorten_path(look.safe(_relative(place.file, header)), room) + ending, "cyan"))
-
-
-def _relative(file: str, header: Header) -> str:
-    """Return `file` as seen from the folder that the script was started in, when it lies below it."""
-    try:
-        return str(PurePath(file).relative_to(header.working_folder or PurePath(file).anchor or "."))
-    except ValueError:
-        return file
-
-
-def source_line(place: Frame, not_after_s: float = 0.0) -> str:
-    """Return the line of the user's code, "" when the file is gone, odd, or was changed after `not_after_s`."""
-    path = Path(place.file)
-    try:
-        facts = os.stat(path)
-    except (OSError, ValueError):
-        return ""
-    if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_SOURCE_BYTES:
-        return ""
-    if not_after_s > 0 and facts.st_mtime > not_after_s:
-        return ""
-    linecache.checkcache(place.file)
-    return linecache.getline(place.file, place.line).strip()
+    return Text.assemble(" " * INDENT, (shorten_path(look.safe(relative(place.file, header)), room) + ending, "cyan"))
 
 
 def _evidence(evidence: Sequence[Evidence], look: Look) -> list[Text]:
     """Return the numbers behind a finding, one a line."""
-    return [look.line(f"{each.name}: {_format_value(each)}", indent=INDENT + 2, style="dim") for each in evidence]
+    return [look.line(f"{each.name}: {format_evidence(each)}", indent=INDENT + 2, style="dim") for each in evidence]
 
 
-def _format_value(evidence: Evidence) -> str:
+def format_evidence(evidence: Evidence) -> str:
     """Return a number in the unit that it came in, as people write it."""
     writers = {"ms": format_ms, "s": format_seconds, "share": format_share, "bytes": format_bytes, "B": format_bytes}
     if evidence.unit in writers:

@@ -15,7 +15,16 @@ from flatout.schema.report import Report
 from flatout.schema.trial import Comparison, Equivalence, Trial, Verdict
 from flatout.units import format_ms, format_seconds
 
-__all__ = ["Handover", "handover_lines", "headline", "is_tuned", "staircase"]
+__all__ = [
+    "Handover",
+    "confirmation_lines",
+    "handover_lines",
+    "headline",
+    "is_tuned",
+    "mean_times",
+    "remarks",
+    "staircase",
+]
 
 IN_WORDS = {
     Equivalence.BITWISE: "identical results",
@@ -86,9 +95,16 @@ def staircase(report: Report, look: Look, *, verbose: bool) -> list[list[Text]]:
     return [
         _stairs(kept, trials, look, verbose=verbose),
         _totals(kept, look),
-        [*_confirmation(report, look), *_break_even(trials, look), *_caveats(trials, look)],
+        [*confirmation_lines(report, look), *_break_even(trials, look), *_caveats(trials, look)],
         declined_lines(declined, look, report.folder, verbose=verbose),
     ]
+
+
+def remarks(report: Report, look: Look) -> list[Text]:
+    """Return what must be known to read the trials right: when a warm-up has paid, what `identical` means here."""
+    selections = [each.selection for each in _kept(report)]
+    trials = [trial for trial in report.trials if trial.candidate.selection in selections]
+    return [*_break_even(trials, look), *_caveats(trials, look)]
 
 
 def handover_lines(handover: Handover | None, look: Look) -> list[Text]:
@@ -185,14 +201,14 @@ def _totals(kept: Sequence[Kept], look: Look) -> list[Text]:
     return lines
 
 
-def _confirmation(report: Report, look: Look) -> list[Text]:
+def confirmation_lines(report: Report, look: Look) -> list[Text]:
     """Return what the whole recipe gave against the untouched script."""
     found = report.confirmation
     if found is None or not found.pairs:
         return []
     word = "Confirmed" if report.recipe is not None else "Not confirmed"
     text = f"{word}: the whole recipe against the untouched script, in fresh processes: {format_gain(found)}"
-    times = _mean_times(found)
+    times = mean_times(found)
     text += f"; a step took {format_ms(times[0])}, now {format_ms(times[1])}" if times else ""
     text += " for as many samples." if any(each.equivalence is Equivalence.SEMANTIC for each in _kept(report)) else "."
     return look.paragraph(text, hanging=INDENT)
@@ -202,7 +218,7 @@ def _break_even(trials: Sequence[Trial], look: Look) -> list[Text]:
     """Return after how long each fix with a warm-up of its own has paid for it."""
     lines = []
     for trial in trials:
-        times = _mean_times(trial.comparison) if trial.comparison else None
+        times = mean_times(trial.comparison) if trial.comparison else None
         if times is None or not WORTH_NAMING_S <= trial.warmup_s < LONGEST_S or not times[0] > times[1]:
             continue
         steps = math.ceil(trial.warmup_s * 1000 / (times[0] - times[1]))
@@ -214,7 +230,7 @@ def _break_even(trials: Sequence[Trial], look: Look) -> list[Text]:
     return lines
 
 
-def _mean_times(found: Comparison) -> tuple[float, float] | None:
+def mean_times(found: Comparison) -> tuple[float, float] | None:
     """Return the mean milliseconds of a step without and with it, None where they are no times that a clock gives."""
     if not found.pairs:
         return None

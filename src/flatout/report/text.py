@@ -9,22 +9,15 @@ from flatout.report.account import account_lines, ceiling_lines, epoch_lines, ou
 from flatout.report.cards import cards
 from flatout.report.look import Look, join
 from flatout.report.staircase import Handover, handover_lines, headline, is_tuned, staircase
-from flatout.report.verdict import best_finding, is_doubt, verdict
+from flatout.report.verdict import best_finding, doubts, ending, is_doubt, title, verdict
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report
-from flatout.schema.run import Environment, Run
+from flatout.schema.run import Run
 from flatout.units import format_share
 
 __all__ = ["MAX_CARDS", "show", "text"]
 
 MAX_CARDS = 6
-
-_ENDS = {
-    "script failed": "The script failed",
-    "interrupted": "The recording was interrupted",
-    "killed": "The script was killed",
-    "unknown": "The recording breaks off",
-}
 
 
 def show(
@@ -109,27 +102,15 @@ def _names(report: Report, findings: tuple[Finding, ...], look: Look) -> list[Te
 def _title(run: Run, look: Look) -> list[Text]:
     """Return which script, and what it ran on."""
     torch = f", torch {run.environment.torch}" if run.environment.torch else ""
-    title = f"{run.header.script or 'unknown script'} on {_device(run.environment)}{torch}"
-    return look.paragraph(title, hanging=2, style="dim")
-
-
-def _device(environment: Environment) -> str:
-    if environment.device_kind == "cpu":
-        return f"{environment.device} ({environment.num_cpus} core{'s' if environment.num_cpus != 1 else ''})"
-    times = f"{environment.num_devices} x " if environment.num_devices > 1 else ""
-    return f"{times}{environment.device}"
+    return look.paragraph(title(run) + torch, hanging=2, style="dim")
 
 
 def _verdict(report: Report, look: Look) -> list[Text]:
     """Return the one sentence, and how the recording ended when that was no good end."""
     style = "bold green" if report.breakdown.measured and best_finding(report) is None else "bold yellow"
     lines = look.paragraph(verdict(report), style=style)
-    end = report.run.end
-    if end.reason in _ENDS:
-        steps = report.run.num_steps
-        sentence = f"{_ENDS[end.reason]} after {steps} step{'s' if steps != 1 else ''}"
-        lines += look.paragraph(f"{sentence}: {end.error}" if end.error else f"{sentence}.", style="red")
-    return lines
+    ended = ending(report.run)
+    return [*lines, *look.paragraph(ended, style="red")] if ended else lines
 
 
 def _findings(
@@ -147,8 +128,7 @@ def _findings(
 
 def _notes(report: Report, look: Look) -> list[Text]:
     """Return what may be wrong with the measurement itself."""
-    notes = [f"{each.code} {each.name}: {each.message}" for each in report.findings if is_doubt(each)]
-    notes += report.run.notes
+    notes = doubts(report)
     if not notes:
         return []
     lines = [look.line("About this measurement", style="bold")]

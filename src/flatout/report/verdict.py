@@ -4,10 +4,21 @@ from flatout.report.visible import shorten_path
 from flatout.schema.finding import Breakdown, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.report import Report
-from flatout.schema.run import Frame
+from flatout.schema.run import Environment, Frame, Run
 from flatout.units import format_ratio, format_share
 
-__all__ = ["best_finding", "format_speedup", "is_doubt", "short_place", "verdict"]
+__all__ = [
+    "LARGEST_SPEEDUP",
+    "best_finding",
+    "device_in_words",
+    "doubts",
+    "ending",
+    "format_speedup",
+    "is_doubt",
+    "short_place",
+    "title",
+    "verdict",
+]
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
@@ -23,6 +34,13 @@ FEWEST_STEPS = 5
 LARGEST_SPEEDUP = 1000.0
 
 LONGEST_NAME = 48
+
+_ENDS = {
+    "script failed": "The script failed",
+    "interrupted": "The recording was interrupted",
+    "killed": "The script was killed",
+    "unknown": "The recording breaks off",
+}
 
 _SUBJECTS = {
     Phase.INPUT: ("Training waits", "of each step is spent loading data"),
@@ -59,6 +77,22 @@ def verdict(report: Report) -> str:
     return f"{subject}: {format_share(share)} {spent}; {_where(best)} comes first, {format_speedup(best)}."
 
 
+def ending(run: Run) -> str:
+    """Return how the recording ended when that was no good end, "" when it was."""
+    if run.end.reason not in _ENDS:
+        return ""
+    sentence = f"{_ENDS[run.end.reason]} after {run.num_steps} step{'s' if run.num_steps != 1 else ''}"
+    return f"{sentence}: {run.end.error}" if run.end.error else f"{sentence}."
+
+
+def device_in_words(environment: Environment) -> str:
+    """Return `2 x NVIDIA H100` or `AMD EPYC (2 cores)`."""
+    if environment.device_kind == "cpu":
+        return f"{environment.device} ({environment.num_cpus} core{'s' if environment.num_cpus != 1 else ''})"
+    times = f"{environment.num_devices} x " if environment.num_devices > 1 else ""
+    return f"{times}{environment.device}"
+
+
 def best_finding(report: Report) -> Finding | None:
     """Return the finding to begin with, None when there is none but doubts about the measurement."""
     return next((finding for finding in report.findings if not is_doubt(finding)), None)
@@ -67,6 +101,17 @@ def best_finding(report: Report) -> Finding | None:
 def is_doubt(finding: Finding) -> bool:
     """Return whether a finding is about the measurement itself, not about the script."""
     return finding.code.startswith("MS")
+
+
+def title(run: Run) -> str:
+    """Return which script, and what it ran on."""
+    return f"{run.header.script or 'unknown script'} on {device_in_words(run.environment)}"
+
+
+def doubts(report: Report) -> list[str]:
+    """Return what may be wrong with the measurement itself, a sentence or more each."""
+    found = [f"{each.code} {each.name}: {each.message}" for each in report.findings if is_doubt(each)]
+    return [*found, *report.run.notes]
 
 
 def format_speedup(finding: Finding) -> str:

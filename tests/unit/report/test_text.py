@@ -11,8 +11,8 @@ from rich.console import Console
 from tests.unit.report.specimens import HOSTILE, empty, finding, healthy, hostile, ordinary, report
 
 from flatout.analysis.breakdown import account
-from flatout.report.cards import source_line
 from flatout.report.look import Look
+from flatout.report.source import source_line
 from flatout.report.text import show, text
 from flatout.report.verdict import verdict
 from flatout.schema.finding import Evidence

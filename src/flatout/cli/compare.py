@@ -1,0 +1,113 @@
+"""`flatout compare`: two recordings, or two folders of them, side by side; with a limit, a gate for every change."""
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from flatout.cli.options import STDOUT, json_option
+from flatout.errors import NothingMeasured, UsageError
+from flatout.schema.report import Report
+
+__all__ = ["compare"]
+
+SLOWER = 1
+CANNOT_TELL = 3
+LEAST_LIMIT = 0.01
+"""A limit below 1 % is finer than any number of recordings on one machine can tell."""
+
+
+def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return `5%` or `5` as 0.05."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d*\.?\d+)\s*%?", value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no limit. Write by how much B may be slower: 5%.", ctx, param)
+    limit = float(match[1]) / 100
+    if not LEAST_LIMIT <= limit < math.inf:
+        raise click.BadParameter(f"{value} is finer than can be told. The least limit is 1%.", ctx, param)
+    return limit
+
+
+@click.command()
+@click.argument("before", metavar="A", type=click.Path(exists=True, path_type=Path))
+@click.argument("after", metavar="B", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--limit",
+    callback=_limit,
+    metavar="SHARE",
+    help="How much slower B may be, as 5%: exit code 1 when it is slower beyond noise, 3 when it cannot be told.",
+)
+@json_option
+def compare(before: Path, after: Path, limit: float | None, json_file: Path | None) -> int:
+    """Compare recordings: is B slower than A, by how much, and why.
+
+    A and B are recordings, or folders with several of the same script: more of them tell smaller differences.
+    """
+    from rich.console import Console
+
+    from flatout.analysis.difference import difference, judge_limit
+    from flatout.cli.present import write_text
+    from flatout.report.difference import difference_row, difference_text
+    from flatout.report.look import Look
+
+    sides = _sides(before, after)
+    found = difference(*sides)
+    gate = None if limit is None else judge_limit(found, limit)
+    console = Console(stderr=json_file == STDOUT, highlight=False, markup=False, emoji=False)
+    console.print(difference_text(found, Look.of(console), limit=limit, gate=gate), soft_wrap=True)
+    text = (
+        json.dumps(difference_row(found, limit=limit, gate=gate), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    )
+    if json_file == STDOUT:
+        sys.stdout.write(text)
+    elif json_file is not None:
+        write_text(json_file, text, again="`flatout compare A B --json FILE`")
+    return 0 if gate is None or gate.passed else SLOWER if gate.passed is False else CANNOT_TELL
+
+
+def _sides(before: Path, after: Path) -> tuple[list[Report], list[Report]]:
+    """Return the reports of both sides.
+
+    Raises:
+        UsageError: a side holds several scripts, or both hold the same recording.
+        NothingMeasured: a recording has too few steady steps.
+    """
+    from flatout.cli.recordings import find_recordings, read_report
+
+    files = find_recordings(before), find_recordings(after)
+    same = {file.resolve() for file in files[0]} & {file.resolve() for file in files[1]}
+    if same:
+        raise UsageError(
+            f"A and B share {len(same)} recording{'s' if len(same) > 1 else ''}: {min(same).parent}.",
+            "A recording cannot be compared with itself.",
+            "Name two recordings, or two folders of them: `flatout diagnose --out A SCRIPT` makes one below A.",
+        )
+    reports = [read_report(file) for file in files[0]], [read_report(file) for file in files[1]]
+    for name, folder, side in zip("AB", (before, after), reports, strict=True):
+        _check_side(name, folder, side)
+    return reports
+
+
+def _check_side(name: str, folder: Path, side: list[Report]) -> None:
+    from flatout.analysis.difference import FEWEST_STEPS
+
+    scripts = sorted({report.run.header.script for report in side})
+    if len(scripts) > 1:
+        raise UsageError(
+            f"{name} holds recordings of {len(scripts)} scripts: {', '.join(scripts)}.",
+            "Their steps say nothing about each other.",
+            f"Name the folder of one of them, below {folder}.",
+        )
+    short = [report for report in side if len(report.breakdown.step_ms) < FEWEST_STEPS]
+    if short:
+        raise NothingMeasured(
+            f"{name} holds {len(short)} recording{'s' if len(short) > 1 else ''} with fewer than {FEWEST_STEPS} steady "
+            f"steps: {short[0].folder} has {len(short[0].breakdown.step_ms)}.",
+            "How much they scatter cannot be told from so few.",
+            "Remove it, or record the script for longer.",
+        )

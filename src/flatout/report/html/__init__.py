@@ -1,0 +1,1 @@
+"""A Report as one HTML file that needs nothing but a browser."""
