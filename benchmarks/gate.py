@@ -1,0 +1,177 @@
+"""How sound `flatout compare A B --limit` is: equal programs compared, and ones that are slower by 3, 5 and 10 %.
+
+Every recording is a process of its own, made by `flatout diagnose --whole` as a user's would be; in each round every
+variant is recorded once, in an order drawn by lot. Comparisons are then drawn from the recordings: K of A against K
+others, all within neighbouring rounds, so that a drift of the machine falls on both sides as it does where a person
+records them in turn. Comparisons share recordings; their number says how many were drawn, not how many are
+independent: that is the number of recordings, printed beside it.
+
+    python benchmarks/gate.py [--quick] [--rounds N] [--each K]
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+from flatout.analysis.difference import difference, judge_limit
+from flatout.cli.recordings import find_recording, read_report
+from flatout.schema.report import Report
+
+SLOWER = {"A": 0.0, "A again": 0.0, "+3%": 0.03, "+5%": 0.05, "+10%": 0.1}
+GOALS = {"A again": (0.0, 0.01), "+3%": (0.5, 1.0), "+5%": (0.85, 1.0), "+10%": (0.99, 1.0)}  # share called slower
+LIMIT = 0.01  # the finest: what is within it passes, the rest is for noise to hide
+NEIGHBOURS = 2  # comparisons are drawn from so many times the recordings that they need
+
+SCRIPTS = {  # name: (hidden units, batch, milliseconds of NumPy work a batch in the data set, steps)
+    "compute": (512, 128, 0, 600),
+    "input": (128, 64, 8, 250),
+}
+
+TRAINING = """
+import sys
+import time
+import numpy
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+HIDDEN, BATCH, INPUT_MS, STEPS = {values}
+SLOWER = float(sys.argv[1])
+
+
+def spin(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+class Rows(Dataset):
+    def __init__(self):
+        self.rows = numpy.random.default_rng(0).standard_normal((BATCH * STEPS, 64)).astype("float32")
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        if INPUT_MS:
+            before = time.perf_counter()
+            while time.perf_counter() - before < INPUT_MS / 1e3 / BATCH:
+                numpy.sort(self.rows[index])
+        return torch.from_numpy(self.rows[index]), index % 10
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.ReLU(),
+        torch.nn.Linear(HIDDEN, 10),
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    start = time.perf_counter()
+    for inputs, targets in DataLoader(Rows(), batch_size=BATCH, shuffle=True):
+        loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        spin(SLOWER * (time.perf_counter() - start))
+        start = time.perf_counter()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def record(folder: Path, script: str, slower: float) -> Report:
+    """Return the recording of one whole training."""
+    file = folder / "train.py"
+    file.write_text(TRAINING.format(values=SCRIPTS[script]))
+    out = folder / "out" / str(time.monotonic_ns())
+    command = [sys.executable, "-m", "flatout", "diagnose", "--whole", "--out", str(out), "train.py", str(slower)]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    return read_report(find_recording(out))
+
+
+def recordings(script: str, rounds: int) -> dict[str, list[Report]]:
+    """Return the recordings of every variant, one a round."""
+    made: dict[str, list[Report]] = {name: [] for name in SLOWER}
+    generator = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            for name in generator.sample(list(SLOWER), len(SLOWER)):
+                made[name].append(record(Path(folder), script, SLOWER[name]))
+    return made
+
+
+def draw(made: dict[str, list[Report]], name: str, each: int, generator: random.Random) -> tuple[bool | None, float]:
+    """Return the verdict and the ratio of one comparison: of equal programs, both sides come from either variant."""
+    rounds = len(made["A"])
+    width = min(rounds, NEIGHBOURS * each)
+    first = generator.randrange(rounds - width + 1)
+    before = made["A"][first : first + width]
+    if name == "A again":
+        both = generator.sample(before + made[name][first : first + width], 2 * each)
+        sides = both[:each], both[each:]
+    else:
+        sides = generator.sample(before, each), generator.sample(made[name][first : first + width], each)
+    found = difference(*sides)
+    return judge_limit(found, LIMIT).passed, found.ratio
+
+
+def spread(reports: list[Report]) -> float:
+    """Return the standard deviation of the recordings' mean steps, as a share of their mean."""
+    means = [report.breakdown.mean_ms for report in reports]
+    return statistics.stdev(means) / statistics.fmean(means)
+
+
+def show(script: str, made: dict[str, list[Report]], each: int, number: int) -> None:
+    """Print how often the gate says what."""
+    usual = made["A"] + made["A again"]
+    print(
+        f"\n{script}: a step takes {statistics.median(report.breakdown.mean_ms for report in usual):.2f} ms, "
+        f"recordings scatter by {spread(usual):.1%} (n={len(usual)}), {each} on each side, n={number} comparisons"
+    )
+    generator = random.Random(1)
+    for name, (low, high) in GOALS.items():
+        drawn = [draw(made, name, each, generator) for _ in range(number)]
+        told = Counter(verdict for verdict, _ in drawn)
+        ratios = [ratio for _, ratio in drawn]
+        word = "met" if low <= told[False] / number <= high else "MISSED"
+        print(
+            f"  {name:8s} red {told[False] / number:6.1%}  green {told[True] / number:6.1%}  "
+            f"cannot be told {told[None] / number:6.1%}   red {low:.0%} to {high:.0%} asked: {word}   "
+            f"ratio {statistics.median(ratios):.3f}, "
+            f"{min(ratios):.3f} to {max(ratios):.3f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Print the verdicts on equal and on slower programs beside their goals."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="6 rounds of 2 on each side")
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--each", type=int, default=0, help="recordings on each side of a comparison")
+    options = parser.parse_args()
+    rounds = options.rounds or (6 if options.quick else 40)
+    each = options.each or (2 if options.quick else 5)
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}, "
+        f"{datetime.date.today()}, load {os.getloadavg()[0]:.1f}, limit {LIMIT:.0%}"
+    )
+    for script in SCRIPTS:
+        show(script, recordings(script, rounds), each, 200)
+
+
+if __name__ == "__main__":
+    main()

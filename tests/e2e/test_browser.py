@@ -1,0 +1,145 @@
+"""The HTML report in a real browser: it draws its charts, says nothing on the console, and fits every screen.
+
+Debian's chromium is installed where the tests may do so; else they are skipped with the reason. Screenshots are kept
+in the folder that FLATOUT_SCREENSHOTS names, to be looked at.
+"""
+
+import contextlib
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from flatout.report.html.page import page
+from flatout.report.staircase import Handover
+from tests.unit.report import specimens
+from tests.unit.report.test_html import recorded
+
+SCREENSHOTS = os.environ.get("FLATOUT_SCREENSHOTS", "")  # read now: each test has an environment of its own
+INSTALL_S = 200  # it takes 20 s here
+
+PAGES = {
+    "diagnosis": lambda: page(specimens.ordinary(), preview={"IN001"}, price_h=3.5),
+    "tune": lambda: page(specimens.tuned(), handover=Handover("flatout.toml", ("flatout", "run", "train.py"))),
+    "healthy": lambda: page(specimens.healthy()),
+    "empty": lambda: page(specimens.empty()),
+    "hostile": lambda: page(specimens.hostile()),
+    "ten-steps": lambda: page(recorded(10)),
+    "many-steps": lambda: page(recorded(100_000)),
+}
+
+
+def _installed() -> str | None:
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Return chromium's program, installed by Debian's package manager where that is possible."""
+    if _installed() is None and shutil.which("apt-get") and os.geteuid() == 0:
+        install = "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium"
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one of the workers installs, the others wait for it
+            lock = Path(tempfile.gettempdir()) / "flatout-chromium.lock"
+            subprocess.run(["flock", str(lock), "sh", "-c", f"which chromium || ({install})"],
+                           capture_output=True, timeout=INSTALL_S)  # fmt: skip
+    return _installed() or pytest.skip("chromium is not installed, and Debian's package manager could not install it")
+
+
+@pytest.fixture
+def browse(chromium, tmp_path):
+    """Return a function that opens a page and returns its elements as they became, and what the console said."""
+
+    def open_page(text, *, width=1100, height=1600, dark=False, picture=""):
+        file = tmp_path / "report.html"
+        file.write_text(text, encoding="utf-8")
+        words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"]
+        words += [f"--window-size={width},{height}", f"--user-data-dir={tmp_path / 'profile'}"]
+        words += ["--virtual-time-budget=3000", "--force-color-profile=srgb"]
+        words += ["--blink-settings=preferredColorScheme=0"] if dark else []
+        if SCREENSHOTS and picture:
+            subprocess.run(
+                [chromium, *words, f"--screenshot={Path(SCREENSHOTS) / picture}.png", file.as_uri()],
+                capture_output=True, timeout=60, cwd=tmp_path,
+            )  # fmt: skip
+        done = subprocess.run(
+            [chromium, *words, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=60, cwd=tmp_path
+        )
+        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+        return done.stdout, console
+
+    return open_page
+
+
+PROBE = """<script>addEventListener("load", () => setTimeout(() => {
+  const wide = [...document.querySelectorAll("body *")].filter(one => !one.closest(".scroll, .code, .unseen, .uplot")
+    && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.tagName + "." + one.className);
+  const paint = performance.getEntriesByName("first-contentful-paint")[0];
+  const told = { width: document.documentElement.scrollWidth, window: innerWidth, wide,
+    dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    charts: document.querySelectorAll(".uplot canvas").length, paint_ms: paint ? paint.startTime : null };
+  const place = document.createElement("pre"); place.id = "probe"; place.textContent = JSON.stringify(told);
+  document.body.append(place);
+}, 300));</script></body>"""
+
+
+def told(dom, name):
+    """Return what a script put into the page as JSON."""
+    return json.loads(html.unescape(re.search(rf'<pre id="{name}">(.*?)</pre>', dom, re.DOTALL)[1]))
+
+
+@pytest.mark.parametrize("name", list(PAGES))
+@pytest.mark.parametrize("width", [1100, 500])
+def test_a_page_is_drawn_without_a_word_on_the_console(browse, name, width):
+    text = PAGES[name]()
+    dom, console = browse(text.replace("</body>", PROBE), width=width, picture=f"{name}-{width}")
+    assert console == []
+    found = told(dom, "probe")
+    assert found["wide"] == []
+    assert found["width"] <= found["window"] + 1
+    assert found["charts"] == len(json.loads(re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)[1]))
+
+
+def test_a_page_is_drawn_in_the_dark(browse):
+    dom, console = browse(PAGES["tune"]().replace("</body>", PROBE), dark=True, picture="tune-dark")
+    assert console == []
+    found = told(dom, "probe")
+    assert found["dark"]
+    assert found["wide"] == []
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    """Return the source of axe-core, the audit of accessibility, from the npm registry."""
+    folder = tmp_path_factory.mktemp("axe")
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed, so axe-core cannot be had")
+    done = subprocess.run(
+        ["npm", "pack", "--silent", "axe-core@4.10.3"], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    if done.returncode:
+        pytest.skip(f"axe-core could not be had from the npm registry: {done.stderr.strip()[-200:]}")
+    subprocess.run(["tar", "xzf", done.stdout.split()[-1]], cwd=folder, check=True)
+    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
+
+
+AUDIT = """<script>addEventListener("load", () => axe.run().then(found => {
+  const place = document.createElement("pre"); place.id = "audit";
+  const rows = found.violations.map(one => [one.impact, one.id, one.nodes.map(node => node.html)]);
+  place.textContent = JSON.stringify(rows);
+  document.body.append(place);
+}));</script></body>"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["diagnosis", "tune", "many-steps"])
+def test_an_audit_of_accessibility_finds_nothing_serious(browse, axe, name, dark):
+    text = PAGES[name]().replace("</body>", f"<script>{axe}</script>{AUDIT}")
+    dom, _ = browse(text, dark=dark)
+    serious = [one for one in told(dom, "audit") if one[0] in ("serious", "critical")]
+    assert serious == []
