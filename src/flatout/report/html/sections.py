@@ -100,7 +100,7 @@ def _figures(report: Report) -> list[tuple[str, str, str]]:
     breakdown = report.breakdown
     means = f", means of {breakdown.steps_each}" if breakdown.steps_each > 1 else ""
     spread = f"spread {format_share(breakdown.spread)}, n={breakdown.measured:,}{means}"
-    found = [("a step", format_ms(breakdown.mean_ms), spread)]
+    found = [("a step as it is" if is_tuned(report) else "a step", format_ms(breakdown.mean_ms), spread)]
     if breakdown.samples_per_s:
         rate, _, unit = format_rate(breakdown.samples_per_s).partition(" ")
         found.append((unit, rate, ""))
