@@ -52,7 +52,7 @@ def finding(line=48, **changes):
         share=0.4,
         max_speedup=1.7,
         message="",
-        location=Frame("/work/train.py", line, "Images.__getitem__"),
+        location=Frame("/project/train.py", line, "Images.__getitem__"),
     )
     return replace(one, **changes)
 

@@ -75,12 +75,12 @@ LINES = (
         process="worker",
         phase=Phase.INPUT,
         stage="sample",
-        stack=(Frame("/work/data.py", 7, "load"), Frame("/work/train.py", 48, "__getitem__")),
+        stack=(Frame("/code/data.py", 7, "load"), Frame("/code/train.py", 48, "__getitem__")),
         leaf="PIL",
         leaf_function="decode",
         seconds=0.5,
     ),
-    LineCost(process="main", phase=Phase.HOST, part="tail", stack=(Frame("/work/train.py", 90, "main"),), seconds=0.25),
+    LineCost(process="main", phase=Phase.HOST, part="tail", stack=(Frame("/code/train.py", 90, "main"),), seconds=0.25),
     LineCost(process="main", phase=Phase.BACKWARD, leaf="torch", leaf_function="backward", seconds=1.0),
 )
 
@@ -99,7 +99,7 @@ def test_stacks_stand_with_the_outermost_frame_first_and_their_seconds():
     assert main["weights"] == [0.25, 1.0]
     assert main["endValue"] == 1.25
     assert workers["weights"] == [0.5]
-    assert {"name": "load:7", "file": "/work/data.py", "line": 7} in document["shared"]["frames"]
+    assert {"name": "load:7", "file": "/code/data.py", "line": 7} in document["shared"]["frames"]
 
 
 # ------------------------------------------------------------------------------------------------------------- markdown

@@ -105,7 +105,7 @@ def test_no_name_of_a_script_can_act():
     text = page(hostile())
     assert not set(text) & INVISIBLE
     bad = finding(
-        name=SCRIPT, message=SCRIPT, location=Frame(f"/work/{SCRIPT}.py", 3, SCRIPT), fixes=(SCRIPT,), code=SCRIPT
+        name=SCRIPT, message=SCRIPT, location=Frame(f"/project/{SCRIPT}.py", 3, SCRIPT), fixes=(SCRIPT,), code=SCRIPT
     )
     shown = report(bad, folder=f"/tmp/{SCRIPT}")
     header = replace(shown.run.header, script=SCRIPT, argv=(SCRIPT, '"onload="x'))
