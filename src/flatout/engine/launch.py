@@ -46,8 +46,9 @@ class Outcome:
     """How one execution ended."""
 
     exit_code: int | None = None
-    stopped_by: str = ""  # "", "recorded", "budget", "attach"
+    stopped_by: str = ""  # "", "recorded", "budget", "attach", of a timing also "stalled", "decided"
     wall_s: float = 0.0
+    quiet_s: float = 0.0  # at the end: since the last record, where someone followed that
     utilization: tuple[Utilization, ...] = ()
     launch_error: str = ""
     ended: bool = False

@@ -5,6 +5,7 @@ claim of equal results only when it is faster. What can be switched inside one p
 candidates in one start of the script; the rest between two processes side by side.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -57,14 +58,15 @@ class Search:
         loaders = [loader for loader in report.run.loaders if loader.is_training]
         queued = max((loader.num_workers * max(2, loader.prefetch_factor) for loader in loaders), default=0)
         skip, block_s = 2 + queued, max(0.25, min(4.0, 4 * step_s))
-        self._bench = Bench(target, folder, self._tell, step_s=step_s, skip=skip, block_s=block_s)
+        startup_s = report.breakdown.outside_s(Phase.STARTUP)
+        self._bench = Bench(target, folder, self._tell, step_s=step_s, startup_s=startup_s, skip=skip, block_s=block_s)
         self._verifier = Verifier(target, folder, watch=self._tell)
         self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
         self._shares = Shares(
             until,
-            startup_s=report.breakdown.outside_s(Phase.STARTUP),
+            startup_s=startup_s,
             steady_s=2 * skip * step_s,
-            pair_s=2 * max(SHORTEST_TURN_S, block_s),
+            pair_s=2 * (max(SHORTEST_TURN_S, block_s) + skip * step_s),
             window_s=self._verifier.window_s,
         )
         self._together = report.run.header.world_size > 1
@@ -85,15 +87,21 @@ class Search:
 
     def run(self) -> None:
         """Try what is left, confirm the whole, make the recipe."""
+        too_long: list[Candidate] = []
         while self._queue and self._left_s() > 5:
             first = self._queue[0]
-            if first.switchable and not self._together:
+            if not self._shares.suffices(first, self.kept):
+                too_long.append(self._queue.pop(0))
+            elif first.switchable and not self._together:
                 self._try_arms([one for one in self._queue if one.switchable and one.equivalence == first.equivalence])
             else:
                 self._try_processes(first)
             self._drop_kept_fixes()
-        if self._queue:
-            self.notes.append(f"the budget ended before {len(self._queue)} candidates were tried")
+        if untried := [*too_long, *self._queue]:
+            more = math.ceil(self._shares.wanted_s(untried, self.kept) / 60)
+            self.notes.append(
+                f"the budget ended before {len(untried)} more could be tried: about {more} min more would do (--budget)"
+            )
         if self.kept:
             self._confirm()
 

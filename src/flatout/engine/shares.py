@@ -15,6 +15,7 @@ _LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comp
 _LEAST_RESERVE_S, _LEAST_RESERVE = 30.0, 0.25  # kept back for the confirmation, the smaller of both, the share of all
 _MOST_RESERVE = 0.4  # of all
 _TWO_AT_ONCE = 1.5  # times as long as alone is what the start of two processes takes
+_FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and with which most is decided
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
 
 
@@ -34,6 +35,8 @@ class Shares:
         self.until = until
         self._all_s = until - time.monotonic()
         self._startup_s = startup_s
+        self._steady_s = steady_s
+        self._pair_s = pair_s
         self._window_s = window_s
         self._start_s = _TWO_AT_ONCE * startup_s + steady_s + CONFIRM_PAIRS * pair_s
         self._compared: set[Equivalence] = set()  # classes for which the untouched script's executions are there
@@ -69,6 +72,17 @@ class Shares:
         """Return the seconds left for timing `candidate` so that its results can still be compared."""
         left_s = self.left_s(kept)
         return max(_LEAST_SHARE * left_s, left_s - self.comparing_s(_claim(candidate, kept)))
+
+    def suffices(self, candidate: Candidate, kept: Sequence[Trial]) -> bool:
+        """Return whether the time for `candidate` reaches for the first look at its pairs."""
+        return self.timing_s(candidate, kept) > self._look_s(_FIRST_LOOK)
+
+    def wanted_s(self, candidates: Sequence[Candidate], kept: Sequence[Trial]) -> float:
+        """Return about how many seconds it takes to try `candidates`, too, and to confirm what is kept."""
+        return (len(candidates) * self._look_s(_USUAL_LOOK) + self.confirming_s(kept)) / (1 - _LEAST_RESERVE)
+
+    def _look_s(self, num_pairs: int) -> float:
+        return self._startup_s + self._steady_s + num_pairs * self._pair_s
 
     def comparing_s(self, claimed: Equivalence) -> float:
         """Return the seconds that comparing results takes: executions of the candidate, and of what it is held to."""

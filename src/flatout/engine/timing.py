@@ -29,6 +29,7 @@ _SIDE_BY_SIDE = (
 )
 _SOURCE = str(Path(__file__).resolve().parents[2])
 _STALL_S = 45.0  # without a new record this long, an execution hangs; slow steps and compilation get more
+_SILENCE_S, _SILENCE_STEPS = 15.0, 20  # and this long is called so of what was ended for want of time
 _OUT_OF_MEMORY = ("out of memory", "OutOfMemoryError", "can't allocate memory", "MemoryError", "Cannot allocate memory")
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
 
@@ -43,6 +44,7 @@ class Bench:
         watch: Callable[[int], None],
         *,
         step_s: float = 0.01,
+        startup_s: float = 0.0,
         skip: int = 2,
         block_s: float = 0.25,
         stall_s: float = _STALL_S,
@@ -52,6 +54,7 @@ class Bench:
         self._folder = folder / "trials"
         self._watch = watch
         self._step_s = step_s
+        self._startup_s = startup_s
         self._skip = skip
         self.block_s = block_s
         self._stall_s = stall_s
@@ -81,12 +84,16 @@ class Bench:
             without=without,
         )
         timing = replace(timing, looks=looks) if looks else timing
-        outcome, folder = self._execute(timing, base, max_s * 1.5 + 30, [one for arm in arms for one in arm])
+        limit_s = 1.5 * max_s + max(30.0, 2 * self._startup_s) + _SILENCE_STEPS * self._step_s
+        outcome, folder = self._execute(timing, base, limit_s, [one for arm in arms for one in arm])
         current = -1
         for record in (record for records in read_parts(folder) for record in records):
             current = take_record(record, measured, current)
         if 0 <= current < len(measured) and not measured[current].decision:
             measured[current].failure = self._failure(outcome, folder)
+            if outcome.stopped_by == "budget" and measured[current].failure is None:
+                measured[current].decision = "undecided"
+                measured[current].reason = f"the {outcome.wall_s:.0f} s that were left for it ended"
         return outcome
 
     # -- two processes ------------------------------------------------------------------------------------------
@@ -195,13 +202,15 @@ class Bench:
         environment: Mapping[str, str], settles_s: float,
     ) -> Outcome:  # fmt: skip
         execution = Execution(target, folder, folder / "order.json", "timing", environment)
-        follower = _Follower(folder, self._watch, decided, stall_s=self._stall_s + 20 * self._step_s + settles_s)
+        follower = _Follower(
+            folder, self._watch, decided, stall_s=self._stall_s + _SILENCE_STEPS * self._step_s + settles_s
+        )
         try:
-            return execution.run(budget_s, follower)
-        except _Stalled:
-            return Outcome(stopped_by="stalled", wall_s=follower.elapsed_s)
-        except _Decided:
-            return Outcome(stopped_by="decided", wall_s=follower.elapsed_s)
+            outcome = execution.run(budget_s, follower)
+        except _Ended as end:
+            outcome = Outcome(stopped_by=str(end), wall_s=follower.elapsed_s)
+        outcome.quiet_s = follower.quiet_s
+        return outcome
 
     def _order(self, folder: Path, timing: TimingOrder, fixes: Sequence[Selection]) -> Order:
         return Order(
@@ -227,8 +236,11 @@ class Bench:
         """Return how the execution failed, None when it only came to its end too early."""
         tail = shown_tail(folder / "output-timing.log")
         last = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
-        if outcome.stopped_by in ("stalled", "budget"):
-            return Failure(Verdict.TIMED_OUT, f"nothing came for {outcome.wall_s:.0f} s; it was ended")
+        silent = outcome.quiet_s > _SILENCE_S + _SILENCE_STEPS * self._step_s
+        if outcome.stopped_by == "stalled" or (outcome.stopped_by == "budget" and silent):
+            return Failure(Verdict.TIMED_OUT, f"nothing came for {outcome.quiet_s:.0f} s; it was ended")
+        if outcome.stopped_by == "budget":
+            return None
         if any(sign in tail for sign in _DISK_FULL) or outcome.launch_error:
             return Failure(Verdict.CRASHED, f"the disk was full: {outcome.launch_error or last}")
         if outcome.exit_code in (-9, 137) or any(sign in tail for sign in _OUT_OF_MEMORY):
@@ -239,12 +251,8 @@ class Bench:
         return None
 
 
-class _Stalled(Exception):
-    """Nothing has come from the execution for too long."""
-
-
-class _Decided(Exception):
-    """Enough has been measured."""
+class _Ended(Exception):
+    """The execution needs not go on: "stalled", nothing has come for too long, or "decided", enough was measured."""
 
 
 class _Follower:
@@ -260,6 +268,11 @@ class _Follower:
         self._size, self._grown_s = -1, 0.0
         self.elapsed_s = 0.0
 
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the last record."""
+        return self.elapsed_s - self._grown_s
+
     def __call__(self, steps: int, elapsed_s: float) -> None:
         self.elapsed_s = elapsed_s
         self._watch(steps)
@@ -269,9 +282,9 @@ class _Follower:
         if size != self._size:
             self._size, self._grown_s = size, elapsed_s
             if self._decided is not None and self._decided():
-                raise _Decided
-        elif elapsed_s - self._grown_s > self._stall_s * (1 if steps else 3):
-            raise _Stalled
+                raise _Ended("decided")
+        elif self.quiet_s > self._stall_s * (1 if steps else 3):
+            raise _Ended("stalled")
 
 
 def _needs(fixes: Iterable[Selection]) -> tuple[dict[str, str], float]:

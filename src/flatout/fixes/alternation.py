@@ -38,7 +38,8 @@ class Alternation:
         self._write = write
         self._arm = -1
         self._on = False
-        self._elapsed_s = 0.0
+        self._began_ns = 0
+        self._steps_s = self._elapsed_s = 0.0  # of the steps alone; with what lay between them (validation)
         self._warm: list[float] = []
         self._warming = True
         self._num_steps = _FEWEST
@@ -50,7 +51,9 @@ class Alternation:
     def step(self, step: Step) -> bool:
         """Take one finished step, switch between two blocks; return True when every arm is decided."""
         ms = step.wall_ns / 1e6
-        self._elapsed_s += ms / 1e3
+        self._began_ns = self._began_ns or step.start_ns
+        self._steps_s += ms / 1e3
+        self._elapsed_s = max(self._steps_s, (step.start_ns + step.wall_ns - self._began_ns) / 1e9)
         if self._warming:
             self._warm.append(ms)
             if self._settled():

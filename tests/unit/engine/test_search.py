@@ -1,7 +1,9 @@
 """The search, on a scripted machine: true speeds, noise, crashes and wrong results are known by construction."""
 
 import random
+import re
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -93,7 +95,7 @@ def scripted(monkeypatch, tmp_path):
 
     def search(
         names, *, factors=(), failures=(), wrong=(), noise=0.01, switchable=True, seed=1, folder=None, stop=None,
-        claimed=Equivalence.BITWISE, steps=10,
+        claimed=Equivalence.BITWISE, steps=10, budget_s=1000, step_ms=None,
     ):  # fmt: skip
         ScriptedBench.factors, ScriptedBench.failures = dict(factors), dict(failures)
         ScriptedBench.noise, ScriptedBench.rng = noise, random.Random(seed)
@@ -105,9 +107,12 @@ def scripted(monkeypatch, tmp_path):
         place = folder or tmp_path / str(next(numbers))
         place.mkdir(exist_ok=True)
         journal = TrialJournal(place)
+        diagnosis = report()
+        if step_ms is not None:
+            diagnosis = replace(diagnosis, breakdown=replace(diagnosis.breakdown, median_ms=step_ms))
         found = searching.Search(
-            Target("train.py", ("python", "train.py")), place, report(), offered,
-            journal=journal, alpha=0.02 / len(names), until=time.monotonic() + 1000, watch=lambda *_: None,
+            Target("train.py", ("python", "train.py")), place, diagnosis, offered,
+            journal=journal, alpha=0.02 / len(names), until=time.monotonic() + budget_s, watch=lambda *_: None,
         )  # fmt: skip
         if stop is not None:
             found._queue = found._queue[:stop]
@@ -152,6 +157,14 @@ def test_a_candidate_that_fails_costs_one_trial(scripted):
     }
     found = scripted([*failures, "fast"], factors={"fast": 0.7}, failures=failures)
     assert verdicts(found) == {name: each.verdict for name, each in failures.items()} | {"fast": Verdict.KEPT}
+
+
+def test_long_steps_and_a_small_budget_try_nothing_and_say_how_much_more_would_do(scripted):
+    found = scripted(["a", "b"], factors={"a": 0.5}, budget_s=90, step_ms=2000.0)
+    assert found.trials == []
+    (note,) = found.notes
+    assert re.match(r"the budget ended before 2 more could be tried: about \d+ min more would do", note)
+    assert scripted(["a", "b"], factors={"a": 0.5}, step_ms=2000.0).recipe is not None
 
 
 def test_without_anything_to_keep_there_is_no_recipe(scripted):

@@ -68,3 +68,17 @@ def test_timing_never_takes_more_than_there_is(all_s, startup_s, warmup_s):
     assert 0 < left_s <= all_s
     assert 0 < found.timing_s(ANY, kept) <= left_s + SOON
     assert found.of(ANY, (ANY,), kept) <= left_s + SOON
+
+
+def test_a_candidate_is_begun_only_where_the_first_look_at_its_pairs_can_be_reached():
+    slow = {"startup_s": 5.0, "steady_s": 5.0, "pair_s": 13.0}  # steps of 1.2 s
+    assert not shares(100.0, **slow).suffices(ANY, ())
+    assert shares(600.0, **slow).suffices(ANY, ())
+    assert shares(30.0).suffices(ANY, ())
+
+
+def test_the_more_candidates_are_left_the_more_time_is_asked_for():
+    found = shares()
+    one, four = found.wanted_s([ANY], ()), found.wanted_s([ANY] * 4, ())
+    assert one < four < 4 * one
+    assert found.wanted_s([ANY], [replace(KEPT, warmup_s=60.0)]) > one + 60

@@ -1,0 +1,55 @@
+"""How a timed execution that gave too little is called: one that hangs, or one whose time was over."""
+
+from pathlib import Path
+
+import pytest
+
+from flatout.engine import timing
+from flatout.engine.blocks import Measured
+from flatout.engine.launch import Outcome
+from flatout.engine.target import Target
+from flatout.engine.timing import Bench
+from flatout.schema.trial import Selection, Verdict
+
+
+@pytest.fixture
+def ended(monkeypatch, tmp_path):
+    """Return a function that times one arm whose execution writes its beginning and ends as is said."""
+
+    def time_it(*, stopped_by, grows_until_s, ends_s, step_s):
+        def run(self, budget_s, watch):
+            part = Path(self.parts) / "timing-rank0.jsonl"
+            elapsed = 0.0
+            while elapsed < ends_s:
+                if elapsed <= grows_until_s:
+                    with part.open("a") as file:
+                        file.write('{"kind": "begin", "arm": 0}\n')
+                watch(5, elapsed)
+                elapsed += 1.0
+            return Outcome(stopped_by=stopped_by, wall_s=ends_s)
+
+        monkeypatch.setattr(timing.Execution, "run", run)
+        measured = Measured()
+        bench = Bench(Target("train.py", ("python", "train.py")), tmp_path, lambda steps: None, step_s=step_s)
+        bench.arms((), [(Selection("gc-control"),)], [measured], alpha=0.01, max_s=10)
+        return measured
+
+    return time_it
+
+
+def test_a_script_of_long_steps_whose_time_is_over_does_not_hang(ended):
+    measured = ended(stopped_by="budget", grows_until_s=30, ends_s=41, step_s=1.2)
+    assert measured.failure is None
+    assert (measured.decision, measured.reason) == ("undecided", "the 41 s that were left for it ended")
+
+
+def test_what_was_silent_when_its_time_was_over_hangs(ended):
+    measured = ended(stopped_by="budget", grows_until_s=3, ends_s=41, step_s=0.01)
+    assert measured.failure.verdict is Verdict.TIMED_OUT
+    assert measured.failure.reason == "nothing came for 37 s; it was ended"
+
+
+@pytest.mark.parametrize(("step_s", "hangs"), [(0.01, True), (2.0, False)])
+def test_silence_is_longer_where_steps_are(ended, step_s, hangs):
+    measured = ended(stopped_by="", grows_until_s=2, ends_s=60, step_s=step_s)
+    assert bool(measured.failure) is hangs
