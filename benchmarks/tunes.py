@@ -80,9 +80,13 @@ class Tuned:
     error: str = ""
 
 
-def write_project(folder: Path, script: str, fixes: str) -> dict[str, str]:
-    """Write one of `SCRIPTS` and a module of fixes into `folder`; return the environment to tune it in."""
-    (folder / "train.py").write_text(_SCRIPT.format(values=SCRIPTS[script]))
+def write_project(folder: Path, script: str, fixes: str, wasted: float | None = None) -> dict[str, str]:
+    """Write one of `SCRIPTS` and a module of fixes into `folder`; return the environment to tune it in.
+
+    `wasted`: another share of each step's work in place of the script's.
+    """
+    *values, share = SCRIPTS[script]
+    (folder / "train.py").write_text(_SCRIPT.format(values=(*values, share if wasted is None else wasted)))
     (folder / "waiting.py").write_text(_WAITING)
     (folder / "made_fixes.py").write_text(fixes)
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))

@@ -72,6 +72,7 @@ def _prepare_timing(recorder: Any) -> None:
     """Install the fixes of a timing, and let it follow the steps."""
     from flatout.fixes.alternation import Alternation
     from flatout.fixes.apply import install_fix, install_fixes
+    from flatout.fixes.following import Following, Leading
     from flatout.fixes.turns import Turns, WholeProcess
 
     order = recorder.order
@@ -85,7 +86,11 @@ def _prepare_timing(recorder: Any) -> None:
     else:
         seams, modules = recorder.seams, recorder.modules
         arms = [[install_fix(one, seams, modules, order.mode) for one in arm] for arm in order.timing.arms]
-    recorder.on_step = Alternation(order.timing, base, arms, recorder.write).step
+    if order.timing.turns and os.environ.get("RANK", "0") != "0":
+        recorder.on_step = Following(order.timing, arms).step
+        return
+    alternation = Alternation(order.timing, base, arms, recorder.write)
+    recorder.on_step = Leading(alternation, Path(order.timing.turns)).step if order.timing.turns else alternation.step
 
 
 def _prepare_verification(recorder: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flatout.engine.blocks import Measured
+from flatout.engine.pace import Pace
 from flatout.engine.target import parse_target
 from flatout.engine.timing import Bench
 from flatout.schema.trial import Selection, Verdict
@@ -75,7 +76,7 @@ def test_a_candidate_that_hangs_is_ended(flatout, monkeypatch):
 
     fixes.cache_clear()
     flatout.write(training())
-    bench = Bench(parse_target(["train.py"]), flatout.folder / ".flatout", lambda steps: None, stall_s=4)
+    bench = Bench(parse_target(["train.py"]), flatout.folder / ".flatout", lambda steps: None, Pace(), stall_s=4)
     measured = Measured()
     try:
         bench.arms((), [(Selection("t-hang"),)], [measured], alpha=0.01, max_s=60)

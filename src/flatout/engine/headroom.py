@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flatout.analysis.judge import compare
 from flatout.engine.blocks import Measured
+from flatout.engine.pace import Pace
 from flatout.engine.target import Target
 from flatout.engine.timing import Bench
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling
@@ -19,7 +20,7 @@ __all__ = ["measure_headroom"]
 _WORTH = 0.05  # share of the step below which nothing there is worth a run of its own
 _LOOKS, _FEWEST_PAIRS = (8, 16), 4
 _BLOCK_S = 0.15
-_STALL_S = 20.0
+_STALL_S = 5.0
 
 
 def measure_headroom(
@@ -45,7 +46,8 @@ def measure_headroom(
     found = []
     for name, place in wanted:
         measured = Measured()
-        bench = Bench(target, folder / "headroom", watch, step_s=step_s, skip=skip, block_s=block_s, stall_s=_STALL_S)
+        pace = Pace(step_s=step_s, skip=skip, block_s=block_s)
+        bench = Bench(target, folder / "headroom", watch, pace, stall_s=_STALL_S)
         bench.arms(
             (),
             [(Selection("held-batch", {"place": place}),)],

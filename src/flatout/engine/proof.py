@@ -41,7 +41,7 @@ class Confirmation:
         """
         switchable = [trial for trial in kept if trial.candidate.switchable]
         left_s = self._until - time.monotonic() - whole_s
-        if len(kept) < 2 or not switchable or self._together or left_s < 5:
+        if len(kept) < 2 or not switchable or left_s < 5:
             return []
         measured = [Measured() for _ in switchable]
         self._bench.arms(

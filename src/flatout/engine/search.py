@@ -15,13 +15,13 @@ from flatout.analysis.epochs import epoch_steps
 from flatout.analysis.judge import compare
 from flatout.engine.blocks import Failure, Measured
 from flatout.engine.journal import TrialJournal
+from flatout.engine.pace import Pace
 from flatout.engine.proof import Confirmation, make_recipe
 from flatout.engine.shares import Shares
 from flatout.engine.target import Target
-from flatout.engine.timing import SHORTEST_TURN_S, Bench
+from flatout.engine.timing import Bench
 from flatout.engine.verify import Verifier
 from flatout.fixes.catalog import find_fix
-from flatout.schema.phase import Phase
 from flatout.schema.recipe import Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, Pair, Selection, Trial, Verdict
@@ -54,22 +54,12 @@ class Search:
         self._alpha = alpha
         self._watch = watch
         self._stage = "trials"
-        step_s = report.breakdown.median_ms / 1e3
-        loaders = [loader for loader in report.run.loaders if loader.is_training]
-        queued = max((loader.num_workers * max(2, loader.prefetch_factor) for loader in loaders), default=0)
-        skip, block_s = 2 + queued, max(0.25, min(4.0, 4 * step_s))
-        startup_s = report.breakdown.outside_s(Phase.STARTUP)
-        self._bench = Bench(target, folder, self._tell, step_s=step_s, startup_s=startup_s, skip=skip, block_s=block_s)
+        pace = Pace.of(report)
+        self._together = pace.together
+        self._bench = Bench(target, folder, self._tell, pace)
         self._verifier = Verifier(target, folder, watch=self._tell)
         self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
-        self._shares = Shares(
-            until,
-            startup_s=startup_s,
-            steady_s=2 * skip * step_s,
-            pair_s=2 * (max(SHORTEST_TURN_S, block_s) + skip * step_s),
-            window_s=self._verifier.window_s,
-        )
-        self._together = report.run.header.world_size > 1
+        self._shares = Shares(until, pace, window_s=self._verifier.window_s)
         self._epoch_steps = epoch_steps(report.run)
         done = {trial.candidate.selection.label for trial in self.trials}
         self._queue = [candidate for candidate in offered if candidate.selection.label not in done]
@@ -92,7 +82,7 @@ class Search:
             first = self._queue[0]
             if not self._shares.suffices(first, self.kept):
                 too_long.append(self._queue.pop(0))
-            elif first.switchable and not self._together:
+            elif first.switchable:
                 self._try_arms([one for one in self._queue if one.switchable and one.equivalence == first.equivalence])
             else:
                 self._try_processes(first)

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 
+from flatout.engine.pace import Pace
 from flatout.engine.proof import CONFIRM_PAIRS, CONFIRM_STARTS
 from flatout.fixes.catalog import find_fix
 from flatout.schema.trial import Candidate, Equivalence, Trial
@@ -14,6 +15,7 @@ _LEAST_S = 20.0  # for a candidate, however little it could give
 _LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
 _LEAST_RESERVE_S, _LEAST_RESERVE = 30.0, 0.25  # kept back for the confirmation, the smaller of both, the share of all
 _MOST_RESERVE = 0.4  # of all
+_CONFIRM_APART = 4  # pairs that a confirmation by processes one after the other should have
 _TWO_AT_ONCE = 1.5  # times as long as alone is what the start of two processes takes
 _FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and with which most is decided
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
@@ -22,23 +24,18 @@ _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kep
 class Shares:
     """The time of one tune."""
 
-    def __init__(self, until: float, *, startup_s: float, steady_s: float, pair_s: float, window_s: float) -> None:
+    def __init__(self, until: float, pace: Pace, *, window_s: float) -> None:
         """Take when it ends and what is known of the script.
 
         Args:
             until: the end, on the monotonic clock.
-            startup_s: of the script, before its first step.
-            steady_s: after that, before a block of two processes counts.
-            pair_s: a pair of blocks of two processes.
+            pace: of the script.
             window_s: how long a training is compared.
         """
         self.until = until
         self._all_s = until - time.monotonic()
-        self._startup_s = startup_s
-        self._steady_s = steady_s
-        self._pair_s = pair_s
+        self._pace = pace
         self._window_s = window_s
-        self._start_s = _TWO_AT_ONCE * startup_s + steady_s + CONFIRM_PAIRS * pair_s
         self._compared: set[Equivalence] = set()  # classes for which the untouched script's executions are there
 
     @property
@@ -54,7 +51,11 @@ class Shares:
 
     def confirming_s(self, kept: Sequence[Trial]) -> float:
         """Return the seconds that confirming a recipe of `kept` takes."""
-        return CONFIRM_STARTS * (self._start_s + math.fsum(trial.warmup_s for trial in kept))
+        warmup_s = math.fsum(trial.warmup_s for trial in kept)
+        if self._pace.together:
+            return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
+        start_s = _TWO_AT_ONCE * self._pace.startup_s + self._pace.steady_s + CONFIRM_PAIRS * self._pace.turns_s
+        return CONFIRM_STARTS * (start_s + warmup_s)
 
     def of(self, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> float:
         """Return the seconds `candidate` may take: what is left is shared out by what each in `queue` could give.
@@ -75,20 +76,24 @@ class Shares:
 
     def suffices(self, candidate: Candidate, kept: Sequence[Trial]) -> bool:
         """Return whether the time for `candidate` reaches for the first look at its pairs."""
-        return self.timing_s(candidate, kept) > self._look_s(_FIRST_LOOK)
+        return self.timing_s(candidate, kept) > self._look_s(candidate, _FIRST_LOOK)
 
     def wanted_s(self, candidates: Sequence[Candidate], kept: Sequence[Trial]) -> float:
         """Return about how many seconds it takes to try `candidates`, too, and to confirm what is kept."""
-        return (len(candidates) * self._look_s(_USUAL_LOOK) + self.confirming_s(kept)) / (1 - _LEAST_RESERVE)
+        trying_s = math.fsum(self._look_s(candidate, _USUAL_LOOK) for candidate in candidates)
+        return (trying_s + self.confirming_s(kept)) / (1 - _LEAST_RESERVE)
 
-    def _look_s(self, num_pairs: int) -> float:
-        return self._startup_s + self._steady_s + num_pairs * self._pair_s
+    def _look_s(self, candidate: Candidate, num_pairs: int) -> float:
+        """Return the seconds until so many pairs are there."""
+        if self._pace.together and not candidate.switchable:
+            return num_pairs * self._pace.apart_s
+        return self._pace.startup_s + self._pace.steady_s + num_pairs * self._pace.turns_s
 
     def comparing_s(self, claimed: Equivalence) -> float:
         """Return the seconds that comparing results takes: executions of the candidate, and of what it is held to."""
         needed = set() if claimed is Equivalence.SEMANTIC else {Equivalence.BITWISE, claimed}
         missing = needed - self._compared  # each twice, once for all candidates
-        return (1 + 2 * len(missing)) * (self._startup_s + 1.5 * self._window_s)
+        return (1 + 2 * len(missing)) * (self._pace.startup_s + 1.5 * self._window_s)
 
     def claim(self, candidate: Candidate, kept: Sequence[Trial]) -> Equivalence | None:
         """Return what is claimed of `candidate` on top of `kept`, None when the time to compare results is over."""

@@ -1,6 +1,5 @@
 """Timed executions of a tune: arms inside one process, two processes side by side, or one after the other."""
 
-import contextlib
 import json
 import sys
 import time
@@ -8,30 +7,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.engine.blocks import Failure, Measured, pairs_of_turns, read_parts, slowest_block, take_record
-from flatout.engine.failure import shown_tail
+from flatout.engine.blocks import Measured, pairs_of_turns, read_parts, slowest_block, take_record
+from flatout.engine.follower import Ended, Follower, trial_failure
 from flatout.engine.launch import Execution, Outcome
+from flatout.engine.pace import SHORTEST_TURN_S, Pace
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError
 from flatout.fixes.catalog import find_arm
 from flatout.schema.codec import write_order
 from flatout.schema.order import Order, TimingOrder
-from flatout.schema.trial import Pair, Selection, Verdict
+from flatout.schema.trial import Pair, Selection
 
-__all__ = ["SHORTEST_TURN_S", "Bench"]
-
-SHORTEST_TURN_S = 0.4
-"""Of a block of one of two processes that take turns, unless the training is too short for that."""
+__all__ = ["Bench"]
 
 _FEW_PAIRS, _SHORTEST_BLOCK_S = 8, 0.1  # of a start: a training so short gets shorter blocks
 _SIDE_BY_SIDE = (
     "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.side_by_side import main; sys.exit(main())"
 )
 _SOURCE = str(Path(__file__).resolve().parents[2])
-_STALL_S = 45.0  # without a new record this long, an execution hangs; slow steps and compilation get more
-_SILENCE_S, _SILENCE_STEPS = 15.0, 20  # and this long is called so of what was ended for want of time
-_OUT_OF_MEMORY = ("out of memory", "OutOfMemoryError", "can't allocate memory", "MemoryError", "Cannot allocate memory")
-_DISK_FULL = ("No space left on device", "Disk quota exceeded")
+_SILENCE_S, _SILENCE_STEPS = 15.0, 20  # without a new record for this and so many steps, all is not well
+_STALL_S = 30.0  # and so much longer, an execution hangs and is ended; compilation gets more
 
 
 class Bench:
@@ -42,21 +37,16 @@ class Bench:
         target: Target,
         folder: Path,
         watch: Callable[[int], None],
+        pace: Pace,
         *,
-        step_s: float = 0.01,
-        startup_s: float = 0.0,
-        skip: int = 2,
-        block_s: float = 0.25,
         stall_s: float = _STALL_S,
     ) -> None:
         """Take the script, the tune's folder, who follows, and what is known of the script's steps."""
         self._target = target
         self._folder = folder / "trials"
         self._watch = watch
-        self._step_s = step_s
-        self._startup_s = startup_s
-        self._skip = skip
-        self.block_s = block_s
+        self._pace = pace
+        self._silence_s = _SILENCE_S + _SILENCE_STEPS * pace.step_s
         self._stall_s = stall_s
 
     # -- inside one process -------------------------------------------------------------------------------------
@@ -77,20 +67,20 @@ class Bench:
             arms=tuple(arms),
             alpha=alpha,
             max_s=max_s,
-            block_s=self.block_s,
-            skip=self._skip,
+            block_s=self._pace.block_s,
+            skip=self._pace.skip,
             prior=tuple(tuple(each.pairs) for each in measured),
             seed=self._seed(),
             without=without,
         )
         timing = replace(timing, looks=looks) if looks else timing
-        limit_s = 1.5 * max_s + max(30.0, 2 * self._startup_s) + _SILENCE_STEPS * self._step_s
+        limit_s = 1.5 * max_s + max(30.0, 2 * self._pace.startup_s) + self._silence_s
         outcome, folder = self._execute(timing, base, limit_s, [one for arm in arms for one in arm])
         current = -1
         for record in (record for records in read_parts(folder) for record in records):
             current = take_record(record, measured, current)
         if 0 <= current < len(measured) and not measured[current].decision:
-            measured[current].failure = self._failure(outcome, folder)
+            measured[current].failure = trial_failure(outcome, folder, self._silence_s)
             if outcome.stopped_by == "budget" and measured[current].failure is None:
                 measured[current].decision = "undecided"
                 measured[current].reason = f"the {outcome.wall_s:.0f} s that were left for it ended"
@@ -108,8 +98,11 @@ class Bench:
         `decide(pairs)` is asked after each pair; any answer but "" ends it. A training that comes to its end before
         that is started again, with shorter blocks, as long as there is time for one more start.
         """
-        until, timing = time.monotonic() + max_s, TimingOrder(block_s=max(SHORTEST_TURN_S, self.block_s), looks=looks)
-        timing = replace(timing, skip=max(self._skip, skip), epoch_steps=epoch_steps)
+        until, timing = (
+            time.monotonic() + max_s,
+            TimingOrder(block_s=max(SHORTEST_TURN_S, self._pace.block_s), looks=looks),
+        )
+        timing = replace(timing, skip=max(self._pace.skip, skip), epoch_steps=epoch_steps)
         while True:
             before = len(measured.pairs)
             outcome = self._in_turns((base, arm), measured, timing, decide, until, swap=swap)
@@ -143,7 +136,7 @@ class Bench:
         decided()
         measured.wall_s += outcome.wall_s
         if not measured.decision and outcome.stopped_by != "budget":
-            measured.failure = self._failure(outcome, folder)
+            measured.failure = trial_failure(outcome, folder, self._silence_s)
         return outcome
 
     def _write_sides(
@@ -172,14 +165,14 @@ class Bench:
             for side in (0, 1) if number % 2 == 0 else (1, 0):
                 left_s = max_s - (time.monotonic() - start)
                 timing = TimingOrder(
-                    block_s=max(1.5, self.block_s), skip=self._skip, side=side, epoch_steps=epoch_steps
+                    block_s=self._pace.alone_s, skip=self._pace.skip, side=side, epoch_steps=epoch_steps
                 )
                 outcome, folder = self._execute(timing, arm if side else base, max(5.0, left_s), ())
                 measured.wall_s += outcome.wall_s
                 blocks[side] = slowest_block(folder, measured)
                 if blocks[side] is None:
                     over = outcome.stopped_by == "budget"
-                    measured.failure = None if over else self._failure(outcome, folder)
+                    measured.failure = None if over else trial_failure(outcome, folder, self._silence_s)
                     measured.reason = "the budget ended" if over else measured.reason
                     return
             measured.pairs.append(Pair(blocks[0] or 0.0, blocks[1] or 0.0))
@@ -193,6 +186,9 @@ class Bench:
         self, timing: TimingOrder, fixes: Sequence[Selection], budget_s: float, ready: Sequence[Selection]
     ) -> tuple[Outcome, Path]:
         folder = self._next()
+        if timing.arms and self._pace.together:
+            (folder / "turns").mkdir()
+            timing = replace(timing, turns=str(folder / "turns"))
         write_order(self._order(folder, timing, fixes), folder / "order.json")
         environment, settles_s = _needs([*fixes, *ready])
         return self._run(self._target, folder, budget_s, None, environment, settles_s), folder
@@ -202,12 +198,10 @@ class Bench:
         environment: Mapping[str, str], settles_s: float,
     ) -> Outcome:  # fmt: skip
         execution = Execution(target, folder, folder / "order.json", "timing", environment)
-        follower = _Follower(
-            folder, self._watch, decided, stall_s=self._stall_s + _SILENCE_STEPS * self._step_s + settles_s
-        )
+        follower = Follower(folder, self._watch, decided, stall_s=self._stall_s + self._silence_s + settles_s)
         try:
             outcome = execution.run(budget_s, follower)
-        except _Ended as end:
+        except Ended as end:
             outcome = Outcome(stopped_by=str(end), wall_s=follower.elapsed_s)
         outcome.quiet_s = follower.quiet_s
         return outcome
@@ -231,60 +225,6 @@ class Bench:
         folder = self._folder / f"{number:04d}"
         (folder / "parts").mkdir(parents=True)
         return folder
-
-    def _failure(self, outcome: Outcome, folder: Path) -> Failure | None:
-        """Return how the execution failed, None when it only came to its end too early."""
-        tail = shown_tail(folder / "output-timing.log")
-        last = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
-        silent = outcome.quiet_s > _SILENCE_S + _SILENCE_STEPS * self._step_s
-        if outcome.stopped_by == "stalled" or (outcome.stopped_by == "budget" and silent):
-            return Failure(Verdict.TIMED_OUT, f"nothing came for {outcome.quiet_s:.0f} s; it was ended")
-        if outcome.stopped_by == "budget":
-            return None
-        if any(sign in tail for sign in _DISK_FULL) or outcome.launch_error:
-            return Failure(Verdict.CRASHED, f"the disk was full: {outcome.launch_error or last}")
-        if outcome.exit_code in (-9, 137) or any(sign in tail for sign in _OUT_OF_MEMORY):
-            return Failure(Verdict.OUT_OF_MEMORY, last or "it was killed, as the system does when memory runs out")
-        if outcome.exit_code:
-            how = f"exit code {outcome.exit_code}" if outcome.exit_code > 0 else f"signal {-outcome.exit_code}"
-            return Failure(Verdict.CRASHED, f"{how}: {last}" if last else how)
-        return None
-
-
-class _Ended(Exception):
-    """The execution needs not go on: "stalled", nothing has come for too long, or "decided", enough was measured."""
-
-
-class _Follower:
-    """Watches an execution's parts grow; ends it when they do not, or when enough was measured."""
-
-    def __init__(
-        self, folder: Path, watch: Callable[[int], None], decided: Callable[[], bool] | None, stall_s: float
-    ) -> None:
-        self._parts = folder / "parts"
-        self._watch = watch
-        self._decided = decided
-        self._stall_s = stall_s
-        self._size, self._grown_s = -1, 0.0
-        self.elapsed_s = 0.0
-
-    @property
-    def quiet_s(self) -> float:
-        """Seconds since the last record."""
-        return self.elapsed_s - self._grown_s
-
-    def __call__(self, steps: int, elapsed_s: float) -> None:
-        self.elapsed_s = elapsed_s
-        self._watch(steps)
-        size = 0
-        with contextlib.suppress(OSError):
-            size = sum(path.stat().st_size for path in self._parts.iterdir())
-        if size != self._size:
-            self._size, self._grown_s = size, elapsed_s
-            if self._decided is not None and self._decided():
-                raise _Ended("decided")
-        elif self.quiet_s > self._stall_s * (1 if steps else 3):
-            raise _Ended("stalled")
 
 
 def _needs(fixes: Iterable[Selection]) -> tuple[dict[str, str], float]:

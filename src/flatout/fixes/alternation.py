@@ -7,7 +7,7 @@ was measured is written down pair by pair.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from flatout.analysis.blocks import candidate_first, stretch
 from flatout.analysis.judge import compare
@@ -17,7 +17,7 @@ from flatout.schema.order import TimingOrder
 from flatout.schema.run import Step
 from flatout.schema.trial import Pair
 
-__all__ = ["Alternation", "describe"]
+__all__ = ["Alternation", "describe", "turn"]
 
 _WARMUP_STEPS, _WARMUP_S = 6, 0.5  # of the process: what is slow once
 _ARM_WARMUP_S = 120.0  # longest that an arm may take to settle (compilation)
@@ -47,6 +47,16 @@ class Alternation:
         self._walls_ms: list[float] = []
         self._half: float | None = None
         self._pairs: list[Pair] = []
+
+    @property
+    def arm(self) -> int:
+        """The arm under way; as many as there are arms when every one is decided."""
+        return self._arm
+
+    @property
+    def on(self) -> bool:
+        """Whether that arm is switched on."""
+        return self._on
 
     def step(self, step: Step) -> bool:
         """Take one finished step, switch between two blocks; return True when every arm is decided."""
@@ -156,9 +166,14 @@ class Alternation:
         if not 0 <= self._arm < len(self._arms):
             self._on = False
             return
-        for site in self._arms[self._arm]:
-            (site.enable if on != self._timing.without else site.disable)()
+        turn(self._arms[self._arm], on, without=self._timing.without)
         self._on = on
+
+
+def turn(sites: Iterable[Site], on: bool, *, without: bool) -> None:
+    """Switch an arm; with `without` its fixes are those of the base that are switched off in it."""
+    for site in sites:
+        (site.enable if on != without else site.disable)()
 
 
 def describe(sites: Sequence[Site]) -> list[dict[str, object]]:

@@ -28,7 +28,7 @@ class TimingOrder:
     seed: int = 0  # of the lot that decides which block of a pair comes first, and how long they are
     epoch_steps: int = 0  # by processes: blocks of whole epochs, timed with all that lies between their steps
     prior: tuple[tuple[Pair, ...], ...] = ()  # pairs of each arm from processes that ended too early
-    turns: str = ""  # folder in which two processes, side by side, tell each other whose block it is
+    turns: str = ""  # folder in which two processes tell each other whose block it is; with arms, rank 0 the others
     side: int = 0  # in it: 0 without the candidate, 1 with it
     without: bool = False  # leave-one-out: an arm names fixes of `Order.fixes` that are switched off in it
 

@@ -21,8 +21,8 @@ def measured(monkeypatch, tmp_path):
 
     def measure(loaders=(LOADER,), pairs=8, candidate_ms=5.0, max_s=60.0, **shares):
         class Bench:
-            def __init__(self, *given, **named):
-                asked.append(named)
+            def __init__(self, target, folder, watch, pace, **named):
+                asked.append({"pace": pace, **named})
 
             def arms(self, base, arms, measured, **named):
                 asked[-1]["place"] = arms[0][0].settings["place"]
@@ -73,4 +73,4 @@ def test_too_few_pairs_are_no_ceiling(measured):
 def test_batches_that_wait_ready_are_left_out_after_each_switch(measured):
     waiting = replace(LOADER, num_workers=3, prefetch_factor=4)
     _, asked = measured(input=50, forward=50, loaders=(waiting,))
-    assert asked[0]["skip"] == 14
+    assert asked[0]["pace"].skip == 14

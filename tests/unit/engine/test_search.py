@@ -208,7 +208,7 @@ def test_timing_a_candidate_leaves_the_time_that_comparing_its_results_takes(scr
         )
     found = scripted(["a"], factors={"a": 0.5}, switchable=switchable)
     window_s = found._verifier.window_s
-    assert asked[0] <= 1000 - 30 - 3 * (found._shares._startup_s + 1.5 * window_s)
+    assert asked[0] <= 1000 - 30 - 3 * (found._shares._pace.startup_s + 1.5 * window_s)
     assert asked[0] > 800
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flatout.engine.pace import Pace
 from flatout.engine.shares import Shares
 from flatout.schema.trial import Candidate, Equivalence, Selection, Trial, Verdict
 
@@ -15,13 +16,13 @@ KEPT = Trial(number=1, candidate=ANY, verdict=Verdict.KEPT)
 SOON = 0.5  # seconds that a test itself may take
 
 
-def shares(all_s=100.0, startup_s=2.0, steady_s=0.1, pair_s=0.8, window_s=3.0):
+def shares(all_s=100.0, startup_s=2.0, skip=0, window_s=3.0, **pace):
     until = time.monotonic() + all_s
-    return Shares(until, startup_s=startup_s, steady_s=steady_s, pair_s=pair_s, window_s=window_s)
+    return Shares(until, Pace(startup_s=startup_s, skip=skip, **pace), window_s=window_s)
 
 
 @pytest.mark.parametrize(
-    ("startup_s", "warmup_s", "left_s"), [(1.0, 0.0, 75.0), (10.0, 0.0, 60.2), (1.0, 10.0, 67.2), (1.0, 90.0, 60.0)]
+    ("startup_s", "warmup_s", "left_s"), [(1.0, 0.0, 75.0), (10.0, 0.0, 60.4), (1.0, 10.0, 67.4), (1.0, 90.0, 60.0)]
 )
 def test_what_confirming_takes_is_kept_back_within_bounds(startup_s, warmup_s, left_s):
     found = shares(startup_s=startup_s).left_s([replace(KEPT, warmup_s=warmup_s)])
@@ -71,7 +72,7 @@ def test_timing_never_takes_more_than_there_is(all_s, startup_s, warmup_s):
 
 
 def test_a_candidate_is_begun_only_where_the_first_look_at_its_pairs_can_be_reached():
-    slow = {"startup_s": 5.0, "steady_s": 5.0, "pair_s": 13.0}  # steps of 1.2 s
+    slow = {"startup_s": 5.0, "step_s": 1.2, "skip": 2, "block_s": 4.0}
     assert not shares(100.0, **slow).suffices(ANY, ())
     assert shares(600.0, **slow).suffices(ANY, ())
     assert shares(30.0).suffices(ANY, ())
@@ -82,3 +83,10 @@ def test_the_more_candidates_are_left_the_more_time_is_asked_for():
     one, four = found.wanted_s([ANY], ()), found.wanted_s([ANY] * 4, ())
     assert one < four < 4 * one
     assert found.wanted_s([ANY], [replace(KEPT, warmup_s=60.0)]) > one + 60
+
+
+def test_ranks_that_cannot_take_turns_need_a_start_for_each_block():
+    alone, ranks = (shares(startup_s=8.0, together=together) for together in (False, True))
+    assert ranks.confirming_s(()) > 2 * alone.confirming_s(())
+    switched = replace(ANY, switchable=True)
+    assert ranks.suffices(switched, ()) and not ranks.suffices(replace(ANY, switchable=False), ())

@@ -7,6 +7,7 @@ import pytest
 from flatout.engine import timing
 from flatout.engine.blocks import Measured
 from flatout.engine.launch import Outcome
+from flatout.engine.pace import Pace
 from flatout.engine.target import Target
 from flatout.engine.timing import Bench
 from flatout.schema.trial import Selection, Verdict
@@ -30,7 +31,7 @@ def ended(monkeypatch, tmp_path):
 
         monkeypatch.setattr(timing.Execution, "run", run)
         measured = Measured()
-        bench = Bench(Target("train.py", ("python", "train.py")), tmp_path, lambda steps: None, step_s=step_s)
+        bench = Bench(Target("train.py", ("python", "train.py")), tmp_path, lambda steps: None, Pace(step_s=step_s))
         bench.arms((), [(Selection("gc-control"),)], [measured], alpha=0.01, max_s=10)
         return measured
 

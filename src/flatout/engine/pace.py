@@ -1,0 +1,60 @@
+"""What is known of a script when trials begin: how long a step, the start and a pair of blocks take."""
+
+from dataclasses import dataclass
+
+from flatout.schema.phase import Phase
+from flatout.schema.report import Report
+
+__all__ = ["SHORTEST_TURN_S", "Pace"]
+
+SHORTEST_TURN_S = 0.4
+"""Of a block of one of two processes that take turns, unless the training is too short for that."""
+
+_BLOCK_S, _LONGEST_BLOCK_S, _BLOCK_STEPS = 0.25, 4.0, 4
+_ALONE_S = 1.5  # of a process that is one block, at least
+_LEAVING_S = 2.0  # from the end of such a block to the end of the process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The pace of a script."""
+
+    step_s: float = 0.01
+    startup_s: float = 0.0
+    skip: int = 2  # steps left out after each switch
+    block_s: float = _BLOCK_S
+    together: bool = False  # several ranks of one training
+
+    @classmethod
+    def of(cls, report: Report) -> "Pace":
+        """Return the pace of the script that `report` is about."""
+        step_s = report.breakdown.median_ms / 1e3
+        loaders = [loader for loader in report.run.loaders if loader.is_training]
+        queued = max((loader.num_workers * max(2, loader.prefetch_factor) for loader in loaders), default=0)
+        return cls(
+            step_s=step_s,
+            startup_s=report.breakdown.outside_s(Phase.STARTUP),
+            skip=2 + queued,
+            block_s=max(_BLOCK_S, min(_LONGEST_BLOCK_S, _BLOCK_STEPS * step_s)),
+            together=report.run.header.world_size > 1,
+        )
+
+    @property
+    def steady_s(self) -> float:
+        """Seconds from the first step to the first block."""
+        return 2 * self.skip * self.step_s
+
+    @property
+    def alone_s(self) -> float:
+        """Seconds of a block that is a process of its own."""
+        return max(_ALONE_S, self.block_s)
+
+    @property
+    def turns_s(self) -> float:
+        """Seconds of a pair of blocks that take turns, in one process or two."""
+        return 2 * (max(SHORTEST_TURN_S, self.block_s) + self.skip * self.step_s)
+
+    @property
+    def apart_s(self) -> float:
+        """Seconds of a pair of processes, one after the other."""
+        return 2 * (self.startup_s + self.steady_s + self.alone_s + _LEAVING_S)
