@@ -26,6 +26,7 @@ from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
 from flatout.pipeline.plan import mark_of, plan_of
 from flatout.pipeline.proof import agree
 from flatout.pipeline.samples import KeptSamples, kept_samples
+from flatout.pipeline.sharing import name_for_ranks
 from flatout.pipeline.streams import drawn_from
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
@@ -55,17 +56,15 @@ class Cache:
     ) -> None:
         """Look at the data set of `loader`, and for what `folder` has of it. `purpose` and `hit` as in `Kept`."""
         self.collate, self.served = loader.collate_fn, 0  # batches gathered
-        self._purpose, self._hit = purpose, hit
-        self._budget, self._folder, self._keep = budget, folder, keep
+        self._purpose, self._hit, self._budget, self._folder, self._keep = purpose, hit, budget, folder, keep
         self.on_disk: OnDisk | None = None
         self.samples: KeptSamples | None = None  # in place of rows
         self._filled: Callable[[], Any] = weakref.ref(loader)  # the one that fills
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
         self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
-        self._changes, self._next_proof = 0, 0.0
         self._ref: Callable[[], Any] = weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
-        self.reason, self._computing = "", threads_of(loader)
+        self._changes, self._next_proof, self.reason, self._computing = 0, 0.0, "", threads_of(loader)
         self._through = self._rehearsed = False  # through: samples are read early, and there is no room to keep any
         self.keeping = self._fresh()
         self._begin(loader)
@@ -117,6 +116,7 @@ class Cache:
             self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._fresh(maker)
+        self.keeping.name = name_for_ranks(loader, maker) if self._purpose == "run" else ""
         self.keeping.open()
         if waits:
             found = None if self._plan.once else layout_of(self.collate(ask(loader.dataset, [0])), 1)
@@ -282,8 +282,8 @@ class Cache:
         if against:
             self._refuse(against)
         known = self.keeping.some_known(len(self.dataset), _PROOFS)
-        if known:
-            self._agrees(known)
+        if known and self._agrees(known):
+            self.keeping.trust_others()
 
     def _agrees(self, indices: list[int]) -> bool:
         try:

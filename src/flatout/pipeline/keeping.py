@@ -10,6 +10,7 @@ from flatout.pipeline.examination import ask, some_indices
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
+from flatout.pipeline.sharing import shared_store
 from flatout.pipeline.store import Store, mapped_bytes
 from flatout.pipeline.untouched import Untouched
 from flatout.units import format_bytes
@@ -22,6 +23,7 @@ Room = Callable[[int], torch.Tensor | None]
 _AT_ONCE_BYTES = 512 * 1024**2  # made before the first batch: 0.2 s at the 3 GB/s that fresh memory takes
 _SOME = 1024
 _FEW = 4
+_OF_OTHERS = 8  # samples of another rank that are held against the data set before others are taken
 _MOST_MISSING = 0.1  # of the samples: where fewer are missing, they are made in the training process
 
 
@@ -44,6 +46,7 @@ class Keeping:
         self._room = room
         self._budget = budget
         self.maker = maker
+        self.name = ""  # under which other ranks of this machine find the rows
         self._layout: Layout | None = None if maker is None else maker.layout
         self.store: Store | None = None
         self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
@@ -99,7 +102,14 @@ class Keeping:
         """Return some samples of `length` that can be taken, others each time."""
         if self._direct:
             return some_indices(length, number)
-        return [] if self.store is None else self.store.some_filled(number)
+        if self.store is None:
+            return []
+        return self.store.some_filled(_OF_OTHERS if self.store.filled.doubted else number)
+
+    def trust_others(self) -> None:
+        """Take what other ranks have written from now on: the samples that were known last agreed."""
+        if self.store is not None:
+            self.store.filled.trust()
 
     def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: list[Any] | None = None) -> Any:
         """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own.
@@ -160,27 +170,28 @@ class Keeping:
             if stage == 0 and maker.in_memory:
                 break
             maker.keep(stage)
-            rows = maker.rows()
-            if self._budget.fits(number * sum(each.num_bytes for each in rows)):
-                self.store = Store(rows, number)
-                self._budget.take(self.store.num_bytes, self.store)
+            if self._in_memory(maker.rows(), number):
                 return
         maker.keep(0)
         self._direct = maker.in_memory or maker.ragged or not self._in_file(maker.rows(), number)
 
     def _open(self, layout: Layout, number: int) -> str:
-        wanted = number * layout.num_bytes
-        if not self._budget.fits(wanted):
-            if self._in_file(layout.rows, number):
-                self._layout = layout
-                return ""
-            return (
-                f"{number} samples of {format_bytes(layout.num_bytes)} take {format_bytes(wanted)}, "
-                f"and {format_bytes(max(0, self._budget.left))} may be taken"
-            )
-        self._layout, self.store = layout, Store(layout.rows, number)
-        self._budget.take(wanted, self.store)
-        return ""
+        if self._in_memory(layout.rows, number) or self._in_file(layout.rows, number):
+            self._layout = layout
+            return ""
+        return (
+            f"{number} samples of {format_bytes(layout.num_bytes)} take {format_bytes(number * layout.num_bytes)}, "
+            f"and {format_bytes(max(0, self._budget.left))} may be taken"
+        )
+
+    def _in_memory(self, rows: Sequence[Rows], number: int) -> bool:
+        """Return whether there is memory for the rows: what all ranks have in common, else this process's own."""
+        wanted = number * sum(each.num_bytes for each in rows)
+        self.store = shared_store(self.name, rows, number, self._budget)
+        if self.store is None and self._budget.fits(wanted):
+            self.store = Store(rows, number)
+            self._budget.take(wanted, self.store)
+        return self.store is not None
 
     def _in_file(self, rows: Sequence[Rows], number: int) -> bool:
         """Return whether there is a file for the rows; plain values stay in memory until they are saved."""

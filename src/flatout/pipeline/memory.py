@@ -5,6 +5,8 @@ import os
 import weakref
 from pathlib import Path
 
+from flatout.pipeline.ranks import local_ranks
+
 __all__ = ["Budget", "available_bytes"]
 
 _SHARE = 0.4
@@ -40,8 +42,8 @@ class Budget:
     @property
     def left(self) -> int:
         """Return the bytes that are left."""
-        if self._limit is None:
-            self._limit = int(_SHARE * available_bytes())
+        if self._limit is None:  # the ranks of this machine have it together
+            self._limit = int(_SHARE * available_bytes() / local_ranks())
         return self._limit - self._taken
 
     def fits(self, num_bytes: int) -> bool:

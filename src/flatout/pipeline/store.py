@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.filled import Filled
 from flatout.pipeline.layout import Rows
 from flatout.pipeline.packed import Packed, pack
 from flatout.pipeline.recycled import Recycled
@@ -19,22 +20,27 @@ _Send = Callable[[torch.Tensor], torch.Tensor]
 class Store:
     """One row a sample for each part of a batch.
 
-    `num_filled` counts the samples that are there. Memory is taken as rows are written: an empty store takes none.
+    Memory is taken as rows are written: an empty store takes none.
     """
 
     def __init__(
-        self, rows: Sequence[Rows], num_samples: int, memory: torch.Tensor | None = None, send: _Send | None = None
+        self,
+        rows: Sequence[Rows],
+        num_samples: int,
+        memory: torch.Tensor | None = None,
+        send: _Send | None = None,
+        flags: torch.Tensor | None = None,
     ) -> None:
         """Make room for `num_samples`, in `memory` (uint8, shape (`mapped_bytes`,)) where it is given.
 
-        `send` brings indices to the device that the memory is on.
+        `send` brings indices to the device that the memory is on; `flags` (uint8, shape (num_samples,)) tell other
+        ranks that share the memory what is there.
         """
         self._send = send
         self.rows = tuple(rows)
         self.num_samples = num_samples
-        self.num_filled = 0
         self._turn = 0
-        self._filled = torch.zeros(num_samples, dtype=torch.bool)
+        self.filled = Filled(num_samples, flags)
         self._columns: list[_Column] = []
         start = 0
         for each in self.rows:
@@ -51,10 +57,14 @@ class Store:
             ValueError: they are not of these rows.
         """
         made = cls(rows, 0)
-        made.num_samples = made.num_filled = num_samples
-        made._filled = torch.ones(num_samples, dtype=torch.bool)
+        made.num_samples, made.filled = num_samples, Filled.whole(num_samples)
         made._columns = [_stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
         return made
+
+    @property
+    def num_filled(self) -> int:
+        """Return how many samples are there."""
+        return self.filled.number
 
     @property
     def num_bytes(self) -> int:
@@ -65,7 +75,7 @@ class Store:
         """Return those of `indices` that are not there, each once, in their order."""
         if self.full:
             return indices[:0]
-        wanted: dict[int, None] = dict.fromkeys(indices[~self._filled[indices]].tolist())
+        wanted: dict[int, None] = dict.fromkeys(indices[~self.filled[indices]].tolist())
         return torch.tensor(list(wanted), dtype=torch.int64)
 
     @property
@@ -75,25 +85,20 @@ class Store:
 
     def some_filled(self, number: int) -> list[int]:
         """Return up to `number` samples that are there, others each time."""
-        if not self.num_filled:
-            return []
         self._turn += 1
-        there = torch.arange(self.num_samples) if self.full else self._filled.nonzero().flatten()
-        return [int(there[(self._turn * 7919 + each * 104_729) % len(there)]) for each in range(number)]
+        return self.filled.some(number, self._turn)
 
     def fill(self, indices: torch.Tensor, parts: Sequence[Any]) -> None:
         """Keep the rows of a batch: `parts` as `layout_of` gives them, for the samples `indices`."""
         for column, part in zip(self._columns, parts, strict=True):
             column.write(indices, part)
-        self.num_filled += len(indices[~self._filled[indices]].unique())
-        self._filled[indices] = True
+        self.filled.add(indices)
 
     def fill_from(self, start: int, parts: Sequence[Any], number: int) -> None:
         """Keep the rows of `number` samples that follow each other from `start` on, none of which is there."""
         for column, part in zip(self._columns, parts, strict=True):
             column.write(slice(start, start + number), part)
-        self.num_filled += number
-        self._filled[start : start + number] = True
+        self.filled.add_from(start, number)
 
     def repeat(self, indices: torch.Tensor) -> None:
         """Write the rows of `indices`, which are there, to every place: each then costs what it will cost."""
@@ -101,8 +106,7 @@ class Store:
         for column in self._columns:
             column.repeat(indices)
         self._wait()
-        self._filled[:] = True
-        self.num_filled = self.num_samples
+        self.filled.all()
 
     def _wait(self) -> None:
         """Wait for whatever a device does with the memory, on any of its streams."""

@@ -20,6 +20,7 @@ from flatout.probe.devices import DeviceWatch
 from flatout.probe.enough import enough
 from flatout.probe.environment import describe_environment
 from flatout.probe.files import keep_files
+from flatout.probe.leaving import Leaving
 from flatout.probe.loading import LoaderWatch
 from flatout.probe.losses import Losses
 from flatout.probe.modules import ModuleWatch
@@ -68,6 +69,7 @@ class Recorder:
         self.on_step: Callable[[Step], bool] | None = None  # a timing or a verification: says when it has enough
         self.on_finish: Callable[[], object] | None = None  # the same: writes down what it has
         self.done = ""
+        self._leaving: Leaving | None = None
         self._finishing = False
         self.notes: list[str] = []
         self._launched_ns = time.perf_counter_ns() - round((time.time() - order.launched_unix_s) * 1e9)
@@ -182,7 +184,7 @@ class Recorder:
 
     def _step(self, step: Step) -> None:
         if self.done:
-            if self.done == "stopped":
+            if self._leaving is not None and self._leaving.may():
                 raise StopRecording
             return
         self.part.step(step)
@@ -197,7 +199,9 @@ class Recorder:
         if self.on_step(step) if self.on_step is not None else self._enough(step):
             self.finish("steps")
             self.done = "stopped"
-            raise StopRecording
+            self._leaving = Leaving(Path(self.order.folder) / "parts", f"complete-{self.order.mode}", self.rank)
+            if self._leaving.may():
+                raise StopRecording
 
     def _follow_device(self, number: int) -> None:
         if self.device is not None:

@@ -1,0 +1,94 @@
+"""Which samples of a store are there: written by this process, or by other ranks that share its memory."""
+
+import threading
+
+import torch
+
+__all__ = ["Filled"]
+
+
+class Filled:
+    """One flag a sample.
+
+    What other ranks wrote counts only once `trust` was called: until then this process has not held any of it against
+    its own data set. A lock is taken around flags that are shared: rows are written before them, and read after them.
+    """
+
+    def __init__(self, num_samples: int, shared: torch.Tensor | None = None) -> None:
+        """Begin with nothing, or with what is told in `shared` (uint8, shape (num_samples,))."""
+        self._own = torch.zeros(num_samples, dtype=torch.bool)
+        self._shared = None if shared is None else shared.view(torch.bool)
+        self._fence = threading.Lock()
+        self._trusts = False
+        self._number = 0
+        self._others = False  # some were among those that were named last
+
+    @classmethod
+    def whole(cls, num_samples: int) -> "Filled":
+        """Return one in which every sample is there."""
+        made = cls(num_samples)
+        made.all()
+        return made
+
+    @property
+    def number(self) -> int:
+        """Return how many samples are there."""
+        if self._trusts and self._number < len(self._own):
+            self._number = int(self._known().sum())
+        return self._number
+
+    def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
+        """Return the flags of `indices`."""
+        return self._known()[indices]
+
+    def add(self, indices: torch.Tensor) -> None:
+        """Take note of samples whose rows are written."""
+        self._number += len(indices[~self._known()[indices]].unique())
+        self._set(indices)
+
+    def add_from(self, start: int, number: int) -> None:
+        """Take note of `number` samples from `start` on, none of which was there."""
+        self._number += number
+        self._set(slice(start, start + number))
+
+    def all(self) -> None:
+        """Take note that every sample is there."""
+        self._number = len(self._own)
+        self._set(slice(None))
+
+    def some(self, number: int, turn: int) -> list[int]:
+        """Return up to `number` samples that are there, others for each `turn`.
+
+        Where other ranks are not trusted yet, samples of theirs, if there are any.
+        """
+        there = self._known()
+        if self._shared is not None and not self._trusts:
+            with self._fence:
+                theirs = self._shared & ~self._own
+            self._others = bool(theirs.any())
+            there = theirs if self._others else there
+        places = there.nonzero().flatten()
+        return [
+            int(places[(turn * 7919 + each * 104_729) % len(places)]) for each in range(number if len(places) else 0)
+        ]
+
+    def trust(self) -> None:
+        """Count what other ranks wrote, from now on: the samples named last were as they should be."""
+        self._trusts = self._trusts or self._others
+
+    @property
+    def doubted(self) -> bool:
+        """Return whether there may be samples of other ranks, none of which has been looked at."""
+        return self._shared is not None and not self._trusts
+
+    def _known(self) -> torch.Tensor:
+        if self._shared is None or not self._trusts:
+            return self._own
+        with self._fence:
+            return self._shared
+
+    def _set(self, which: torch.Tensor | slice) -> None:
+        self._own[which] = True
+        if self._shared is not None:
+            with self._fence:
+                self._shared[which] = True

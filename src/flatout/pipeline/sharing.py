@@ -1,0 +1,56 @@
+"""One copy of what is kept for all ranks of a training on one machine.
+
+Every rank has data set, transforms and sampler of its own, and keeps what its share of the samples gives; the others
+find it there. Two ranks share only what has the same key (`pipeline.keys`: code, state and files that the samples
+depend on), and no rank takes what another one wrote before it has held some of it against its own data set.
+"""
+
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from flatout.pipeline.dataset_state import random_states, restore_random_states
+from flatout.pipeline.keys import Limits, key_of
+from flatout.pipeline.layout import Rows
+from flatout.pipeline.maker import Maker
+from flatout.pipeline.memory import Budget
+from flatout.pipeline.ranks import Block, local_ranks
+from flatout.pipeline.store import Store, mapped_bytes
+
+__all__ = ["name_for_ranks", "shared_store"]
+
+_LIMITS = Limits(seconds=10.0)  # the first batch waits for the key
+_ALIGNED = 4096
+
+
+def name_for_ranks(loader: Any, maker: Maker | None) -> str:
+    """Return the name under which ranks find what is kept of `loader`; "" where there is one rank, or no key.
+
+    What a `maker` reads from memory anyway is not worth it.
+    """
+    if local_ranks() < 2 or (maker is not None and maker.in_memory):
+        return ""
+    states = random_states()
+    try:
+        return key_of(loader.dataset, loader.collate_fn, sys.byteorder, limits=_LIMITS).digest
+    finally:
+        restore_random_states(states)
+
+
+def shared_store(name: str, rows: Sequence[Rows], num_samples: int, budget: Budget) -> Store | None:
+    """Return the store that the ranks have under `name`, None where there can be none; each takes its part of it."""
+    if not name or any(each.dtype is None for each in rows):
+        return None
+    flags = -(-num_samples // _ALIGNED) * _ALIGNED
+    num_bytes = flags + mapped_bytes(rows, num_samples)
+    if not budget.fits(num_bytes // local_ranks()):
+        return None
+    try:
+        block = Block(f"{name} {rows!r}", num_bytes)
+    except (OSError, AttributeError):  # no such memory on this system, or none is left
+        return None
+    store = Store(rows, num_samples, block.memory[flags:], flags=block.memory[:num_samples])
+    budget.take(num_bytes // local_ranks(), store)
+    weakref.finalize(store, block.close)
+    return store
