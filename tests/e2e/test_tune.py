@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -19,6 +20,14 @@ from tests.e2e.support import picture, training
 
 pytestmark = pytest.mark.alone
 HERE = str(Path(__file__).parent)
+
+DISTRIBUTED = """
+import torch.distributed as dist
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+"""
 
 
 @pytest.fixture
@@ -67,22 +76,43 @@ def test_a_faster_fix_that_changes_results_is_refused_and_the_user_s_files_are_a
     assert after == before
 
 
-def test_a_candidate_that_hangs_is_ended(flatout, monkeypatch):
+@pytest.fixture
+def timed(flatout, monkeypatch):
+    """Return a function that times one fix of `trying.py` by itself, switched inside a process."""
     monkeypatch.setenv("FLATOUT_EXTRA_FIXES", "trying")
     monkeypatch.setenv("PYTHONPATH", HERE)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.syspath_prepend(HERE)
     monkeypatch.chdir(flatout.folder)
     from flatout.fixes.catalog import fixes
 
     fixes.cache_clear()
+
+    def time_it(command, fix, pace, *, max_s, **options):
+        bench = Bench(parse_target(command), flatout.folder / ".flatout", lambda steps: None, pace, **options)
+        measured = Measured()
+        bench.arms((), [(Selection(fix),)], [measured], alpha=0.01, max_s=max_s)
+        return measured
+
+    yield time_it
+    fixes.cache_clear()
+
+
+def test_a_candidate_that_hangs_is_ended(timed, flatout):
     flatout.write(training())
-    bench = Bench(parse_target(["train.py"]), flatout.folder / ".flatout", lambda steps: None, Pace(), stall_s=4)
-    measured = Measured()
-    try:
-        bench.arms((), [(Selection("t-hang"),)], [measured], alpha=0.01, max_s=60)
-    finally:
-        fixes.cache_clear()
-    assert measured.failure.verdict is Verdict.TIMED_OUT
+    assert timed(["train.py"], "t-hang", Pace(), max_s=60, stall_s=4).failure.verdict is Verdict.TIMED_OUT
+
+
+def test_ranks_of_torchrun_are_switched_together_in_one_start(timed, flatout):
+    flatout.write(training(before=DISTRIBUTED, step_s=0.02))
+    command = ["torchrun", "--standalone", "--nproc-per-node", "2", "train.py"]
+    measured = timed(command, "t-half", Pace(step_s=0.02, startup_s=5.0, together=True), max_s=40)
+    assert measured.decision == "faster"
+    (start,) = (flatout.folder / ".flatout" / "trials").iterdir()
+    wrote = [path.read_text() for path in (start / "parts").glob("timing-rank*.jsonl")]
+    assert sum('"pair"' in text for text in wrote) == 1  # rank 0 times; torchrun itself and rank 1 write no pairs
+    assert sum('"reason":"steps"' in text for text in wrote) == 2
 
 
 def test_a_killed_tune_goes_on_where_it_was(tune, flatout):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from flatout.analysis.judge import FLOOR
 from flatout.fixes.catalog import fixes
 from flatout.fixes.fix import Fix
+from flatout.rules.bounds import speedup_on_freed_cores
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
 from flatout.schema.finding import Breakdown, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -29,8 +30,8 @@ def candidates(
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
 
     The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
-    finding that it addresses promises (collecting garbage falls in all phases). Fixes on
-    request, and those of weaker classes than `equal`, are left out unless `only` or `also` names them.
+    finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
+    do. Fixes on request, and those of weaker classes than `equal`, are left out unless `only` or `also` names them.
     """
     found: list[tuple[tuple[float, ...], Candidate]] = []
     for fix in fixes() if catalog is None else catalog:
@@ -39,7 +40,7 @@ def candidates(
             continue
         addressed = [finding for finding in findings if finding.code in fix.addresses]
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
-        ceiling = min(max(_ceiling(fix, breakdown), hoped), _measured_ceiling(fix, run))
+        ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
         if ceiling < FLOOR and not named:  # it would not be kept
             continue
         between = any(phase is Phase.CHECKPOINT or phase not in STEP_PHASES for phase in fix.phases)
@@ -63,6 +64,13 @@ def _ceiling(fix: Fix, breakdown: Breakdown) -> float:
     outside = sum(breakdown.outside_s(phase) for phase in fix.phases if phase not in STEP_PHASES or phase in _BOTH)
     share = max(share, breakdown.loop_share(outside))
     return min(_MOST, 1 / max(1 / _MOST, 1 - share))
+
+
+def _freed(fix: Fix, run: Run) -> float:
+    """Return what the training could gain from the cores of its workers, if the fix takes work off them."""
+    if Phase.INPUT not in fix.phases:
+        return 1.0
+    return max((speedup_on_freed_cores(run, one, 1.0) for one in run.loaders if one.is_training), default=1.0)
 
 
 def _measured_ceiling(fix: Fix, run: Run) -> float:

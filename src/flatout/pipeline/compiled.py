@@ -140,7 +140,8 @@ def compile_loader(
 
     What the data set computes is computed once where that gives the same each time: the first pass is the loader's own,
     later ones gather. Everything that speaks against it is found out, and leaves the loader as it is; `explain()` says
-    which. `max_bytes`: memory that may be taken; None: 40 % of what is free.
+    which. `max_bytes`: memory that may be taken; None: 40 % of what is free, divided among the ranks of this machine,
+    which keep one copy together where they can (`docs/input.md`).
 
     `folder`: where samples are kept between runs, under a key of everything that they depend on. Once every sample is
     there, a thread writes them; the next process maps the file, which all processes then share, and serves from the

@@ -26,7 +26,7 @@ interpreter for long is seen at its end, so a line next to it can be named.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.bounds import speedup_of_input
 from flatout.rules.example import example, line
 from flatout.rules.inside import sample_lines, where_samples_are_made
 from flatout.rules.lines import Hotspot, costs, hottest
@@ -59,7 +59,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="slow-sample-line",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_without(input_gain(breakdown, loader, spot.share)),
+        max_speedup=speedup_of_input(run, breakdown, loader, spot.share),
         location=spot.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {goes_to(spot)}: {format_share(spot.share)} "
         f"of the loading {where} ({spot.samples} samples of the stack). Compute it once if it is the same every epoch, "

@@ -21,7 +21,7 @@ list). Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array made for th
 Samples that come as views of a larger array are paid for here, when they are copied, and not where they are made.
 """
 
-from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.bounds import speedup_of_input
 from flatout.rules.example import example, line
 from flatout.rules.lines import costs, hottest, seconds
 from flatout.rules.loading import fraction_of_batch, picks_rows, training_loader
@@ -59,7 +59,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="slow-collate",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_without(input_gain(breakdown, loader, fraction)),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} collates samples into a batch{where}. Return tensors "
         "from the dataset, and stack or pad the whole batch in one call.",

@@ -26,7 +26,7 @@ processes do not help here: handing a batch over costs as much as building it.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.bounds import speedup_of_input
 from flatout.rules.example import example
 from flatout.rules.loading import fraction_of_batch, per_sample_s, picks_rows, samples_per_batch, training_loader
 from flatout.rules.rule import Rule
@@ -61,7 +61,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="per-sample-fetch",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_without(input_gain(breakdown, loader, fraction * saved)),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction * saved),
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} fetches {num_samples:.0f} rows of an array in memory "
         f"one by one ({format_ms(per_sample_s(run, loader) * 1000)} each) and stacks them again. Index the arrays once "

@@ -26,7 +26,7 @@ change during training only looks deterministic.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.bounds import speedup_of_input
 from flatout.rules.example import example, line
 from flatout.rules.inside import sample_lines, where_samples_are_made
 from flatout.rules.lines import Hotspot, costs, hottest
@@ -64,7 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="repeated-deterministic-work",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_without(input_gain(breakdown, loader, fraction)),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes what comes out the same in every epoch: "
         f"{format_share(repeated)} of a sample{f', mostly in {at(spot.place)}' if spot else ''}. "

@@ -24,7 +24,7 @@ The first pass over files waits for the disk, later passes may find them in memo
 
 from dataclasses import replace
 
-from flatout.rules.bounds import input_gain, speedup_without
+from flatout.rules.bounds import speedup_of_input
 from flatout.rules.example import example, line
 from flatout.rules.inside import sample_lines
 from flatout.rules.lines import hottest
@@ -54,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="io-wait-low-concurrency",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_without(input_gain(breakdown, loader, fraction)),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for something that is not the CPU{where}: "
         f"fetching is {format_share(cpu_share(loader))} CPU time, with {in_flight} in flight. Fetch many samples "

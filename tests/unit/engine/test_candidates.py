@@ -8,8 +8,9 @@ from tests.unit.report.specimens import finding, run
 from flatout.analysis.breakdown import account
 from flatout.engine.candidates import candidates
 from flatout.fixes.fix import Fix
-from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling
+from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling, LoaderFacts
 from flatout.schema.phase import Phase
+from flatout.schema.run import Utilization
 from flatout.schema.trial import Equivalence
 
 
@@ -114,3 +115,16 @@ def test_what_cannot_give_two_percent_by_its_measured_ceiling_is_not_tried():
     assert (
         candidates(held, account(held), (), catalog=[fix("a"), fix("b", phases=(Phase.HOST,))])[0].selection.fix == "b"
     )
+
+
+def test_work_of_workers_is_worth_taking_off_where_they_take_the_cores_of_the_training():
+    loader = LoaderFacts(is_training=True, num_workers=2)
+    hidden = run(input=1, forward=99)
+    moments = [(step.start_ns - hidden.header.launched_ns) / 1e9 for step in hidden.steps]
+    crowd = tuple(Utilization(at_s=moment, main_cpu=0.9, worker_cpu=1.1) for moment in moments)
+    machine = replace(hidden.environment, num_cpus=2, torch_threads=2, device_kind="cpu")
+    hidden = replace(hidden, loaders=(loader,), utilization=crowd, environment=machine)
+    catalog = [fix("input"), fix("other", phases=(Phase.HOST,))]
+    (found,) = candidates(hidden, account(hidden), (), catalog=catalog)
+    assert found.selection.fix == "input"
+    assert found.ceiling == pytest.approx(2 / 0.9)

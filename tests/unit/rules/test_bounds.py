@@ -3,7 +3,15 @@
 import pytest
 
 from flatout.rules import example
-from flatout.rules.bounds import MAX_SPEEDUP, handover_s, input_gain, speedup_with_workers, speedup_without
+from flatout.rules.bounds import (
+    MAX_SPEEDUP,
+    handover_s,
+    input_gain,
+    speedup_of_input,
+    speedup_on_freed_cores,
+    speedup_with_workers,
+    speedup_without,
+)
 from flatout.schema.run import Environment, LoaderFacts, Utilization
 
 LOADER = LoaderFacts(is_training=True, sample_s=0.05, batch_bytes=1_700_000)
@@ -32,6 +40,32 @@ def test_with_workers_the_same_part_of_the_step_goes_but_never_more_than_the_wai
     workers = LoaderFacts(num_workers=2)
     assert input_gain(truth.breakdown, workers, 0.2) == pytest.approx(0.2)
     assert input_gain(truth.breakdown, workers, 0.9) == pytest.approx(0.3)
+
+
+def crowded(own=0.9, workers=1.1, threads=2, kind="cpu"):
+    samples = tuple(Utilization(at_s=0.5 * i, main_cpu=own, worker_cpu=workers) for i in range(10))
+    machine = Environment(num_cpus=2, torch_threads=threads, device_kind=kind)
+    return example(step_ms=100, input=17, forward=83, environment=machine, utilization=samples)
+
+
+def test_workers_that_take_the_cores_of_a_training_hide_a_larger_gain_than_its_wait():
+    truth, workers = crowded(), LoaderFacts(num_workers=2)
+    assert speedup_without(input_gain(truth.breakdown, workers, 1.0)) == pytest.approx(1.2, rel=0.01)
+    assert speedup_of_input(truth.run, truth.breakdown, workers, 1.0) == pytest.approx(2 / 0.9)
+    assert speedup_on_freed_cores(truth.run, workers, 0.5) == pytest.approx(1.45 / 0.9)
+
+
+@pytest.mark.parametrize(
+    ("truth", "workers"),
+    [
+        pytest.param(crowded(), 0, id="no workers"),
+        pytest.param(crowded(workers=0.4), 2, id="a core is free"),
+        pytest.param(crowded(threads=1, own=1.0), 2, id="one thread"),
+        pytest.param(crowded(kind="cuda"), 2, id="the device computes"),
+    ],
+)
+def test_where_nothing_is_taken_nothing_is_gained(truth, workers):
+    assert speedup_on_freed_cores(truth.run, LoaderFacts(num_workers=workers), 1.0) == 1.0
 
 
 def test_handing_over_a_batch_costs_its_copy():
