@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flatout.engine.target import Target, script_digest
 from flatout.errors import UsageError
+from flatout.machine import usable_cores
 from flatout.schema.recipe import Recipe
 
 __all__ = ["Here", "here", "require_same_script", "warnings"]
@@ -37,7 +38,7 @@ def here(target: Target) -> Here:
         python=platform.python_version() if ours else "",
         torch=_torch_version() if ours else "",
         devices=_devices(),
-        num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+        num_cpus=usable_cores(),
     )
 
 

@@ -282,8 +282,8 @@ class Cache:
         if against:
             self._refuse(against)
         known = self.keeping.some_known(len(self.dataset), _PROOFS)
-        if known and self._agrees(known):
-            self.keeping.trust_others()
+        if known and self._agrees(known) and self.keeping.store is not None:
+            self.keeping.store.filled.trust()
 
     def _agrees(self, indices: list[int]) -> bool:
         try:

@@ -24,6 +24,8 @@ from typing import Any
 
 import torch
 
+from flatout.machine import usable_cores
+
 __all__ = ["VERSION", "Array", "BadEntry", "Plan", "lay_out", "read", "write"]
 
 VERSION = 1
@@ -287,7 +289,7 @@ def _fill(file: int, room: memoryview, offset: int) -> memoryview:
 
 def _on_threads(work: Callable[[Any], Any], blocks: Sequence[Any]) -> list[Any]:
     """Return what `work` gives for each block; reading, writing and checksums all run without the interpreter lock."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     threads = min(cores, _MOST_THREADS, len(blocks))
     if threads <= 1:
         return [work(block) for block in blocks]

@@ -106,11 +106,6 @@ class Keeping:
             return []
         return self.store.some_filled(_OF_OTHERS if self.store.filled.doubted else number)
 
-    def trust_others(self) -> None:
-        """Take what other ranks have written from now on: the samples that were known last agreed."""
-        if self.store is not None:
-            self.store.filled.trust()
-
     def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: list[Any] | None = None) -> Any:
         """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own.
 

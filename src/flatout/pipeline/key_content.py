@@ -6,13 +6,13 @@
 import concurrent.futures
 import ctypes
 import hashlib
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from flatout.machine import usable_cores
 from flatout.pipeline.key_files import Allowance, Files, Untold, digest
 
 __all__ = ["told_content"]
@@ -91,7 +91,7 @@ def _image(image: Any, tell: Tell, files: Files) -> bytes:
 
 def _hashed(memory: memoryview) -> bytes:
     pieces = [memory[start : start + _BLOCK] for start in range(0, len(memory), _BLOCK)]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     threads = min(cores, _MOST_THREADS, len(pieces))
     if threads <= 1:
         return b"".join(map(_sha256, pieces))

@@ -1,10 +1,9 @@
 """How much memory there is for keeping samples, and who has taken how much of it."""
 
-import contextlib
 import os
 import weakref
-from pathlib import Path
 
+from flatout.machine import group_memory_left
 from flatout.pipeline.ranks import local_ranks
 
 __all__ = ["Budget", "available_bytes"]
@@ -20,9 +19,8 @@ def available_bytes() -> int:
     import psutil
 
     free = [int(psutil.virtual_memory().available)]
-    group = Path("/sys/fs/cgroup")
-    with contextlib.suppress(OSError, ValueError):
-        free.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    if (left := group_memory_left()) is not None:
+        free.append(left)
     used = psutil.Process(os.getpid()).memory_info()
     for limit, taken in ((resource.RLIMIT_AS, used.vms), (resource.RLIMIT_DATA, used.rss)):
         soft = resource.getrlimit(limit)[0]

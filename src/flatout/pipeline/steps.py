@@ -1,12 +1,12 @@
 """The operations of a transform, run one after the other on many samples, of one shape or of several."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 
+from flatout.machine import usable_cores
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
 from flatout.pipeline.sources import Value
 
@@ -115,7 +115,7 @@ def _run(step: Step, value: Value, params: Sequence[Drawn]) -> Value:
 
 
 def _in_parallel(one: Callable[[int], Any], number: int) -> Iterator[Any]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     if cores < 2 or number < 2:
         return map(one, range(number))
     with ThreadPoolExecutor(cores, thread_name_prefix="flatout-steps") as pool:  # 0.1 ms; one that stays would be left

@@ -3,7 +3,6 @@
 Each thread asks a copy of the data set, so that what one of them opens at its first access is its own.
 """
 
-import os
 import threading
 import time
 from collections import deque
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from flatout.machine import usable_cores
 from flatout.pipeline.examination import detached, some_indices
 
 __all__ = ["NUM_THREADS", "AskedEarly", "Reader", "num_reading", "reads_quickly", "scales", "waits"]
@@ -79,7 +79,7 @@ def reads_quickly(reader: Reader, length: int) -> bool:
 
 def num_reading(reader: Reader, length: int) -> int:
     """Return on how many threads samples are read, 0 for none: as many as there are cores where that pays."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return cores if cores > 1 and scales(reader, length, cores) else 0
 
 

@@ -6,6 +6,7 @@ import platform
 
 import torch
 
+from flatout.machine import usable_cores
 from flatout.schema.run import Environment
 
 __all__ = ["describe_environment"]
@@ -36,13 +37,6 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-def num_cpus() -> int:
-    """Return how many cores this process may run on: its affinity, not the machine's count."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _memory_bytes() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -59,7 +53,7 @@ def describe_environment() -> Environment:
         device=device,
         device_kind=kind,
         num_devices=count,
-        num_cpus=num_cpus(),
+        num_cpus=usable_cores(),
         cpu=_cpu(),
         memory_bytes=_memory_bytes(),
         platform=platform.platform(),

@@ -73,7 +73,7 @@ class Environment:
     device: str = "cpu"  # "cpu", or the accelerator's name
     device_kind: str = "cpu"  # "cpu", "cuda", "mps", ...
     num_devices: int = 0
-    num_cpus: int = 1  # cores this process may use (affinity), not cores in the machine
+    num_cpus: int = 1  # cores this process may use (affinity, control groups), not those of the machine
     cpu: str = ""
     memory_bytes: int = 0
     platform: str = ""
