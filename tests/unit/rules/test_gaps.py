@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.rules import example, line
+from flatout.rules import ep006_long_startup, example, line
 from flatout.rules.gaps import own_gap_s, restart_s
 from flatout.rules.validation import passes, place, spent
 from flatout.schema.phase import Phase
-from flatout.schema.run import Frame, LoaderFacts, Outside
+from flatout.schema.run import Frame, Header, LoaderFacts, Outside
 
 LOADER = LoaderFacts(
     is_training=True, num_workers=2, epochs_started=3, start_s=0.6, iterated_at=Frame("train.py", 40, "train")
@@ -83,3 +83,12 @@ def test_without_lines_validation_is_placed_at_its_loader_if_there_is_one():
     assert validating() == VALIDATED.iterated_at
     assert validating(loaders=()) is None
     assert validating(line(1.0, *FORWARD, phase=Phase.VALIDATION), loaders=()) == Frame("model.py", 9, "Net.encode")
+
+
+@pytest.mark.parametrize(("settles_s", "found"), [(5.0, False), (25.0, True)])
+def test_slow_first_steps_of_a_whole_training_count_as_start_up(settles_s, found):
+    truth = example(step_ms=100, n=600, forward=90, header=Header(script="train.py", mode="whole"))
+    begun = replace(truth.breakdown, warmup=1, warmup_s=settles_s + 0.1, wall_s=60 + settles_s)
+    finding = ep006_long_startup.check(truth.run, begun, ())
+    assert (finding is not None) is found
+    assert finding is None or finding.share == pytest.approx(25 / 85)
