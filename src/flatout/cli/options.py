@@ -78,7 +78,7 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     """Return what an hour costs of `3.5/h`, `3.5` or `0.06/min`; 0 where it is not said."""
     if value is None:
         return 0.0
-    match = re.fullmatch(r"[^\d.]*(\d*\.?\d+)\s*(?:/\s*([a-z]+))?", value.strip().lower())
+    match = re.fullmatch(r"[^\d.-]*(\d*\.?\d+)\s*(?:/\s*([a-z]+))?", value.strip().lower())
     per_s = _UNITS_S.get(match[2] or "h") if match else None
     if match is None or per_s is None:
         raise click.BadParameter(f"{value!r} is no price. Write what an hour costs: 3.5, 3.5/h, 0.06/min.", ctx, param)

@@ -46,7 +46,8 @@ def measure_headroom(
     found = []
     for name, place in wanted:
         measured = Measured()
-        pace = Pace(step_s=step_s, skip=skip, block_s=block_s)
+        together = run.header.world_size > 1
+        pace = Pace(step_s=step_s, skip=skip, block_s=block_s, together=together)
         bench = Bench(target, folder / "headroom", watch, pace, stall_s=_STALL_S)
         bench.arms(
             (),
