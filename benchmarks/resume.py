@@ -1,8 +1,9 @@
 """Whether a tune that is killed at a random moment goes on to the recipe that it would have come to.
 
-The script wastes three times what it works; one fix, switched inside the process, halves the waste, another, between
+The script sleeps three times as long as it works; one fix, switched inside the process, halves that, another, between
 processes, leaves two fifths of it, and a third fails. Each is a gain of 1.5x on top of the other: one that is in
-doubt would be kept by one tune and not by the next, killed or not.
+doubt would be kept by one tune and not by the next, killed or not. Sleeping is as long on a busy machine as on an
+idle one.
 
 One tune is left alone; then others are killed with -9 at a moment drawn evenly from its length, and the same command
 is given again until it ends by itself. Counted: other recipes, processes left behind, files of the user's that changed.
@@ -34,7 +35,7 @@ from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
 
 
-def _spinning(factor):
+def _waiting(factor):
     def patch(site):
         def make(original):
             def spin(seconds):
@@ -65,14 +66,14 @@ def _fix(name, patch, **options):
 
 FIXES = (
     _fix("made-to-fail", _failing, switchable=True),
-    _fix("spins-half", _spinning(0.5), switchable=True),
-    _fix("spins-less-apart", _spinning(0.4)),
+    _fix("waits-half", _waiting(0.5), switchable=True),
+    _fix("waits-less-apart", _waiting(0.4)),
 )
 """
 NAMES = (
     "made-to-fail",
-    "spins-half",
-    "spins-less-apart",
+    "waits-half",
+    "waits-less-apart",
 )
 WASTED = 3.0  # of the work of a step
 BUDGET = "150s"  # it needs about 100
@@ -106,6 +107,7 @@ def main() -> None:
 def whole(folder: Path, script: str, kill_after_s: float | None) -> tuple[list[str], float, list[str]]:
     """Tune, killed once if asked; return the kept fixes, the seconds of the last command, and what went wrong."""
     environment = write_project(folder, script, FIXES, WASTED)
+    (folder / "waiting.py").write_text("from time import sleep\n\n\ndef spin(seconds):\n    sleep(seconds)\n")
     only = [word for fix in NAMES for word in ("--only", fix)]
     command = [sys.executable, "-m", "flatout", "tune", "--budget", BUDGET, *only, "train.py"]
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

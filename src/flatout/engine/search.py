@@ -160,7 +160,7 @@ class Search:
             )
             alone.wall_s += measured.wall_s
             measured = alone
-        if measured.hits == {} and not measured.failure:
+        if measured.pairs and not measured.hits and not measured.failure:
             measured.decision = "not applied"
         self._conclude(candidate, measured)
 
