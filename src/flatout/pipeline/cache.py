@@ -116,7 +116,7 @@ class Cache:
             self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._fresh(maker)
-        self.keeping.name = name_for_ranks(loader, maker) if self._purpose == "run" else ""
+        self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
         self.keeping.open()
         if waits:
             found = None if self._plan.once else layout_of(self.collate(ask(loader.dataset, [0])), 1)

@@ -46,7 +46,7 @@ class Block:
         told = "\0".join([name, str(num_bytes), str(os.getppid()), *(os.environ.get(one, "") for one in _OF_JOB)])
         self._label = f"flatout-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
         self._place = Path(tempfile.gettempdir()) / f"{self._label}-{os.getuid()}"
-        self._file = -1
+        self._file, self._pid = -1, os.getpid()
         self.joined = False
         with _locked(self._place) as listed:
             file = self._find(listed, num_bytes)
@@ -64,7 +64,7 @@ class Block:
 
     def close(self) -> None:
         """Let nobody join any more; the memory stays with those who hold it."""
-        if self._file >= 0:
+        if self._file >= 0 and self._pid == os.getpid():  # a worker of the loader has it, too
             with contextlib.suppress(OSError):
                 os.close(self._file)
                 self._place.unlink()

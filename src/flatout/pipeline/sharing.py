@@ -8,15 +8,19 @@ depend on), and no rank takes what another one wrote before it has held some of 
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states
+from flatout.pipeline.examination import ask
 from flatout.pipeline.keys import Limits, key_of
-from flatout.pipeline.layout import Rows
+from flatout.pipeline.layout import Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.ranks import Block, local_ranks
 from flatout.pipeline.store import Store, mapped_bytes
+
+if TYPE_CHECKING:
+    from flatout.pipeline.plan import Plan
 
 __all__ = ["name_for_ranks", "shared_store"]
 
@@ -24,18 +28,30 @@ _LIMITS = Limits(seconds=10.0)  # the first batch waits for the key
 _ALIGNED = 4096
 
 
-def name_for_ranks(loader: Any, maker: Maker | None) -> str:
+def name_for_ranks(loader: Any, plan: "Plan", budget: Budget) -> str:
     """Return the name under which ranks find what is kept of `loader`; "" where there is one rank, or no key.
 
-    What a `maker` reads from memory anyway is not worth it.
+    What is read from memory anyway is not worth a key, and what is too much for all ranks together needs none: that of
+    a million files takes ten seconds.
     """
-    if local_ranks() < 2 or (maker is not None and maker.in_memory):
+    if local_ranks() < 2 or plan.once or plan.random or (plan.maker is not None and plan.maker.in_memory):
         return ""
     states = random_states()
     try:
+        if not budget.fits(_bytes_of_one(loader, plan.maker) * len(loader.dataset) // local_ranks()):
+            return ""
         return key_of(loader.dataset, loader.collate_fn, sys.byteorder, limits=_LIMITS).digest
+    except Exception:  # of the data set or its collate function: the script's own call will say it
+        return ""
     finally:
         restore_random_states(states)
+
+
+def _bytes_of_one(loader: Any, maker: Maker | None) -> int:
+    if maker is not None:
+        return sum(each.num_bytes for each in maker.rows())
+    found = layout_of(loader.collate_fn(ask(loader.dataset, [0])), 1)
+    return 0 if found is None else found[0].num_bytes
 
 
 def shared_store(name: str, rows: Sequence[Rows], num_samples: int, budget: Budget) -> Store | None:
