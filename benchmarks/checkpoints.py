@@ -36,6 +36,7 @@ SOURCE = HERE.parent / "src"
 KINDS = ("images", "tables", "sequences")
 SETTINGS: dict[str, tuple[dict[str, object], ...]] = {  # of each fix that has some; the others are tried as they are
     "compiled-module": ({"mode": "default"},),
+    "core-split": ({"workers": 1, "threads": 1},),
     "cpu-threads": ({"threads": 2},),
     "fused-optimizer": ({"implementation": "fused"}, {"implementation": "foreach"}),
     "loader-workers": ({"workers": 2}, {"workers": 2, "persistent": True}),
@@ -108,7 +109,8 @@ def alone(folder: Path, only: str) -> list[Case]:
     """Return the plain trainings and every fix alone."""
     from flatout.fixes.catalog import fixes
 
-    chosen = [(fix.name, settings) for fix in fixes() for settings in SETTINGS.get(fix.name, ({},)) if only in fix.name]
+    tried = [fix for fix in fixes() if only in fix.name and not fix.on_request]  # those make another training
+    chosen = [(fix.name, settings) for fix in tried for settings in SETTINGS.get(fix.name, ({},))]
     plan = [(kind, each) for each in [(), *((one,) for one in chosen)] for kind in KINDS]
     return [case(kind, each, folder / f"alone{number:03}") for number, (kind, each) in enumerate(plan)]
 
