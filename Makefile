@@ -58,6 +58,7 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/whole.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/frameworks.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/gate.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/patches.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/report_scale.py $(if $(FULL),,--quick)
 
 test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none

@@ -2,7 +2,7 @@
 
 from typing import Any as _Any
 
-__all__ = ["__version__", "compile_loader", "lightning_callback", "recording", "trainer_callback"]
+__all__ = ["__version__", "compile_loader", "lightning_callback", "recording", "trainer_callback", "use_one_thread"]
 
 __version__ = "0.1.0"
 
@@ -12,6 +12,7 @@ _PLACES = {
     "recording": "flatout.inside.recording",
     "lightning_callback": "flatout.inside.callbacks",
     "trainer_callback": "flatout.inside.callbacks",
+    "use_one_thread": "flatout.fixes.worker_threads",
 }
 
 

@@ -13,7 +13,7 @@ PACKAGE = REPO / "src" / "flatout"
 # Highest first; names on one level know nothing of each other.
 LAYERS = (
     ("cli", "inside"),
-    ("engine", "report"),
+    ("engine", "report", "edits"),
     ("child",),
     ("rules", "fixes"),
     ("probe", "analysis"),

@@ -23,6 +23,7 @@ COMMANDS = {
     "diagnose": "flatout.cli.diagnose:diagnose",
     "tune": "flatout.cli.tune:tune",
     "run": "flatout.cli.run:run",
+    "patch": "flatout.cli.patch:patch",
     "explain": "flatout.cli.explain:explain",
     "report": "flatout.cli.report:report",
     "compare": "flatout.cli.compare:compare",

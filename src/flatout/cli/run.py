@@ -15,7 +15,7 @@ from flatout.schema.recipe import Kept, Recipe
 if TYPE_CHECKING:
     from flatout.engine.train import Trained
 
-__all__ = ["run"]
+__all__ = ["chosen", "run"]
 
 
 @click.command(
@@ -49,7 +49,7 @@ def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...],
     path = find_recipe(target, recipe_file)
     recipe = read_recipe(path)
     require_same_script(recipe, path, target)
-    kept = _chosen(recipe, only, path)
+    kept = chosen(recipe, only, path)
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, known, verbose=verbose)
     trained = train(target, [each.selection for each in kept])
@@ -59,7 +59,7 @@ def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...],
     return trained.exit_code
 
 
-def _chosen(recipe: Recipe, only: Sequence[str], path: Path) -> tuple[Kept, ...]:
+def chosen(recipe: Recipe, only: Sequence[str], path: Path) -> tuple[Kept, ...]:
     """Return the fixes to apply.
 
     Raises:

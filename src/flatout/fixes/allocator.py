@@ -24,6 +24,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -58,4 +59,12 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     environment={_VARIABLE: _VALUE},
+    edit=(
+        SwitchLine(
+            code=f'os.environ.setdefault("{_VARIABLE}", "{_VALUE}")',
+            unless=(_VARIABLE, "PYTORCH_CUDA_ALLOC_CONF"),
+            needs="os",
+            first=True,
+        ),
+    ),
 )

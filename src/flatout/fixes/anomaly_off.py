@@ -21,6 +21,7 @@ While a NaN is being looked for. A script that catches the error and goes on wou
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import AnomalyOff
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -59,4 +60,5 @@ FIX = Fix(
     choices=choices,
     addresses=("CO003",),
     on_request=True,
+    edit=(AnomalyOff(),),
 )

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.accesses import hold_back
 from flatout.fixes.background import Background, Writing
+from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -203,4 +204,5 @@ FIX = Fix(
     choices=choices,
     addresses=("EP003",),
     switchable=True,
+    edit=(Unwritten(reason="the thread that writes, and what waits for it, is no line of a script"),),
 )

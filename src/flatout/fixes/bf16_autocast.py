@@ -28,6 +28,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import Autocast
 from flatout.fixes.fix import Fix
 from flatout.fixes.nested import map_tensors
 from flatout.schema.phase import Phase
@@ -105,4 +106,5 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     switchable=True,
+    edit=(Autocast(),),
 )

@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import WrappedLoader
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
@@ -85,4 +86,5 @@ FIX = Fix(
     choices=choices,
     replaces=("loader-workers", "persistent-workers", "worker-threads", "core-split", "compiled-input"),
     addresses=("IN003", "IN007"),
+    edit=(WrappedLoader(function="flatout.compile_loader", arguments='folder="{folder}"'),),
 )

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import ModelLine
 from flatout.fixes.fix import Fix
 from flatout.fixes.moments import Moments
 from flatout.fixes.nested import map_tensors
@@ -147,4 +148,12 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     switchable=True,
+    edit=(
+        ModelLine(
+            code="{model}.to(memory_format=torch.channels_last)",
+            unless=("channels_last", "DistributedDataParallel"),
+            not_beside={"fused=True": "torch's fused optimizers mix up elements of weights that lie channels-last"},
+            no_views=True,
+        ),
+    ),
 )

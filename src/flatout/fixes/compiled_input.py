@@ -35,6 +35,7 @@ compared. Trials fill the memory with repeated rows, so that they see the speed 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import WrappedLoader
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
@@ -82,4 +83,5 @@ FIX = Fix(
         *("IN001", "IN002", "IN003", "IN004", "IN006", "IN007", "IN009", "IN010", "IN011", "IN012"),
         "EP001",
     ),
+    edit=(WrappedLoader(function="flatout.compile_loader"),),
 )

@@ -33,6 +33,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import ModelLine, Unwritten
 from flatout.fixes.fix import Fix
 from flatout.fixes.nested import map_tensors
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -195,4 +196,14 @@ FIX = Fix(
     choices=choices,
     switchable=True,
     settles_s=120.0,
+    edit=(
+        ModelLine(
+            code='{model}.compile(dynamic=False, options={{"fallback_random": True}})',
+            unless=("torch.compile", "torch.jit", "DistributedDataParallel", "{model}.compile(", "torch.func"),
+        ),
+        Unwritten(
+            reason="CUDA graphs overwrite the outputs of the call before, which have to be copied at each call",
+            when={"mode": "reduce-overhead"},
+        ),
+    ),
 )

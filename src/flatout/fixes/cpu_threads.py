@@ -25,6 +25,7 @@ cores would hand that on to its loader workers.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -90,4 +91,5 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     switchable=True,
+    edit=(SwitchLine(code="torch.set_num_threads({threads})", stands_for="torch.set_num_threads"),),
 )

@@ -22,6 +22,7 @@ algorithms.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -68,4 +69,10 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     switchable=True,
+    edit=(
+        SwitchLine(
+            code="torch.backends.cudnn.benchmark = True",
+            unless=("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms", "cudnn.flags"),
+        ),
+    ),
 )

@@ -25,6 +25,7 @@ It is therefore compared between processes, never within one.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -69,4 +70,5 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
     patch=patch,
     choices=choices,
+    edit=(SwitchLine(code="torch.set_flush_denormal(True)", unless=("set_flush_denormal",)),),
 )

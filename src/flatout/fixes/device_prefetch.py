@@ -26,6 +26,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -124,4 +125,5 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     addresses=("IN001", "IN008", "TR001", "TR002"),
+    edit=(Unwritten(reason="it looks at two batches before it knows what to send ahead"),),
 )

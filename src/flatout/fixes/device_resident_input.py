@@ -37,6 +37,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes import compiled_input
+from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -184,4 +185,7 @@ FIX = Fix(
         "pinned-copy",
     ),
     addresses=("IN001", "TR001", "TR002"),
+    edit=(
+        Unwritten(reason="a batch that lies on the device and is fetched when it is looked at is no line of a script"),
+    ),
 )

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from flatout.fixes.edit import Piece
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -43,6 +44,7 @@ class Fix:
     replaces: tuple[str, ...] = ()
     settles_s: float = 0.0  # longest that it may take at the start of a training (compilation)
     environment: Mapping[str, str] = field(default_factory=dict)  # variables the process must start with
+    edit: tuple[Piece, ...] = ()  # how `flatout patch` writes it in the user's code; empty: it cannot
 
     @property
     def page(self) -> str:

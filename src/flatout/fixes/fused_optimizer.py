@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import OptimizerArgument
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -171,4 +172,11 @@ FIX = Fix(
     choices=choices,
     addresses=("CO001",),
     switchable=True,
+    edit=(
+        OptimizerArgument(
+            kinds={"fused": _FUSED, "foreach": _FOREACH},
+            refuses=("differentiable", "capturable"),
+            not_beside={"channels_last": "torch's fused code mixes up elements of weights that lie channels-last"},
+        ),
+    ),
 )

@@ -28,6 +28,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, Run
@@ -122,4 +123,9 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     on_request=True,
+    edit=(
+        Unwritten(
+            reason="it is another training: change batch size and learning rate yourself, and watch how the model does"
+        ),
+    ),
 )

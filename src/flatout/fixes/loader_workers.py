@@ -29,6 +29,7 @@ size, would be served stale by persistent workers. A module's global state is no
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import LoaderArgument, Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
@@ -143,4 +144,13 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     addresses=("IN001", "IN002", "IN003", "IN010", "IN012", "EP001"),
+    edit=(
+        LoaderArgument(name="num_workers", code="{workers}", at_least=True, in_workers=True),
+        Unwritten(
+            reason="workers are not kept from one epoch to the next: persistent_workers=True draws one random number "
+            "less an epoch, so later epochs would be shuffled differently",
+            when={"persistent": True},
+            rest=True,
+        ),
+    ),
 )

@@ -26,6 +26,7 @@ once. What the script changes in place inside an array, or in a module's global 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -94,4 +95,10 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     addresses=("IN009",),
+    edit=(
+        Unwritten(
+            reason="persistent_workers=True draws one random number less an epoch, so later epochs would be shuffled "
+            "differently"
+        ),
+    ),
 )

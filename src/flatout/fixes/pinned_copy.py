@@ -25,6 +25,7 @@ paged out.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import CopyArgument, LoaderArgument
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -87,4 +88,5 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     addresses=("TR001", "TR002"),
+    edit=(LoaderArgument(name="pin_memory", code="True"), CopyArgument()),
 )

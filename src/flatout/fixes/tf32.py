@@ -23,6 +23,7 @@ needs the digits (inverses, ill-conditioned sums) should not run in TF32.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -67,4 +68,10 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     switchable=True,
+    edit=(
+        SwitchLine(
+            code='torch.set_float32_matmul_precision("high")',
+            unless=("set_float32_matmul_precision", "allow_tf32", "fp32_precision"),
+        ),
+    ),
 )

@@ -26,6 +26,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.edit import LoaderArgument
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run, WorkerFacts
@@ -80,8 +81,8 @@ class OneThread:
         use_one_thread()
 
 
-def use_one_thread() -> None:
-    """Tell every library of this process that computes with threads to use one."""
+def use_one_thread(worker_id: int = 0) -> None:
+    """Tell every library of this process that computes with threads to use one; a `worker_init_fn`, too."""
     import contextlib
 
     for name in _VARIABLES:  # for what is loaded from now on
@@ -135,4 +136,5 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     addresses=("IN011",),
+    edit=(LoaderArgument(name="worker_init_fn", code="flatout.use_one_thread", of_workers=True, needs=("flatout",)),),
 )

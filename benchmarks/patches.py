@@ -1,0 +1,276 @@
+"""How much of a recipe `flatout patch` writes into the scripts of this folder, and whether they still train the same.
+
+For every script and every fix that it has something for (a DataLoader, one of torch's optimizers, a convolution, ...)
+the fix alone is written into its source: the share that can be written, the lines that change, and whether writing it
+twice changes anything. Then the scripts are run for some optimizer steps, as they are and with the fixes of one class
+written together: BITWISE ones have to give the same weights after every step, to the last bit; for the others it is
+shown how far the weights are apart after one step, which is held to a limit, and at most. Fixes for CUDA are written
+all the same, and their scripts run without one. Speed is not measured here: whether a patched script is as fast as
+under its recipe is left to a table of its own.
+
+    python benchmarks/patches.py [--quick] [--only SCRIPT] [--steps N] [--out FILE]
+"""
+
+import argparse
+import ast
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+FOLDERS = ("honest", "planted/flawed", "planted/healthy", "cpu_resnet", "ladder", "mnist_guide", "checkpoints")
+QUICK = (
+    *("accumulation", "autoencoder", "cnn_batchnorm", "input_crops", "mlp", "schedule_plateau", "two_loaders"),
+    *("confusion_digits", "intent_classifier", "leaf_disease", "single_process_images", "workers_long_epochs"),
+)
+NO_TRAINING = ("checkpoints", "cpu_resnet", "mnist_guide", "ladder")  # need arguments or data: written, not run
+SETTINGS = {
+    "loader-workers": {"workers": 2, "persistent": True},
+    "core-split": {"workers": 1, "threads": 1, "persistent": True},
+    "cpu-threads": {"threads": 2},
+    "compiled-module": {"mode": "default"},
+    "fused-optimizer": {"implementation": "fused"},
+    "cached-input": {"folder": ".kept"},
+}
+NEEDS = {  # what a script has to hold for a fix to have something to do
+    **dict.fromkeys(("loader-workers", "core-split", "compiled-input", "cached-input"), r"\bDataLoader\("),
+    "worker-threads": r"num_workers=[1-9]",
+    "persistent-workers": r"num_workers=[1-9]",
+    "pinned-copy": r"(?s)\bDataLoader\(.*(\.to\(\w*device|\.cuda\()",
+    "fused-optimizer": r"optim\.(SGD|AdamW?|Adagrad)\(",
+    "anomaly-off": "detect_anomaly",
+    "channels-last": r"Conv(Transpose)?2d\(",
+    "cudnn-search": r"Conv\w*\(",
+    "compiled-module": r"backward\(",
+    "bf16-autocast": r"backward\(",
+    **dict.fromkeys(("cpu-threads", "denormals", "tf32", "allocator", "gc-control"), ""),
+}
+TOGETHER = {
+    "BITWISE": ("loader-workers", "pinned-copy", "allocator", "anomaly-off"),
+    "BITWISE, input compiled": ("compiled-input",),
+    "ROUNDING": ("cpu-threads", "fused-optimizer", "worker-threads"),
+    "ROUNDING, channels-last": ("channels-last",),
+    "PRECISION": ("bf16-autocast", "denormals"),
+}
+# Of the size of all weights, after one step. Adam makes a whole step of a gradient that is nothing but rounding, as
+# that of a bias before a normalization is: hence no 1e-6 for ROUNDING.
+LIMITS = {"BITWISE": 0.0, "ROUNDING": 1e-3, "PRECISION": 1e-2}
+CLOCK = """
+import os, sys
+out, most = os.environ.pop("PATCHES_OUT", None), int(os.environ.get("PATCHES_STEPS", "0"))
+if out:
+    import random, torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    torch.manual_seed(0)
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    seen, pid = [], os.getpid()
+    def stepped(optimizer, *_):
+        if os.getpid() == pid:
+            seen.append([each.detach().clone() for group in optimizer.param_groups for each in group["params"]])
+            if len(seen) == most:
+                raise SystemExit(0)
+    register_optimizer_step_post_hook(stepped)
+    import atexit
+    atexit.register(lambda: os.getpid() == pid and torch.save(seen, out))
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="run twelve of the scripts; write into all of them")
+    parser.add_argument("--only", action="append", default=[], help="scripts of this name")
+    parser.add_argument("--steps", type=int, default=60, help="optimizer steps of a run")
+    parser.add_argument("--out", type=Path, help="write the table here, too")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    start = time.monotonic()
+    found = [each for each in scripts() if not options.only or each[0] in options.only]
+    lines, twice = written(found)
+    print("\n".join(lines), flush=True)
+    faults = twice
+    lines.append("")
+    for name, entry, root in found:
+        if (options.quick and name not in QUICK) or entry.parent.name in NO_TRAINING:
+            continue
+        for line, fault in runs(name, entry, root, options.steps):
+            lines.append(line)
+            faults += fault
+            print(line, flush=True)
+    where = (
+        f"Python {platform.python_version()}, torch {version('torch')}, {platform.machine()}, {os.cpu_count()} cores"
+    )
+    lines.append(f"{len(found)} scripts, {time.monotonic() - start:.0f} s, {where}; faults: {faults}")
+    print(lines[-1])
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 1 if faults else 0
+
+
+def scripts():
+    """Yield name, the file that is started, and the folder that its own modules lie in."""
+    for folder in FOLDERS:
+        for path in sorted((HERE / folder).iterdir()):
+            if path.suffix == ".py":
+                yield path.stem if path.stem != "train" else folder, path, path.parent
+            elif (path / "train.py").exists():
+                yield path.name, path / "train.py", path
+            elif (path / "__main__.py").exists():
+                yield path.name, path / "__main__.py", path.parent
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def patched(entry, root, names):
+    """Return the project before and after, what became of each fix, and the project after it was patched once more."""
+    from flatout.edits.plan import write_recipe_in
+    from flatout.edits.project import read_project
+    from flatout.schema.trial import Selection
+
+    project = read_project(entry, root, root)
+    selections = [Selection(name, SETTINGS.get(name, {})) for name in names]
+    after, outcomes = write_recipe_in(project, selections)
+    return project, after, outcomes, write_recipe_in(after, selections)[0]
+
+
+def written(found):
+    """Return the table of what can be written, and how often a second time changed something."""
+    from flatout.fixes.catalog import find_fix
+
+    lines = [f"{'fix':20} {'class':10} {'scripts':>7} {'written':>7} {'there':>6} {'left':>5}  {'lines':>5} (median)"]
+    twice = total = expressed = 0
+    for fix, needs in sorted(NEEDS.items()):
+        counts, sizes = {"changed": 0, "there": 0, "left": 0}, []
+        for _, entry, root in found:
+            if not re.search(needs, source_of(entry, root)):
+                continue
+            before, after, (outcome,), again = patched(entry, root, [fix])
+            counts["changed" if outcome.changed else "there" if outcome.there else "left"] += 1
+            twice += [each.code for each in after.sources] != [each.code for each in again.sources]
+            for each in after.sources:
+                ast.parse(each.code)
+            if outcome.changed:
+                sizes.append(num_changed(before, after))
+        num = sum(counts.values())
+        total, expressed = total + num, expressed + counts["changed"] + counts["there"]
+        size = f"{statistics.median(sizes):5.0f}" if sizes else "    -"
+        claimed = find_fix(fix).equivalence.value
+        row = " ".join(f"{counts[name]:>{width}}" for name, width in (("changed", 7), ("there", 6), ("left", 5)))
+        lines.append(f"{fix:20} {claimed:10} {num:7} {row}  {size}")
+    lines.append(f"{expressed} of {total} pairs of script and fix are in the source; a second time changed {twice}")
+    return lines, twice
+
+
+def source_of(entry, root):
+    from flatout.edits.project import read_project
+
+    return "\n".join(source.code.decode() for source in read_project(entry, root, root).sources)
+
+
+def num_changed(before, after):
+    """Return the lines that a diff adds or changes."""
+    from flatout.edits.diff import unified_diff
+
+    diffs = [unified_diff(old.code, new.code, "f") for old, new in zip(before.sources, after.sources, strict=True)]
+    lines = [line for diff in diffs for line in diff.splitlines()]
+    return sum(line.startswith(b"+") and not line.startswith(b"+++") for line in lines)
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def runs(name, entry, root, steps):
+    """Yield a line, and whether it is a fault, for the plain script and for each class of fixes written into it."""
+    with tempfile.TemporaryDirectory(prefix="patches-") as top:
+        plain, said = trained(Path(top) / "plain", entry, root, (), steps)
+        again, _ = trained(Path(top) / "again", entry, root, (), steps)
+        if not plain:
+            yield f"{name:22} plain                    does not train here: {said}", False
+            return
+        same = again is not None and len(again) == len(plain) and differs(plain, again) == (0, 0)
+        for kind, names in TOGETHER.items():
+            applied = [fix for fix in names if re.search(NEEDS[fix], source_of(entry, root))]
+            _, _, outcomes, _ = patched(entry, root, applied)
+            used = [outcome.selection.fix for outcome in outcomes if outcome.changed]
+            if used:
+                weights, said = trained(Path(top) / kind.replace(", ", "-"), entry, root, used, steps)
+                told, fault = verdict(plain, weights, said, LIMITS[kind.partition(",")[0]] if same else 1.0)
+                told += "" if same else " (not deterministic)"
+                yield f"{name:22} {kind:24} {told}: {', '.join(used)}", fault
+
+
+def verdict(plain, weights, said, limit):
+    """Return what to say of two trainings, and whether they are further apart after one step than the class allows."""
+    if weights is None or len(weights) != len(plain):
+        return said or f"{len(weights)} steps, not {len(plain)}", True
+    first, most = differs(plain, weights)
+    if most == 0:
+        return f"the same bits in {len(plain)} steps", False
+    return f"{first:.0e} apart after a step, {most:.0e} at most in {len(plain)}", first > limit or not limit
+
+
+def trained(folder, entry, root, names, steps):
+    """Run a script, with fixes written into a copy of its folder; return its weights after each step, or its words."""
+    _, after, _, _ = patched(entry, root, names)
+    for source in after.sources:
+        place = folder / source.path.relative_to(root.resolve())
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(source.code)
+    for path in root.rglob("*.py"):  # what is not imported by name: package marks
+        place = folder / path.relative_to(root)
+        if path.parent != HERE / "honest" and path.name == "__init__.py" and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(path.read_bytes())
+    inject = folder.with_name(folder.name + "-inject")
+    inject.mkdir()
+    (inject / "sitecustomize.py").write_text(CLOCK)
+    paths = [str(inject), str(HERE.parent / "src"), str(folder)]
+    variables = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PATCHES_OUT": str(inject / "seen.pt"),
+        "PATCHES_STEPS": str(steps),
+    }
+    package = entry.name == "__main__.py"
+    start = ["-m", entry.parent.name] if package else [str(folder / entry.relative_to(root))]
+    try:
+        done = subprocess.run(
+            [sys.executable, *start],
+            cwd=folder,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+    except subprocess.TimeoutExpired:
+        return None, "takes longer than 240 s"
+    if done.returncode:
+        return None, (done.stderr.strip().splitlines() or ["no word"])[-1][:100]
+    return torch.load(inject / "seen.pt"), ""
+
+
+def differs(plain, other):
+    """Return by which share of their size the weights differ after the first step and at most; 0, 0: the same bits."""
+    gaps = [gap(left, right) for left, right in zip(plain, other, strict=True)]
+    return gaps[0], max(gaps)
+
+
+def gap(left, right):
+    if all(torch.equal(one, two) for one, two in zip(left, right, strict=True)):
+        return 0.0
+    apart = sum(float((one.double() - two.double()).square().sum()) for one, two in zip(left, right, strict=True))
+    return (apart / sum(float(one.double().square().sum()) for one in left)) ** 0.5
+
+
+if __name__ == "__main__":
+    sys.exit(main())

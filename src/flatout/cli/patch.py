@@ -1,0 +1,163 @@
+"""`flatout patch`: the recipe as changes of the script's own source."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flatout.cli.diagnose import ScriptCommand
+from flatout.errors import FlatoutError, UsageError
+from flatout.schema.recipe import Recipe
+
+if TYPE_CHECKING:
+    from flatout.edits.plan import Outcome
+    from flatout.edits.project import Project
+    from flatout.engine.target import Target
+    from flatout.schema.facts import LoaderFacts
+
+__all__ = ["patch"]
+
+NOTHING_WRITTEN = 3
+
+
+@click.command(
+    "patch",
+    cls=ScriptCommand,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+    options_metavar="[OPTIONS]",
+)
+@click.option(
+    "--recipe",
+    "recipe_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The recipe, in place of flatout.toml here or beside the script.",
+)
+@click.option("--only", multiple=True, metavar="FIX", help="Write only this fix of it; may be given again.")
+@click.option("--write", is_flag=True, help="Change the files, and keep what they were as FILE.orig.")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT")
+def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], write: bool) -> int:
+    """Write flatout.toml into the script's own source, as a diff.
+
+    SCRIPT is `train.py` or `-m package.module`; it is read, not run. stdout is the diff alone, for `git apply` or
+    `patch -p1`; what cannot be written surely is said on stderr, with the reason. Exit code 3: nothing can be.
+    """
+    from flatout.cli.run import chosen
+    from flatout.edits.plan import write_recipe_in
+    from flatout.engine.elsewhere import require_same_script
+    from flatout.engine.recipe import find_recipe, read_recipe
+    from flatout.engine.target import parse_target
+
+    target = parse_target(words)
+    project = _project(words)
+    path = find_recipe(target, recipe_file)
+    recipe = read_recipe(path)
+    require_same_script(recipe, path, target)
+    selections = [each.selection for each in chosen(recipe, only, path)]
+    patched, outcomes = write_recipe_in(project, selections, _recorded(target))
+    _account(project, outcomes, path)
+    if patched.sources != project.sources:
+        _check_unchanged(recipe, target, refuse=write)
+        _write(project, patched) if write else _show(project, patched)
+    return 0 if any(each.changed or each.there for each in outcomes) else NOTHING_WRITTEN
+
+
+def _project(words: Sequence[str]) -> "Project":
+    """Read the script, or the file of the module below the working folder.
+
+    Raises:
+        UsageError: it is none whose source can be read.
+    """
+    from flatout.edits.project import read_project
+
+    here = Path.cwd()
+    if words[0] == "-m":
+        inner = here.joinpath(*words[1].split("."))
+        places = (inner.with_name(inner.name + ".py"), inner / "__main__.py")
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise UsageError(
+                f"There is no file of the module {words[1]} below {here}.", "Only your own files are edited."
+            )
+        return read_project(found, here, here)
+    script = Path(words[0])
+    if not script.is_file():
+        raise UsageError(f"{script} is no file.", "`flatout patch` edits one script.", "Give the script itself.")
+    return read_project(script, script.resolve().parent, here)
+
+
+def _recorded(target: "Target") -> "tuple[LoaderFacts, ...]":
+    """Return what the newest recording of the script in .flatout knows of its loaders, nothing where there is none.
+
+    Of files that were written to since, lines may mean something else.
+    """
+    from flatout.cli.recordings import find_recording
+    from flatout.schema.codec import read_run
+
+    try:
+        run = read_run(find_recording(Path(".flatout") / target.slug))
+        made = [each for each in run.loaders if each.created_at is not None]
+        since = run.header.started_unix_s
+        return tuple(each for each in made if each.created_at and Path(each.created_at.file).stat().st_mtime < since)
+    except (FlatoutError, OSError):
+        return ()
+
+
+def _check_unchanged(recipe: Recipe, target: "Target", *, refuse: bool) -> None:
+    """Warn of a script that is not the one that the recipe was proven with, or refuse to write it.
+
+    Raises:
+        UsageError: it has changed, and is to be written.
+    """
+    from flatout.engine.target import script_digest
+
+    proven, now = recipe.proof.script_digest, script_digest(target)
+    if not proven or proven == now:
+        return
+    fact = f"{target.name} has changed since the recipe was proven"
+    if refuse:
+        raise UsageError(
+            f"{fact}.",
+            "What was measured is another script.",
+            "Run `flatout tune` again, or take the diff without --write.",
+        )
+    _say(f"warning: {fact}")
+
+
+def _account(project: "Project", outcomes: "Sequence[Outcome]", path: Path) -> None:
+    """Say what became of each fix."""
+    for note in project.notes:
+        _say(f"warning: {note}")
+    if not outcomes:
+        _say(f"{path} holds no fix: there is nothing to write")
+    for each in outcomes:
+        places = f"{each.changed} place{'s' if each.changed != 1 else ''} to change" if each.changed else ""
+        there = "already in the source" if each.there and not each.changed else ""
+        told = places or there or "not written; `flatout run` keeps doing it"
+        _say(f"{each.selection.label}: {told}")
+        for reason in each.left:
+            _say(f"  {reason}")
+
+
+def _show(project: "Project", patched: "Project") -> None:
+    from flatout.edits.diff import unified_diff
+
+    sys.stdout.flush()
+    for old, new in zip(project.sources, patched.sources, strict=True):
+        sys.stdout.buffer.write(unified_diff(old.code, new.code, old.shown))
+    sys.stdout.buffer.flush()
+
+
+def _write(project: "Project", patched: "Project") -> None:
+    from flatout.edits.writing import write_project
+
+    for name, backup in write_project(project, patched):
+        _say(f"{name} is changed; what it was is in {backup.name}")
+
+
+def _say(text: str) -> None:
+    from flatout.report.visible import visible
+
+    click.echo(f"flatout: {visible(text)}", err=True)

@@ -1,0 +1,54 @@
+"""Loops that train, told from those that only look: a pass backward happens in them, or in what they call."""
+
+import ast
+from collections.abc import Iterator
+
+from flatout.edits.project import Project
+from flatout.edits.source import Function, Source
+
+__all__ = ["Loop", "is_without_gradients", "loops", "trains"]
+
+Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
+
+_NO_GRADIENTS = ("no_grad", "inference_mode")
+
+
+def loops(project: Project) -> Iterator[tuple[Source, Loop]]:
+    """Yield every loop of the project, those inside of expressions, too."""
+    yield from project.nodes(ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+
+
+def trains(project: Project, source: Source, node: ast.AST) -> bool:
+    """Return whether what stands below `node`, or a function of the user's that it calls, makes a backward pass."""
+    if isinstance(node, ast.comprehension):
+        node = source.parents[node]
+    return _trains(project, node, set())
+
+
+def _trains(project: Project, node: ast.AST, seen: set[str]) -> bool:
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call):
+            continue
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name == "backward" or (name == "grad" and "autograd" in ast.unparse(call.func)):
+            return True
+        if name in seen:
+            continue
+        seen.add(name)
+        if any(_trains(project, function, seen) for _, function in project.functions.get(name, ())):
+            return True
+    return False
+
+
+def is_without_gradients(source: Source, node: ast.AST) -> bool:
+    """Return whether `node` stands where gradients are switched off by a `with` or a decorator."""
+    for each in source.above(node):
+        if isinstance(each, ast.With) and any(_is_off(item.context_expr) for item in each.items):
+            return True
+        if isinstance(each, Function):
+            return any(_is_off(decorator) for decorator in each.decorator_list)
+    return False
+
+
+def _is_off(node: ast.expr) -> bool:
+    return any(name in ast.unparse(node) for name in _NO_GRADIENTS)

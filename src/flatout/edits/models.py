@@ -1,0 +1,143 @@
+"""The model that is trained: the one whose parameters the optimizers are given, and which the training calls."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from flatout.edits.flow import Flow, Origin
+from flatout.edits.loops import is_without_gradients, loops, trains
+from flatout.edits.optimizers import optimizer_calls
+from flatout.edits.project import Project
+from flatout.edits.rewrite import Unplaced, parse_line
+from flatout.edits.source import Function, Source
+from flatout.edits.written import Context, Written, with_changes, with_import
+from flatout.fixes.edit import ModelLine
+
+__all__ = ["Model", "find_model", "model_line", "training_calls"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """The trained model: the call that makes it, the statement that this stands in, and the name it is given there."""
+
+    source: Source
+    made: ast.Call
+    statement: ast.stmt
+    name: str
+
+
+def find_model(project: Project) -> Model | str:
+    """Return the one model that is trained, or why it cannot be told."""
+    flow = Flow(project)
+    made: dict[ast.Call, Source] = {}
+    optimizers = optimizer_calls(project)
+    for source, call, _ in optimizers:
+        asked = _parameters_of(call.args[0]) if call.args else None
+        if asked is None:
+            return source.at(call, "this optimizer is not given the parameters() of one model: name the model there")
+        made |= {origin: place for place, origin in flow.origins(source, asked)}
+    if len(made) != 1:
+        count = f"{len(made)} models are" if made else "no model is"
+        return f"{count} found behind the {len(optimizers)} optimizers of the source, and it takes one"
+    (origin, source), *_ = made.items()
+    statement = source.statement(origin)
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        alone = flow.origins(source, statement.value) == [(source, origin)]
+        if isinstance(target, ast.Name | ast.Attribute) and alone:
+            return Model(source, origin, statement, ast.unparse(target))
+    return source.at(origin, "the model is not made by an assignment of its own: give it one")
+
+
+def _parameters_of(node: ast.expr) -> ast.expr | None:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
+        return node.func.value
+    return None
+
+
+def training_calls(project: Project, model: Model) -> list[Origin]:
+    """Return the calls of the model in loops and functions that make the backward pass themselves."""
+    flow = Flow(project)
+    found = []
+    for source, call in project.nodes(ast.Call):
+        method = isinstance(call.func, ast.Attribute) and not flow.origins(source, call.func)
+        if method or call is model.made or is_without_gradients(source, call):
+            continue
+        if (model.source, model.made) in flow.origins(source, call.func) and _has_backward(source, call):
+            found.append((source, call))
+    return found
+
+
+def _has_backward(source: Source, call: ast.Call) -> bool:
+    """Return whether the innermost loop or function around a call makes a backward pass by itself."""
+    around = next(each for each in source.above(call) if isinstance(each, ast.For | ast.While | Function | ast.Module))
+    return any(isinstance(each, ast.Attribute) and each.attr == "backward" for each in ast.walk(around))
+
+
+def model_line(piece: ModelLine, project: Project, context: Context) -> Written:
+    """Write a line behind the statement that makes the model."""
+    model = find_model(project)
+    if isinstance(model, str):
+        return Written(project, left=(model,))
+    code = context.code(piece.code, model=model.name)
+    if ast.unparse(ast.parse(code)) in map(ast.unparse, _beside(model)):
+        return Written(project, there=1)
+    if reason := _against(piece, project, model):
+        return Written(project, left=(reason,))
+
+    def behind(statement: cst.SimpleStatementLine, module: cst.Module) -> Sequence[cst.BaseStatement]:
+        return statement, parse_line(code, module)
+
+    try:
+        changed = with_changes(project, lines=[(model.source, model.statement.lineno, behind)])
+        if "torch." in code.replace(model.name, "", 1):
+            changed = with_import(changed, project.sources.index(model.source), "torch")
+    except Unplaced:
+        return Written(project, left=(model.source.at(model.statement, f"no line fits behind this one: add {code}"),))
+    return Written(changed, changed=1)
+
+
+def _beside(model: Model) -> list[ast.stmt]:
+    """Return the statements of the block that makes the model."""
+    fields = ast.iter_fields(model.source.parents[model.statement])
+    return next(block for _, block in fields if isinstance(block, list) and model.statement in block)
+
+
+def _against(piece: ModelLine, project: Project, model: Model) -> str:
+    names = [name.format(model=model.name) for name in piece.unless]
+    mentioned = next((name for name in names if name in project.mentions), "")
+    if mentioned:
+        return f"the code mentions {mentioned}, so it decides by itself: see what it says there"
+    beside = next((why for code, why in piece.not_beside.items() if code in project.mentions), "")
+    if beside:
+        return beside
+    if not any(trains(project, source, loop) for source, loop in loops(project)):
+        return "no loop of the source makes a backward pass: a library trains"
+    direct = f"{model.name}.forward("
+    if direct in project.mentions or not training_calls(project, model):
+        return model.source.at(model.statement, f"{model.name} is not called as {model.name}(...) where it is trained")
+    if piece.no_views and (place := _view(project, model)):
+        return f"{place}: .view may meet what the model gives back, in another memory order: use .reshape there"
+    return ""
+
+
+def _view(project: Project, model: Model) -> str:
+    """Return where `.view` is called outside of the model's own classes, "" where nowhere."""
+    inside = _own_classes(project, model)
+    for source, call in project.nodes(ast.Call):
+        named = isinstance(call.func, ast.Attribute) and call.func.attr == "view"
+        if named and not any(each in inside for each in source.above(call)):
+            return f"{source.shown}:{call.lineno}"
+    return ""
+
+
+def _own_classes(project: Project, model: Model) -> set[ast.ClassDef]:
+    """Return the class that the model is made of and those that it names, and so on."""
+    names, found = {ast.unparse(model.made.func).rpartition(".")[2]}, set[ast.ClassDef]()
+    while names:
+        classes = {each for name in names for _, each in project.classes.get(name, ())} - found
+        found |= classes
+        names = {node.id for each in classes for node in ast.walk(each) if isinstance(node, ast.Name)}
+    return found

@@ -1,0 +1,61 @@
+"""Edits of the calls that make optimizers."""
+
+import ast
+import re
+from functools import partial
+
+from flatout.edits.arguments import Given, given, set_argument
+from flatout.edits.project import Project
+from flatout.edits.rewrite import OnCall
+from flatout.edits.source import Source
+from flatout.edits.written import Context, Written, with_changes
+from flatout.fixes.edit import OptimizerArgument
+
+__all__ = ["optimizer_argument", "optimizer_calls"]
+
+_OPTIMIZER = re.compile(r"torch\.optim\.((?!lr_scheduler|swa_utils)[a-z_]+\.)?[A-Z]\w*")
+_OTHER = {"fused": "foreach", "foreach": "fused"}
+
+
+def optimizer_calls(project: Project) -> list[tuple[Source, ast.Call, str]]:
+    """Return the calls that make one of torch's own optimizers, with its name."""
+    found = [(source, call, source.dotted(call.func)) for source, call in project.nodes(ast.Call)]
+    return [(source, call, name.rpartition(".")[2]) for source, call, name in found if _OPTIMIZER.fullmatch(name)]
+
+
+def optimizer_argument(piece: OptimizerArgument, project: Project, context: Context) -> Written:
+    """Ask every optimizer that has it for an implementation."""
+    name = str(context.settings["implementation"])
+    edits: list[tuple[Source, ast.Call, OnCall]] = []
+    there, left = 0, []
+    reasons = (why for code, why in piece.not_beside.items() if code in project.mentions and name == "fused")
+    beside = next(reasons, "")
+    sparse = "sparse=True" in project.mentions
+    for source, call, kind in optimizer_calls(project):
+        found, value = given(call, name, "True")
+        if found is Given.EQUAL:
+            there += 1
+        elif kind not in piece.kinds.get(name, ()):
+            left.append(source.at(call, f"{kind} has no {name} implementation, so it stays as it is"))
+        elif beside or sparse:
+            left.append(source.at(call, beside or "an embedding is sparse, and its gradients have no such code"))
+        elif reason := _against(call, name, found, value, piece.refuses):
+            left.append(source.at(call, reason))
+        else:
+            edits.append((source, call, partial(set_argument, name=name, code="True")))
+    if not (edits or there or left):
+        left.append(
+            "no call of torch's own optimizers is in the source: a library or a name computed at run time makes it"
+        )
+    return Written(with_changes(project, edits), len(edits), there, tuple(left))
+
+
+def _against(call: ast.Call, name: str, found: Given, value: ast.expr | None, refuses: tuple[str, ...]) -> str:
+    if found is Given.ELSEWHERE:
+        held = ast.unparse(value) if value is not None else "held by *args or **kwargs"
+        return f"{name} is {held}, whose value is not in this line: set it to True where it comes from"
+    other = _OTHER[name]
+    if given(call, other, "True")[0] in (Given.EQUAL, Given.ELSEWHERE):
+        return f"it asks for {other} already, and torch takes one of them"
+    asked = next((each.arg for each in call.keywords if each.arg in refuses), "")
+    return f"it is given {asked}, which does not go together with {name}" if asked else ""

@@ -1,0 +1,115 @@
+"""A recipe carried out on a project: fix by fix, each on the code that the one before it has left."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from flatout.edits.autocast import autocast
+from flatout.edits.copies import copy_argument
+from flatout.edits.loaders import loader_argument, wrapped_loader
+from flatout.edits.models import model_line
+from flatout.edits.optimizers import optimizer_argument
+from flatout.edits.project import Project
+from flatout.edits.rewrite import Unplaced
+from flatout.edits.switches import anomaly_off, switch_line
+from flatout.edits.training_loaders import loader_calls
+from flatout.edits.written import Context, Written
+from flatout.fixes.catalog import find_fix
+from flatout.fixes.edit import (
+    AnomalyOff,
+    Autocast,
+    CopyArgument,
+    LoaderArgument,
+    ModelLine,
+    OptimizerArgument,
+    Piece,
+    SwitchLine,
+    Unwritten,
+    WrappedLoader,
+)
+from flatout.schema.facts import LoaderFacts
+from flatout.schema.trial import Selection
+
+__all__ = ["Outcome", "write_recipe_in"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one fix: places changed, places that had it already, and what was left out with the reason."""
+
+    selection: Selection
+    changed: int
+    there: int
+    left: tuple[str, ...]
+
+
+def write_recipe_in(
+    project: Project, selections: Sequence[Selection], recorded: Sequence[LoaderFacts] = ()
+) -> tuple[Project, tuple[Outcome, ...]]:
+    """Return the project with the fixes written in it as far as that is sure, and what became of each."""
+    loaders = tuple(loader_calls(project, recorded))
+    outcomes = []
+    for selection in selections:
+        settings = {**_defaults(selection.fix), **selection.settings}
+        done = _write(selection.fix, project, Context(settings=settings, loaders=loaders))
+        project = done.project
+        outcomes.append(Outcome(selection, done.changed, done.there, tuple(dict.fromkeys(done.left))))
+    return project, tuple(outcomes)
+
+
+def _defaults(name: str) -> dict[str, object]:
+    fix = find_fix(name)
+    parameters = inspect.signature(fix.patch).parameters if fix is not None else {}
+    return {each: found.default for each, found in parameters.items() if found.default is not found.empty}
+
+
+def _write(name: str, project: Project, context: Context) -> Written:
+    """Write all pieces of one fix, or none: where one has no place at all, the others would be another fix."""
+    fix = find_fix(name)
+    pieces = fix.edit if fix is not None else ()
+    if not pieces:
+        return Written(project, left=("how to write it in the source is not known",))
+    done = Written(project)
+    unwritten = [each for each in pieces if isinstance(each, Unwritten) and _is_meant(each, context)]
+    whole = [each.reason for each in unwritten if not each.rest]
+    if whole:
+        return Written(project, left=tuple(whole))
+    for piece in (each for each in pieces if not isinstance(each, Unwritten)):
+        one = _piece(piece, done.project, context)
+        if not one.changed and not one.there:
+            return Written(project, left=(*done.left, *one.left))
+        done = Written(one.project, done.changed + one.changed, done.there + one.there, (*done.left, *one.left))
+    return replace(done, left=(*done.left, *(each.reason for each in unwritten)))
+
+
+def _is_meant(piece: Unwritten, context: Context) -> bool:
+    return all(context.settings.get(name) == value for name, value in piece.when.items())
+
+
+def _piece(piece: Piece, project: Project, context: Context) -> Written:
+    try:
+        return _write_piece(piece, project, context)
+    except (Unplaced, RecursionError):
+        return Written(project, left=("the place to write it at cannot be told from what surrounds it",))
+
+
+def _write_piece(piece: Piece, project: Project, context: Context) -> Written:
+    match piece:
+        case LoaderArgument():
+            return loader_argument(piece, project, context)
+        case WrappedLoader():
+            return wrapped_loader(piece, project, context)
+        case SwitchLine():
+            return switch_line(piece, project, context)
+        case ModelLine():
+            return model_line(piece, project, context)
+        case OptimizerArgument():
+            return optimizer_argument(piece, project, context)
+        case CopyArgument():
+            return copy_argument(piece, project, context)
+        case AnomalyOff():
+            return anomaly_off(piece, project, context)
+        case Autocast():
+            return autocast(piece, project, context)
+        case Unwritten():
+            return Written(project, left=(piece.reason,))

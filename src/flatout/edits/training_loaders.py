@@ -1,0 +1,107 @@
+"""The calls that make loaders, and which of them are for training: told by the loops that walk them, or recorded."""
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from flatout.edits.flow import Flow
+from flatout.edits.loops import loops, trains
+from flatout.edits.project import Project
+from flatout.edits.source import Function, Source
+from flatout.schema.facts import LoaderFacts
+
+__all__ = ["DATA_LOADER", "LoaderCall", "Role", "loader_calls"]
+
+DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+
+
+class Role(Enum):
+    """What a loader is for."""
+
+    TRAINING = "training"
+    OTHER = "other"  # walked, but never with a backward pass
+    BOTH = "both"  # one call makes loaders for training and others
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class LoaderCall:
+    """One call that makes a loader; `straight`: only `for` walks it, so nothing comes between start and first batch."""
+
+    source: Source
+    node: ast.Call
+    role: Role
+    straight: bool
+    recorded: tuple[LoaderFacts, ...] = ()
+
+
+def loader_calls(project: Project, recorded: Sequence[LoaderFacts] = ()) -> list[LoaderCall]:
+    """Return every call of torch's `DataLoader`, in the order of the text."""
+    calls = project.calls(*DATA_LOADER)
+    flow = Flow(project)
+    walks: dict[ast.Call, list[tuple[bool, str]]] = {call: [] for _, call in calls}
+    for source, place, walked, how in _walks(project):
+        for _, origin in flow.origins(source, walked):
+            if origin in walks:
+                walks[origin].append((trains(project, source, place), how))
+    found = []
+    for source, call in calls:
+        facts = _made_at(source, call, recorded)
+        role = _role(walks[call], alone=len(calls) == 1) if not facts else _recorded_role(facts)
+        if role is Role.BOTH and not facts and not _is_shared(project, source, call):
+            role = Role.TRAINING  # one loader, which is looked at between epochs, too
+        straight = {how for _, how in walks[call]} == {"for"}
+        found.append(LoaderCall(source, call, role, straight, facts))
+    return found
+
+
+def _walks(project: Project) -> Iterable[tuple[Source, ast.AST, ast.expr, str]]:
+    """Yield what is walked: file, the loop or function it happens in, the expression, and how."""
+    for source, loop in loops(project):
+        if not isinstance(loop, ast.While):
+            several = any(isinstance(each, ast.Call) and _name(each) in ("zip", "iter") for each in ast.walk(loop.iter))
+            yield source, loop, loop.iter, "zip" if several else "for"
+    for source, call in project.nodes(ast.Call):
+        if _name(call) == "next" and call.args:
+            around = (each for each in source.above(call) if isinstance(each, ast.For | ast.While))
+            yield source, next(around, source.scope(call)), call.args[0], "next"
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def _role(walks: Sequence[tuple[bool, str]], *, alone: bool) -> Role:
+    found = {training for training, _ in walks}
+    if len(found) == 2:
+        return Role.BOTH
+    if found == {True} or (not found and alone):
+        return Role.TRAINING
+    return Role.OTHER if found else Role.UNKNOWN
+
+
+def _is_shared(project: Project, source: Source, call: ast.Call) -> bool:
+    """Return whether a call stands in a function that is called in several places, or gives its loader away."""
+    scope = source.scope(call)
+    if not isinstance(scope, Function):
+        return False
+    called = sum(_name(each) == scope.name for _, each in project.nodes(ast.Call))
+    return called > 1 or isinstance(source.statement(call), ast.Return)
+
+
+def _made_at(source: Source, call: ast.Call, recorded: Sequence[LoaderFacts]) -> tuple[LoaderFacts, ...]:
+    last = call.end_lineno or call.lineno
+    return tuple(
+        facts
+        for facts in recorded
+        if facts.created_at is not None
+        and call.lineno <= facts.created_at.line <= last
+        and Path(facts.created_at.file).resolve() == source.path
+    )
+
+
+def _recorded_role(facts: Sequence[LoaderFacts]) -> Role:
+    found = {each.is_training for each in facts}
+    return Role.BOTH if len(found) == 2 else Role.TRAINING if found == {True} else Role.OTHER

@@ -1,0 +1,103 @@
+"""A patched script trains to the same bits as the untouched one where the fix promises that."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+
+
+class Rows(Dataset):
+    def __init__(self):
+        made = torch.Generator().manual_seed(1)
+        self.x = torch.randn(70, 6, generator=made)
+
+    def __len__(self):
+        return 70
+
+    def __getitem__(self, index):
+        return self.x[index] * 2, self.x[index].sum()
+
+
+if __name__ == "__main__":
+    torch.autograd.set_detect_anomaly(True)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train, test = DataLoader(Rows(), batch_size=8, shuffle=True), DataLoader(Rows(), batch_size=35)
+    for epoch in range(3):
+        model.train()
+        for x, y in train:
+            out = model(x)
+            loss = F.mse_loss(out.squeeze(1), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for x, y in test:
+                model(x)
+    torch.save(model.state_dict(), "weights.pt")
+    torch.save(torch.get_rng_state(), "random.pt")
+"""
+SETTINGS = {
+    "loader-workers": "settings = {workers = 2, persistent = true}",
+    "cached-input": 'settings = {folder = "kept"}',
+    "fused-optimizer": 'settings = {implementation = "fused"}',
+}
+BITWISE = ["loader-workers", "compiled-input", "cached-input", "anomaly-off"]
+
+
+def trained(folder):
+    import torch
+
+    done = subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return torch.load(folder / "weights.pt"), torch.load(folder / "random.pt")
+
+
+def patched(folder, *fixes):
+    (folder / "train.py").write_text(SCRIPT)
+    tables = "".join(f'[[fix]]\nname = "{fix}"\nequivalence = "BITWISE"\n{SETTINGS.get(fix, "")}\n' for fix in fixes)
+    proven = '[proven]\ndate = ""\nflatout = ""\npython = ""\ntorch = ""\ndevice = ""\n'
+    (folder / "flatout.toml").write_text(f'schema = 1\nscript = "train.py"\n{tables}{proven}')
+    command = [sys.executable, "-m", "flatout", "patch", "--write", "train.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "train.py").read_text() != SCRIPT
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "train.py").write_text(SCRIPT)
+    return trained(folder)
+
+
+@pytest.mark.parametrize("fixes", [*([fix] for fix in BITWISE), ["anomaly-off", "loader-workers"]], ids=" ".join)
+def test_a_patched_script_trains_to_the_same_bits_and_the_same_random_state(tmp_path, plain, fixes):
+    patched(tmp_path, *fixes)
+    weights, random = trained(tmp_path)
+    assert all((weights[name] == value).all() for name, value in plain[0].items())
+    assert (random == plain[1]).all()
+
+
+@pytest.mark.parametrize("fix", ["bf16-autocast", "fused-optimizer", "denormals"])
+def test_a_script_patched_for_another_class_trains_to_nearly_the_same_weights(tmp_path, plain, fix):
+    import torch
+
+    patched(tmp_path, fix)
+    weights, random = trained(tmp_path)
+    assert list(weights) == list(plain[0])
+    for name, value in plain[0].items():
+        torch.testing.assert_close(weights[name], value, rtol=0.05, atol=0.02)
+    assert (random == plain[1]).all()
