@@ -52,7 +52,7 @@ def find_recipe(target: Target, given: Path | None) -> Path:
         where = " nor ".join(str(place) for place in dict.fromkeys(places))
         raise UsageError(
             f"There is no recipe: no file {where}.",
-            "`flatout run` trains under what `flatout tune` has kept.",
+            "A recipe is what `flatout tune` has kept.",
             f"Make one first: flatout tune {target.name}",
         )
     return found

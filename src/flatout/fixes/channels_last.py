@@ -18,7 +18,9 @@ ROUNDING: the same products, summed in another order. Shapes, values of the weig
 `.view(-1)` of a convolution's weight, of its gradient or of a feature map inside the script raises (`.flatten()` and
 `.reshape()` do not): a trial finds that where the line runs in the steps it sees, not where it first runs at the end
 of an epoch. Feature maps taken past the outermost module (by hooks, by calls of inner modules) are channels-last.
-Where the script makes gradients itself torch warns once of their layout. A model under `DistributedDataParallel`, whose
+Where the script makes gradients itself torch warns once of their layout. An optimizer that the script made with
+`fused=True` is given gradients and moments in the order of the weights: torch's fused CPU code mixes elements up where
+they differ. A model under `DistributedDataParallel`, whose
 buckets are laid out already, is left alone; so is one that is channels-last by itself. Networks with group
 normalization can be slower.
 """
