@@ -87,9 +87,9 @@ def block(process: subprocess.Popen[str]) -> tuple[float, ...]:
     return tuple(map(float, process.stdout.readline().split()))
 
 
-def one_start(folder: Path, way: str, workload: str, num_pairs: int) -> tuple[float, float, float]:
+def one_start(folder: Path, way: str, workload: str, num_pairs: int, begin=start) -> tuple[float, float, float]:
     """Return the log ratios of `way` to the script by hand, wall and processor, and the latter's us a step."""
-    by_hand, other = start(folder, "by hand", workload), start(folder, way, workload)
+    by_hand, other = begin(folder, "by hand", workload), begin(folder, way, workload)
     ratios: tuple[list[float], list[float]] = ([], [])
     baseline = []
     try:

@@ -53,9 +53,7 @@ def attach(order_file: str) -> None:
 
         order = read_order(Path(order_file))
         if order.mode == "run":
-            from flatout.fixes.under_recipe import train_under
-
-            train_under(order)
+            _train(order)
         elif order.mode == "timing":
             start(order, _prepare_timing)
         elif order.mode == "verify":
@@ -66,6 +64,18 @@ def attach(order_file: str) -> None:
         with contextlib.suppress(OSError):
             failure = Path(order_file).parent / "parts" / f"failed-{os.getpid()}.txt"
             failure.write_text(traceback.format_exc(), encoding="utf-8")
+
+
+def _train(order: Any) -> None:
+    """Put the recipe's fixes in place; around them, where it is asked for, what tells how the training goes."""
+    if order.fixes or not order.live:
+        from flatout.fixes.under_recipe import train_under
+
+        train_under(order)
+    if order.live:
+        from flatout.probe.live import follow
+
+        follow(order)
 
 
 def _prepare_timing(recorder: Any) -> None:

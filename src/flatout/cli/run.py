@@ -11,8 +11,10 @@ from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import verbose_option
 from flatout.errors import UsageError
 from flatout.schema.recipe import Kept, Recipe
+from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
+    from flatout.engine.target import Target
     from flatout.engine.train import Trained
 
 __all__ = ["chosen", "run"]
@@ -32,9 +34,10 @@ __all__ = ["chosen", "run"]
     help="The recipe, in place of flatout.toml here or beside the script.",
 )
 @click.option("--only", multiple=True, metavar="FIX", help="Apply only this fix of it; may be given again.")
+@click.option("--live", is_flag=True, help="Show how the training goes while it goes, below its own output.")
 @verbose_option("Show where the recipe was proven and what was done in which process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
-def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], verbose: bool) -> int:
+def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], live: bool, verbose: bool) -> int:
     """Train under flatout.toml, the recipe that `flatout tune` has made.
 
     SCRIPT is as for `flatout diagnose`. Its input, output, signals and exit code are its own; what flatout has to say
@@ -43,7 +46,6 @@ def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...],
     from flatout.engine.elsewhere import here, require_same_script, warnings
     from flatout.engine.recipe import find_recipe, read_recipe
     from flatout.engine.target import parse_target
-    from flatout.engine.train import train
 
     target = parse_target(words)
     path = find_recipe(target, recipe_file)
@@ -52,11 +54,29 @@ def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...],
     kept = chosen(recipe, only, path)
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, known, verbose=verbose)
-    trained = train(target, [each.selection for each in kept])
-    if kept:
+    trained = _train(target, [each.selection for each in kept], live=live)
+    if kept or live:
         later = [each for each in warnings(recipe, target, trained.found) if each not in known]
         _account(trained, later, verbose=verbose)
     return trained.exit_code
+
+
+def _train(target: "Target", selections: Sequence[Selection], *, live: bool) -> "Trained":
+    """Train, and show how it goes where that is asked for and stderr is a terminal."""
+    from flatout.engine.train import train
+
+    if not live:
+        return train(target, selections)
+    from flatout.cli.live import Panel, can_show
+
+    if not can_show():
+        _say("--live needs a terminal to draw on, and stderr is none: the training is not shown")
+        return train(target, selections)
+    with Panel() as panel:
+        trained = train(target, selections, panel)
+    for sentence in panel.last_words:
+        _say(sentence)
+    return trained
 
 
 def chosen(recipe: Recipe, only: Sequence[str], path: Path) -> tuple[Kept, ...]:

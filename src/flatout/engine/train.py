@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flatout.engine.elsewhere import Here
 from flatout.engine.target import Target
@@ -25,6 +25,9 @@ from flatout.fixes.catalog import find_fix
 from flatout.schema.codec import write_order
 from flatout.schema.order import ORDER_VARIABLE, Order
 from flatout.schema.trial import Selection
+
+if TYPE_CHECKING:
+    from flatout.engine.live import Following, Onlooker
 
 __all__ = ["ORDER_FILE", "Act", "Trained", "train", "train_observed"]
 
@@ -58,22 +61,34 @@ class Trained:
     notes: list[str] = field(default_factory=list)
 
 
-def train(target: Target, selections: Sequence[Selection]) -> Trained:
+def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker | None" = None) -> Trained:
     """Run `target` to its end under `selections`; return its exit code, 128 + n where signal n ended it.
+
+    An `onlooker` is shown how it goes; the light probes are attached for that, and output that would go to the terminal
+    goes to it.
 
     Raises:
         NothingMeasured: the command could not be started.
     """
-    if not selections:
+    if not selections and onlooker is None:
         return Trained(_exit_code(_run(target, dict(os.environ))), [])
     with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "parts").mkdir()
         order = folder / ORDER_FILE
-        write_order(
-            Order(mode="run", folder=name, script=target.name, protect_files=False, fixes=tuple(selections)), order
+        live = onlooker is not None
+        asked = Order(
+            mode="run", folder=name, script=target.name, protect_files=False, fixes=tuple(selections), live=live
         )
-        code = _exit_code(_run(target, _environment(order, selections)))
+        write_order(asked, order)
+        environment = _environment(order, selections)
+        if onlooker is None:
+            code = _exit_code(_run(target, environment))
+        else:
+            from flatout.engine.live import Following
+
+            with Following(target.name, folder, onlooker) as following:
+                code = _exit_code(_run(target, environment, following))
         return _trained(code, selections, folder)
 
 
@@ -100,16 +115,24 @@ def _environment(order: Path, selections: Sequence[Selection]) -> dict[str, str]
 # -- the process ----------------------------------------------------------------------------------------------------
 
 
-def _run(target: Target, environment: Mapping[str, str]) -> int:
+def _run(target: Target, environment: Mapping[str, str], following: "Following | None" = None) -> int:
     """Run the command line to its end; return its exit code as `subprocess` does, negative for a signal."""
     sys.stdout.flush()
     sys.stderr.flush()
     with _signals_blocked() as (handed_on, before):
         try:
-            process = subprocess.Popen(target.command, env=dict(environment), preexec_fn=_before_exec(before))
+            process = subprocess.Popen(
+                target.command,
+                env=dict(environment),
+                preexec_fn=_before_exec(before),
+                stdout=following.terminal.stdout if following is not None else None,
+                stderr=following.terminal.stderr if following is not None else None,
+            )
         except OSError as error:
             why = error.strerror or str(error)
             raise NothingMeasured(f"{target.command[0]} could not be started ({why}).") from None
+        if following is not None:
+            following.started()
         while process.poll() is None:
             _hand_on(process, handed_on)
         return process.returncode

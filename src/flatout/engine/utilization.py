@@ -5,11 +5,12 @@ From outside, because a sampler inside would take the interpreter lock of the tr
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import psutil
 
+from flatout.schema.live import GpuNow
 from flatout.schema.run import Utilization
 
 __all__ = ["UtilizationSampler"]
@@ -27,6 +28,7 @@ class UtilizationSampler:
         self._last = time.monotonic()
         self._cpu: dict[int, float] = {}
         self._read_bytes = 0
+        self._first = True
         self._total = sum(psutil.cpu_times()[:3])
         self._own = _cpu_s(psutil.Process())
         psutil.cpu_percent(percpu=True)
@@ -45,32 +47,40 @@ class UtilizationSampler:
         if len(self._samples) >= _MOST_SAMPLES:  # a training of hours: every second one is enough
             self._samples = self._samples[::2]
             self._period_s *= 2
+        reading = self.read(root, at_s)
+        if reading is not None:
+            self._samples.append(reading)
+
+    def read(self, root: int, at_s: float, trainers: Collection[int] = ()) -> Utilization | None:
+        """Return what the tree below process `root` and the machine did since the last time, None the first time.
+
+        `trainers` are the processes that count as training; where none is named it is the busiest one.
+        """
+        elapsed = max(1e-3, time.monotonic() - self._last)
         self._last = time.monotonic()
         cpu, memory, private, read_bytes = self._tree(root)
         busy = sum(psutil.cpu_times()[:3])
         own = _cpu_s(psutil.Process())
-        used = sorted((cpu[pid] - self._cpu.get(pid, 0.0) for pid in cpu), reverse=True)
-        used = [seconds / elapsed for seconds in used if seconds >= 0]
+        used = {pid: max(0.0, cpu[pid] - self._cpu.get(pid, 0.0)) / elapsed for pid in cpu}
+        main = sum(used.get(pid, 0.0) for pid in trainers) if trainers else max(used.values(), default=0.0)
         system = (busy - self._total - (own - self._own)) / elapsed
-        first = not self._samples and not self._cpu
+        first, self._first = self._first, self._first and not cpu
         read = max(0, read_bytes - self._read_bytes) / elapsed
         self._cpu, self._total, self._own, self._read_bytes = cpu, busy, own, read_bytes
         if first:
-            return
-        self._samples.append(
-            Utilization(
-                at_s=at_s,
-                main_cpu=used[0] if used else 0.0,
-                worker_cpu=sum(used[1:]),
-                foreign_cpu=max(0.0, system - sum(used)),
-                cores=tuple(percent / 100 for percent in psutil.cpu_percent(percpu=True)),
-                memory_bytes=memory,
-                private_bytes=private,
-                available_bytes=psutil.virtual_memory().available,
-                shm_used_share=_shm_share(),
-                read_bytes_s=read,
-                **self._gpu(),
-            )
+            return None
+        return Utilization(
+            at_s=at_s,
+            main_cpu=main,
+            worker_cpu=max(0.0, sum(used.values()) - main),
+            foreign_cpu=max(0.0, system - sum(used.values())),
+            cores=tuple(percent / 100 for percent in psutil.cpu_percent(percpu=True)),
+            memory_bytes=memory,
+            private_bytes=private,
+            available_bytes=psutil.virtual_memory().available,
+            shm_used_share=_shm_share(),
+            read_bytes_s=read,
+            **(_gpu(self._gpus[0]) if self._gpus else {}),
         )
 
     def _tree(self, root: int) -> tuple[dict[int, float], int, int, int]:
@@ -86,24 +96,45 @@ class UtilizationSampler:
                     read_bytes += _read_bytes(process)
         return cpu, memory, private, read_bytes
 
-    def _gpu(self) -> dict[str, Any]:
-        if not self._gpus:
-            return {}
-        import pynvml
+    def gpus(self) -> tuple[GpuNow, ...]:
+        """Return what every NVIDIA device of this machine does now; none without a driver."""
+        found = [_gpu(handle) for handle in self._gpus]
+        return tuple(
+            GpuNow(
+                busy=each.get("gpu_busy", 0.0),
+                memory_bytes=each.get("gpu_memory_bytes", 0),
+                total_bytes=_total_bytes(handle),
+                power_w=each.get("gpu_power_w", 0.0),
+                throttled=each.get("gpu_throttled", ""),
+            )
+            for handle, each in zip(self._gpus, found, strict=True)
+        )
 
-        handle = self._gpus[0]
-        found: dict[str, Any] = {}
-        readings: dict[str, Callable[[], Any]] = {
-            "gpu_busy": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
-            "gpu_memory_bytes": lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
-            "gpu_clock_mhz": lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
-            "gpu_power_w": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-            "gpu_throttled": lambda: _throttle(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
-        }
-        for name, read in readings.items():
-            with contextlib.suppress(Exception):  # a reading this driver does not offer is left out
-                found[name] = read()
-        return found
+
+def _gpu(handle: Any) -> dict[str, Any]:
+    import pynvml
+
+    found: dict[str, Any] = {}
+    readings: dict[str, Callable[[], Any]] = {
+        "gpu_busy": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+        "gpu_memory_bytes": lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
+        "gpu_clock_mhz": lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+        "gpu_power_w": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+        "gpu_throttled": lambda: _throttle(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
+    }
+    for name, read in readings.items():
+        with contextlib.suppress(Exception):  # a reading this driver does not offer is left out
+            found[name] = read()
+    return found
+
+
+def _total_bytes(handle: Any) -> int:
+    import pynvml
+
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except Exception:  # as above
+        return 0
 
 
 def _cpu_s(process: psutil.Process) -> float:
@@ -135,6 +166,6 @@ def _open_gpus() -> list[Any]:
         import pynvml
 
         pynvml.nvmlInit()
-        return [pynvml.nvmlDeviceGetHandleByIndex(0)]
+        return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
     except Exception:  # no driver, no GPU, another library of that name: there is nothing to read
         return []

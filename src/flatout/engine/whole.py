@@ -16,6 +16,7 @@ from flatout.engine.diagnose import conclude
 from flatout.engine.failure import explain_nothing, script_failure
 from flatout.engine.folder import run_folder
 from flatout.engine.launch import Outcome
+from flatout.engine.masked import block_signals
 from flatout.engine.target import Target
 from flatout.engine.train import train_observed
 from flatout.engine.utilization import UtilizationSampler
@@ -85,7 +86,7 @@ class _Sampling:
         self._thread.join()
 
     def _sample(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+        block_signals()
         begin = time.monotonic()
         while not self._over.wait(_PERIOD_S):
             self.sampler.sample(os.getpid(), time.monotonic() - begin)

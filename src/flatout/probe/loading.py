@@ -51,6 +51,7 @@ class WatchedLoader:
         self.created_at = created_at
         self.iterated_at: Frame | None = None
         self.passes: set[int] = set()
+        self.iterator: weakref.ref[Any] | None = None  # of the latest pass
         self.start_ns = 0
         self.waits = 0
         self.wait_ns = 0
@@ -193,8 +194,9 @@ class LoaderWatch:
             watched.start_ns += end - start
             watched.iterated_at = watched.iterated_at or caller(2)
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
-            with contextlib.suppress(AttributeError):
+            with contextlib.suppress(AttributeError, TypeError):
                 iterator._flatout = (self._passes, watched, tape.asked(self._passes))
+                watched.iterator = weakref.ref(iterator)
             return iterator
 
         return iterate

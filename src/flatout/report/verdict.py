@@ -9,6 +9,7 @@ from flatout.units import format_ratio, format_share
 
 __all__ = [
     "LARGEST_SPEEDUP",
+    "SUBJECTS",
     "best_finding",
     "device_in_words",
     "doubts",
@@ -42,7 +43,7 @@ _ENDS = {
     "unknown": "The recording breaks off",
 }
 
-_SUBJECTS = {
+SUBJECTS = {
     Phase.INPUT: ("Training waits", "of each step is spent loading data"),
     Phase.TRANSFER: ("Training copies", "of each step is spent moving data between host and device"),
     Phase.FORWARD: ("Training computes", "of each step is the forward pass"),
@@ -68,7 +69,7 @@ def verdict(report: Report) -> str:
     best = best_finding(report)
     if best is None:
         return _without_findings(breakdown)
-    subject, spent = _SUBJECTS[best.phase]
+    subject, spent = SUBJECTS[best.phase]
     inside = best.phase in STEP_PHASES and best.phase is not Phase.CHECKPOINT
     share = max(best.share, breakdown.share(best.phase)) if inside else best.share
     if best.max_speedup < WORTH_READING:
@@ -137,4 +138,4 @@ def _without_findings(breakdown: Breakdown) -> str:
     if computing >= HEALTHY_SHARE:
         return f"Nothing found: healthy. {format_share(computing)} of each step is forward, backward and optimizer."
     largest = max(breakdown.phases, key=lambda part: part.share)
-    return f"No cause found, but {format_share(largest.share)} {_SUBJECTS[largest.phase][1]}."
+    return f"No cause found, but {format_share(largest.share)} {SUBJECTS[largest.phase][1]}."

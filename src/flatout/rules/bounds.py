@@ -51,8 +51,8 @@ def speedup_on_freed_cores(run: Run, loader: LoaderFacts | None, fraction: float
     training beside two workers on two cores became 2.2x as fast without them, where they waited for input 17% (n=6
     pairs). What the training computes in a step stays; it may be spread over as many cores as it has threads.
     """
-    machine = run.environment
-    if loader is None or not loader.num_workers or machine.device_kind != "cpu" or not all_cores_busy(run):
+    machine, alone = run.environment, run.header.world_size == 1
+    if loader is None or not (loader.num_workers and alone and machine.device_kind == "cpu" and all_cores_busy(run)):
         return 1.0
     samples = while_steps_ran(run)
     own, theirs = fmean(each.main_cpu for each in samples), fmean(each.worker_cpu for each in samples)

@@ -71,6 +71,7 @@ class Order:
     protect_files: bool = True
     all_devices: bool = False  # install the seams of transfers and syncs even when there is no accelerator
     fixes: tuple[Selection, ...] = ()  # applied from the start
+    live: bool = False  # "run": each rank writes twice a second what it is doing
     timing: TimingOrder | None = None
     verify: VerifyOrder | None = None
     facts: Mapping[str, object] = field(default_factory=dict)  # of the run, for fixes that need them
