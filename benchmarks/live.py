@@ -9,23 +9,19 @@ that does not. The panel is drawn on a terminal of 80 x 40 that nobody looks at.
     python benchmarks/live.py [--quick]
 """
 
-import argparse
 import fcntl
 import os
-import platform
 import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import threading
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import psutil
-from run_overhead import WORKLOADS, make_project, one_start, told
+from run_overhead import WORKLOADS, compare_ways
 from run_overhead import start as start_plain
 
 from flatout.engine.recipe import RECIPE_FILE
@@ -83,25 +79,15 @@ def start(folder: Path, way: str, workload: str) -> subprocess.Popen:
     return process
 
 
+def own_share() -> str:
+    """Tell what flatout's own processes took since the last time, where there were any."""
+    told = f"  flatout itself {100 * statistics.mean(SHARES):.1f}% of a core" if SHARES else ""
+    SHARES.clear()
+    return told
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="3 starts of 8 pairs in place of 12 of 30")
-    starts, pairs = (3, 8) if parser.parse_args().quick else (12, 30)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}")
-    print(f"{starts} starts x {pairs} pairs of blocks; in brackets 95% interval over starts; {GOAL}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_project(folder)
-        for workload in WORKLOADS:
-            for way in WAYS:
-                SHARES.clear()
-                walls, cpus, steps_us = zip(
-                    *(one_start(folder, way, workload, pairs, start) for _ in range(starts)), strict=True
-                )
-                us = statistics.median(steps_us)
-                own = f"  flatout itself {100 * statistics.mean(SHARES):.1f}% of a core" if SHARES else ""
-                print(f"{workload:18} {way:8} wall {told(list(walls), us)}  processor {told(list(cpus), us)}"
-                      f"  n={starts}, {us:.0f} us a step{own}", flush=True)  # fmt: skip
+    compare_ways(WAYS, GOAL, start, own_share)
 
 
 if __name__ == "__main__":

@@ -256,7 +256,7 @@ def trained(folder, entry, root, names, steps):
         return None, "takes longer than 240 s"
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or ["no word"])[-1][:100]
-    return torch.load(inject / "seen.pt"), ""
+    return torch.load(inject / "seen.pt", weights_only=True), ""
 
 
 def differs(plain, other):

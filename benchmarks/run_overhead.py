@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def block(process: subprocess.Popen[str]) -> tuple[float, ...]:
     return tuple(map(float, process.stdout.readline().split()))
 
 
-def one_start(folder: Path, way: str, workload: str, num_pairs: int, begin=start) -> tuple[float, float, float]:
+def one_start(folder: Path, way: str, workload: str, num_pairs: int, begin: Callable) -> tuple[float, float, float]:
     """Return the log ratios of `way` to the script by hand, wall and processor, and the latter's us a step."""
     by_hand, other = begin(folder, "by hand", workload), begin(folder, way, workload)
     ratios: tuple[list[float], list[float]] = ([], [])
@@ -115,22 +116,27 @@ def told(ratios: list[float], step_us: float) -> str:
 
 
 def main() -> None:
+    compare_ways(WAYS, GOAL, start)
+
+
+def compare_ways(ways: Sequence[str], goal: str, begin: Callable, note: Callable[[], str] = str) -> None:
+    """Print a line for each workload and way; `note` adds what is known of the processes of the last line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="3 starts of 8 pairs in place of 12 of 30")
     starts, pairs = (3, 8) if parser.parse_args().quick else (12, 30)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}")
-    print(f"{starts} starts x {pairs} pairs of blocks; in brackets 95% interval over starts; {GOAL}")
+    print(f"{starts} starts x {pairs} pairs of blocks; in brackets 95% interval over starts; {goal}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_project(folder)
         for workload in WORKLOADS:
-            for way in WAYS:
+            for way in ways:
                 walls, cpus, steps_us = zip(
-                    *(one_start(folder, way, workload, pairs) for _ in range(starts)), strict=True
+                    *(one_start(folder, way, workload, pairs, begin) for _ in range(starts)), strict=True
                 )
                 us = statistics.median(steps_us)
                 print(f"{workload:18} {way:13} wall {told(list(walls), us)}  processor {told(list(cpus), us)}"
-                      f"  n={starts}, {us:.0f} us a step", flush=True)  # fmt: skip
+                      f"  n={starts}, {us:.0f} us a step{note()}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

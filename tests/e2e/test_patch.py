@@ -62,7 +62,7 @@ def trained(folder):
 
     done = subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return torch.load(folder / "weights.pt"), torch.load(folder / "random.pt")
+    return [torch.load(folder / name, weights_only=True) for name in ("weights.pt", "random.pt")]
 
 
 def patched(folder, *fixes):

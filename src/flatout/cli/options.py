@@ -11,6 +11,7 @@ import click
 __all__ = [
     "STDOUT",
     "budget_option",
+    "given_recipe_option",
     "json_option",
     "out_option",
     "price_option",
@@ -91,6 +92,14 @@ price_option: _Decorator = click.option(
     callback=_price,
     metavar="PRICE",
     help="What the machine costs, as 3.5/h: adds what an epoch and its waiting cost.",
+)
+
+given_recipe_option: _Decorator = click.option(
+    "--recipe",
+    "recipe_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The recipe, in place of flatout.toml here or beside the script.",
 )
 
 recipe_option: _Decorator = click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flatout.cli.diagnose import ScriptCommand
+from flatout.cli.options import given_recipe_option
 from flatout.errors import FlatoutError, UsageError
 from flatout.schema.recipe import Recipe
 
@@ -28,13 +29,7 @@ NOTHING_WRITTEN = 3
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
     options_metavar="[OPTIONS]",
 )
-@click.option(
-    "--recipe",
-    "recipe_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The recipe, in place of flatout.toml here or beside the script.",
-)
+@given_recipe_option
 @click.option("--only", multiple=True, metavar="FIX", help="Write only this fix of it; may be given again.")
 @click.option("--write", is_flag=True, help="Change the files, and keep what they were as FILE.orig.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flatout.cli.diagnose import ScriptCommand
-from flatout.cli.options import verbose_option
+from flatout.cli.options import given_recipe_option, verbose_option
 from flatout.errors import UsageError
 from flatout.schema.recipe import Kept, Recipe
 from flatout.schema.trial import Selection
@@ -26,13 +26,7 @@ __all__ = ["chosen", "run"]
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
     options_metavar="[OPTIONS]",
 )
-@click.option(
-    "--recipe",
-    "recipe_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The recipe, in place of flatout.toml here or beside the script.",
-)
+@given_recipe_option
 @click.option("--only", multiple=True, metavar="FIX", help="Apply only this fix of it; may be given again.")
 @click.option("--live", is_flag=True, help="Show how the training goes while it goes, below its own output.")
 @verbose_option("Show where the recipe was proven and what was done in which process.")
