@@ -1,4 +1,4 @@
-"""`flatout compare`: two recordings, or two folders of them, side by side; with a limit, a gate for every change."""
+"""`flatout compare`: two sets of recordings, or two versions of the code; with a limit, a gate for every change."""
 
 import json
 import math
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from flatout.cli.options import STDOUT, json_option
+from flatout.cli.options import STDOUT, budget_option, json_option
 from flatout.errors import NothingMeasured, UsageError
+from flatout.schema.difference import Difference
 from flatout.schema.report import Report
 
 __all__ = ["compare"]
@@ -42,21 +43,26 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     metavar="SHARE",
     help="How much slower B may be, as 5%: exit code 1 when it is slower beyond noise, 3 when it cannot be told.",
 )
+@budget_option
 @json_option
-def compare(before: Path, after: Path, limit: float | None, json_file: Path | None) -> int:
-    """Compare recordings: is B slower than A, by how much, and why.
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- SCRIPT [ARGS]...]")
+def compare(
+    before: Path, after: Path, limit: float | None, budget_s: float, json_file: Path | None, words: tuple[str, ...]
+) -> int:
+    """Compare recordings or code: is B slower than A, and why.
 
     A and B are recordings, or folders with several of the same script: more of them tell smaller differences.
+    With a script after `--`, A and B are two checkouts of the code: the script trains in both, side by side, in turns,
+    which tells smaller differences than any recordings do.
     """
     from rich.console import Console
 
-    from flatout.analysis.difference import difference, judge_limit
+    from flatout.analysis.difference import judge_limit
     from flatout.cli.present import write_text
     from flatout.report.difference import difference_row, difference_text
     from flatout.report.look import Look
 
-    sides = _sides(before, after)
-    found = difference(*sides)
+    found = _by_training(before, after, words, limit, budget_s) if words else _by_recordings(before, after)
     gate = None if limit is None else judge_limit(found, limit)
     console = Console(stderr=json_file == STDOUT, highlight=False, markup=False, emoji=False)
     console.print(difference_text(found, Look.of(console), limit=limit, gate=gate), soft_wrap=True)
@@ -68,6 +74,29 @@ def compare(before: Path, after: Path, limit: float | None, json_file: Path | No
     elif json_file is not None:
         write_text(json_file, text, again="`flatout compare A B --json FILE`")
     return 0 if gate is None or gate.passed else SLOWER if gate.passed is False else CANNOT_TELL
+
+
+def _by_training(before: Path, after: Path, words: tuple[str, ...], limit: float | None, budget_s: float) -> Difference:
+    """Train both, with somebody watching."""
+    from flatout.cli.progress import Watcher
+    from flatout.engine.checkouts import compare_checkouts
+
+    with Watcher(bar=True) as watcher:
+        return compare_checkouts(before, after, words, limit=limit, budget_s=budget_s, watch=watcher.watch)
+
+
+def _by_recordings(before: Path, after: Path) -> Difference:
+    """Compare what was recorded; how long it may take is of no matter there.
+
+    Raises:
+        UsageError: a budget was given, or the recordings cannot be compared.
+    """
+    from flatout.analysis.difference import difference
+
+    source = click.get_current_context().get_parameter_source("budget_s")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--budget is for training A and B: name the script, after --.")
+    return difference(*_sides(before, after))
 
 
 def _sides(before: Path, after: Path) -> tuple[list[Report], list[Report]]:

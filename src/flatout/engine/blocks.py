@@ -2,14 +2,23 @@
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flatout.schema.trial import Pair, Verdict
 
-__all__ = ["Failure", "Measured", "pairs_of_turns", "read_parts", "slowest_block", "take_record"]
+__all__ = [
+    "Failure",
+    "Measured",
+    "enough",
+    "pairs_of_turns",
+    "phases_of_turns",
+    "read_parts",
+    "slowest_block",
+    "take_record",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +34,22 @@ class Measured:
     """What the executions of one arm have given so far."""
 
     pairs: list[Pair] = field(default_factory=list)
+    phases: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)  # of blocks in turns: side, milliseconds
     decision: str = ""  # of `analysis.judge`, "not applied" or "failed"; "": none yet
     reason: str = ""
     hits: dict[str, int] = field(default_factory=dict)
     warmup_s: float = 0.0
     failure: Failure | None = None
     wall_s: float = 0.0
+
+
+def enough(wanted: int) -> Callable[[Sequence[Pair]], str]:
+    """Return what ends a timing after `wanted` pairs, whatever they say."""
+
+    def decide(pairs: Sequence[Pair]) -> str:
+        return "enough" if len(pairs) >= wanted else ""
+
+    return decide
 
 
 def read_parts(folder: Path) -> Iterable[list[dict[str, Any]]]:
@@ -84,6 +103,12 @@ def pairs_of_turns(folder: Path, measured: Measured) -> list[Pair]:
         (first, side), (second, _) = blocks[number], blocks[number + 1]
         pairs.append(Pair(second, first) if side else Pair(first, second))
     return pairs
+
+
+def phases_of_turns(folder: Path) -> list[tuple[int, tuple[float, ...]]]:
+    """Return for every block of two processes side by side whose it is, and its mean of each phase in milliseconds."""
+    records = (record for records in read_parts(folder) for record in records if record.get("kind") == "block")
+    return [(record["side"], tuple(record.get("phases_ms", ()))) for record in records]
 
 
 def slowest_block(folder: Path, measured: Measured) -> float | None:

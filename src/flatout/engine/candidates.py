@@ -29,11 +29,13 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
 
+    What helps few scripts and is hinted at by no finding comes after the others of its class, and what takes long to
+    settle (compilation) after all others: it would leave no time for them.
     The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
     finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
     do. Fixes on request, and those of weaker classes than `equal`, are left out unless `only` or `also` names them.
     """
-    found: list[tuple[tuple[float, ...], Candidate]] = []
+    found: list[tuple[tuple[tuple[float, ...], float, float, int], Candidate]] = []
     for fix in fixes() if catalog is None else catalog:
         named = fix.name in only | also
         if (only and not named) or (not named and (fix.on_request or fix.equivalence.rank > equal.rank)):
@@ -53,9 +55,19 @@ def candidates(
                 whole_epochs=between,
                 reasons=tuple(finding.code for finding in addressed),
             )
-            found.append(((fix.equivalence.rank, -min(hoped, ceiling), -ceiling, number), candidate))
+            order = _turn(fix, candidate.reasons), -min(hoped, ceiling), -ceiling, number
+            found.append((order, candidate))
     found.sort(key=lambda each: each[0])
     return tuple(candidate for _, candidate in found)
+
+
+def _turn(fix: Fix, reasons: Sequence[str]) -> tuple[float, ...]:
+    """Return what puts a fix before or behind others, whatever it may give; the smaller comes first.
+
+    What helps few scripts and is hinted at by no finding comes after the others of its class, and what takes long to
+    settle (compilation) after all others: it would leave no time for them.
+    """
+    return fix.usual_s, fix.equivalence.rank, fix.seldom and not reasons
 
 
 def _ceiling(fix: Fix, breakdown: Breakdown) -> float:

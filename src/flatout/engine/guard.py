@@ -136,6 +136,7 @@ def _run(spec: dict[str, Any], folder: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=write_end,
             stderr=write_end,
+            cwd=spec["working"],
             env=spec["environment"],
             start_new_session=True,
             preexec_fn=_before_exec,

@@ -112,10 +112,11 @@ class Execution:
         files = self._folder / "files"
         for name in ("kept", "known"):
             (files / name).mkdir(parents=True, exist_ok=True)
-        (files / "working").write_bytes(os.fsencode(os.getcwd()))
+        (files / "working").write_bytes(os.fsencode(self._target.folder or os.getcwd()))
         body = {
             "command": list(self._target.command),
             "environment": self._environment(),
+            "working": self._target.folder or None,
             "folder": str(self._folder),
             "log": self.log.name,
         }

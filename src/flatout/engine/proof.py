@@ -2,16 +2,16 @@
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from flatout import __version__
 from flatout.analysis.judge import compare, confirm
-from flatout.engine.blocks import Measured
+from flatout.engine.blocks import Measured, enough
 from flatout.engine.target import Target, script_digest
 from flatout.engine.timing import Bench
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
-from flatout.schema.trial import Comparison, Pair, Selection, Trial
+from flatout.schema.trial import Comparison, Selection, Trial
 
 __all__ = ["CONFIRM_ALPHA", "CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe"]
 
@@ -68,22 +68,15 @@ class Confirmation:
             if self._together or measured.failure:
                 measured.failure = None
                 self._bench.one_after_the_other(
-                    (), fixes, measured, decide=_when(wanted), max_s=left_s, num_pairs=CONFIRM_PAIRS
+                    (), fixes, measured, decide=enough(wanted), max_s=left_s, num_pairs=CONFIRM_PAIRS
                 )
             else:
                 self._bench.side_by_side(
-                    (), fixes, measured, looks=(CONFIRM_PAIRS,), decide=_when(wanted), max_s=left_s, swap=swap
+                    (), fixes, measured, looks=(CONFIRM_PAIRS,), decide=enough(wanted), max_s=left_s, swap=swap
                 )
             if self._until - time.monotonic() < 0:
                 break
         return confirm(measured.pairs, CONFIRM_ALPHA) if len(measured.pairs) >= 3 else None
-
-
-def _when(wanted: int) -> Callable[[Sequence[Pair]], str]:
-    def decide(pairs: Sequence[Pair]) -> str:
-        return "enough" if len(pairs) >= wanted else ""
-
-    return decide
 
 
 def make_recipe(target: Target, report: Report, kept: Sequence[Trial], confirmation: Comparison) -> Recipe:

@@ -184,6 +184,8 @@ class Search:
         if verdict is Verdict.KEPT:
             self._stage = f"comparing results under {candidate.selection.label}"
             verdict, reason, equality = self._hold_to_claim(candidate)
+            if equality is not None:  # on top of a weaker class no more than that was shown
+                candidate = replace(candidate, equivalence=equality.claimed)
         trial = Trial(
             number=len(self.trials) + 1,
             candidate=candidate,

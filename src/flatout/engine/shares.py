@@ -71,8 +71,8 @@ class Shares:
 
     def timing_s(self, candidate: Candidate, kept: Sequence[Trial]) -> float:
         """Return the seconds left for timing `candidate` so that its results can still be compared."""
-        left_s = self.left_s(kept)
-        return max(_LEAST_SHARE * left_s, left_s - self.comparing_s(_claim(candidate, kept)))
+        left_s, settling_s = self.left_s(kept), _settling_s(candidate)
+        return max(_LEAST_SHARE * left_s, left_s - self.comparing_s(_claim(candidate, kept)) - settling_s)
 
     def suffices(self, candidate: Candidate, kept: Sequence[Trial]) -> bool:
         """Return whether the time for `candidate` reaches for the first look at its pairs."""
@@ -85,9 +85,10 @@ class Shares:
 
     def _look_s(self, candidate: Candidate, num_pairs: int) -> float:
         """Return the seconds until so many pairs are there."""
+        settling_s = _settling_s(candidate)
         if self._pace.together and not candidate.switchable:
-            return num_pairs * self._pace.apart_s
-        return self._pace.startup_s + self._pace.steady_s + num_pairs * self._pace.turns_s
+            return num_pairs * (self._pace.apart_s + settling_s)
+        return self._pace.startup_s + settling_s + self._pace.steady_s + num_pairs * self._pace.turns_s
 
     def comparing_s(self, claimed: Equivalence) -> float:
         """Return the seconds that comparing results takes: executions of the candidate, and of what it is held to."""
@@ -103,6 +104,11 @@ class Shares:
         if claimed is not Equivalence.SEMANTIC:
             self._compared |= {Equivalence.BITWISE, claimed}
         return claimed
+
+
+def _settling_s(candidate: Candidate) -> float:
+    fix = find_fix(candidate.selection.fix)
+    return fix.usual_s if fix is not None else 0.0
 
 
 def _claim(candidate: Candidate, kept: Sequence[Trial]) -> Equivalence:

@@ -20,7 +20,10 @@ _GRACE_S = 2.0
 def main() -> int:
     """Run what the specification in `argv[1]` lists; return the first exit code that is not 0, as a shell would."""
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    processes = [subprocess.Popen(each["command"], env={**os.environ, **each["environment"]}) for each in spec]
+    processes = [
+        subprocess.Popen(each["command"], cwd=each["working"], env={**os.environ, **each["environment"]})
+        for each in spec
+    ]
     code = 0
     while any(process.poll() is None for process in processes):
         failed = [process.returncode for process in processes if process.returncode]

@@ -15,10 +15,11 @@ __all__ = ["Target", "parse_target", "script_digest"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A command line to observe, and the name people know it by."""
+    """A command line to observe, the name people know it by, and the folder it is started in ("": this one)."""
 
     name: str
     command: tuple[str, ...]
+    folder: str = ""
 
     @property
     def slug(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.engine.blocks import Measured, pairs_of_turns, read_parts, slowest_block, take_record
+from flatout.engine.blocks import Measured, pairs_of_turns, phases_of_turns, read_parts, slowest_block, take_record
 from flatout.engine.follower import Ended, Follower, trial_failure
 from flatout.engine.launch import Execution, Outcome
 from flatout.engine.pace import SHORTEST_TURN_S, Pace
@@ -40,9 +40,14 @@ class Bench:
         pace: Pace,
         *,
         stall_s: float = _STALL_S,
+        other: Target | None = None,
     ) -> None:
-        """Take the script, the tune's folder, who follows, and what is known of the script's steps."""
+        """Take the script, the tune's folder, who follows, and what is known of the script's steps.
+
+        `other` is what the second of two processes runs, where that is another program.
+        """
         self._target = target
+        self._targets = target, other or target
         self._folder = folder / "trials"
         self._watch = watch
         self._pace = pace
@@ -134,6 +139,7 @@ class Bench:
 
         outcome = self._run(both, folder, until - time.monotonic(), decided, {}, settles_s)
         decided()
+        measured.phases += phases_of_turns(folder)
         measured.wall_s += outcome.wall_s
         if not measured.decision and outcome.stopped_by != "budget":
             measured.failure = trial_failure(outcome, folder, self._silence_s)
@@ -149,7 +155,9 @@ class Bench:
             write_order(order, folder / f"order-{side}.json")
             environment, settles_s = _needs(fixes)
             environment["FLATOUT_ORDER"] = str(folder / f"order-{side}.json")
-            spec.append({"command": list(self._target.command), "environment": environment})
+            target = self._targets[side]
+            command, working = list(target.command), target.folder or None
+            spec.append({"command": command, "working": working, "environment": environment})
             longest_s = max(longest_s, settles_s)
         (folder / "commands.json").write_text(json.dumps(spec[::-1] if swap else spec), encoding="utf-8")
         return longest_s
@@ -167,7 +175,7 @@ class Bench:
                 timing = TimingOrder(
                     block_s=self._pace.alone_s, skip=self._pace.skip, side=side, epoch_steps=epoch_steps
                 )
-                outcome, folder = self._execute(timing, arm if side else base, max(5.0, left_s), ())
+                outcome, folder = self._execute(timing, arm if side else base, max(5.0, left_s), (), side)
                 measured.wall_s += outcome.wall_s
                 blocks[side] = slowest_block(folder, measured)
                 if blocks[side] is None:
@@ -183,15 +191,16 @@ class Bench:
     # -- one execution ------------------------------------------------------------------------------------------
 
     def _execute(
-        self, timing: TimingOrder, fixes: Sequence[Selection], budget_s: float, ready: Sequence[Selection]
-    ) -> tuple[Outcome, Path]:
+        self, timing: TimingOrder, fixes: Sequence[Selection], budget_s: float, ready: Sequence[Selection],
+        side: int = 0,
+    ) -> tuple[Outcome, Path]:  # fmt: skip
         folder = self._next()
         if timing.arms and self._pace.together:
             (folder / "turns").mkdir()
             timing = replace(timing, turns=str(folder / "turns"))
         write_order(self._order(folder, timing, fixes), folder / "order.json")
         environment, settles_s = _needs([*fixes, *ready])
-        return self._run(self._target, folder, budget_s, None, environment, settles_s), folder
+        return self._run(self._targets[side], folder, budget_s, None, environment, settles_s), folder
 
     def _run(
         self, target: Target, folder: Path, budget_s: float, decided: Callable[[], bool] | None,

@@ -196,6 +196,7 @@ FIX = Fix(
     choices=choices,
     switchable=True,
     settles_s=120.0,
+    usual_s=30.0,  # 30.2 s for the small ResNet of benchmarks/cpu_resnet.py on 2 cores
     edit=(
         ModelLine(
             code='{model}.compile(dynamic=False, options={{"fallback_random": True}})',

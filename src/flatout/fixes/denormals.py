@@ -70,5 +70,6 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
     patch=patch,
     choices=choices,
+    seldom=True,
     edit=(SwitchLine(code="torch.set_flush_denormal(True)", unless=("set_flush_denormal",)),),
 )

@@ -30,7 +30,8 @@ class Fix:
     `run` recorded, and nothing where the fix does not apply (no GPU, the script does it already). `phases` are the
     phases of the step it can shorten: their share bounds what it can give. `switchable`: it takes effect, and stops,
     at the next step when it is switched; otherwise only from the start of a process. `on_request`: tried only when
-    the user names it. `replaces`: fixes that have nothing left to do once this one is kept.
+    the user names it. `replaces`: fixes that have nothing left to do once this one is kept. `seldom`: it helps few
+    scripts, and no recording tells which, so it is tried after others of its class.
     """
 
     name: str
@@ -41,8 +42,10 @@ class Fix:
     addresses: tuple[str, ...] = ()
     switchable: bool = False
     on_request: bool = False
+    seldom: bool = False
     replaces: tuple[str, ...] = ()
     settles_s: float = 0.0  # longest that it may take at the start of a training (compilation)
+    usual_s: float = 0.0  # what it takes there of a model of ordinary size; where it is more than 0, it is tried last
     environment: Mapping[str, str] = field(default_factory=dict)  # variables the process must start with
     edit: tuple[Piece, ...] = ()  # how `flatout patch` writes it in the user's code; empty: it cannot
 

@@ -64,11 +64,14 @@ class _Block:
         self._timing = timing
         self._begin_ns = self._end_ns = 0
         self.walls_ms: list[float] = []
+        self._phases_ns: list[int] = []
 
     def take(self, step: Step) -> None:
         if not self.walls_ms:
             self._begin_ns = self._end_ns or step.start_ns
+            self._phases_ns = [0] * len(step.phases_ns)
         self.walls_ms.append(step.wall_ns / 1e6)
+        self._phases_ns = [total + ns for total, ns in zip(self._phases_ns, step.phases_ns, strict=True)]
         self.leave_out(step)
 
     def leave_out(self, step: Step) -> None:
@@ -81,6 +84,10 @@ class _Block:
         number = max(fewest, math.ceil(self._timing.block_s * 1e3 / max(typical_ms, 1e-3)))
         epoch = self._timing.epoch_steps
         return epoch * math.ceil(number / epoch) if epoch else number
+
+    def phases_ms(self) -> list[float]:
+        """Return the mean of each phase, in the order of `STEP_PHASES`; stalls are in them."""
+        return [total / 1e6 / len(self.walls_ms) for total in self._phases_ns]
 
     def mean_ms(self) -> float:
         if self._timing.epoch_steps:
@@ -170,7 +177,7 @@ class Turns:
     def _end_block(self) -> bool:
         mean, number = self._block.mean_ms(), len(self._block.walls_ms)
         body = {"number": self._number, "side": self._timing.side, "ms": mean / _worth(self._sites), "steps": number}
-        self._write("block", {**body, "sites": describe(self._sites)})
+        self._write("block", {**body, "phases_ms": self._block.phases_ms(), "sites": describe(self._sites)})
         if self._number + 1 < 2 * max(self._timing.looks):
             self._block.walls_ms = []
         self._pass_on(self._number + 1)

@@ -33,7 +33,7 @@ def difference_text(found: Difference, look: Look, *, limit: float | None = None
         _findings(found, look),
         _surroundings(found, look),
         _more(found, look),
-        _limit(limit, gate, look),
+        _limit(found, limit, gate, look),
     ]
     lines: list[Text] = []
     for section in filter(None, sections):
@@ -44,6 +44,7 @@ def difference_text(found: Difference, look: Look, *, limit: float | None = None
 def difference_row(found: Difference, *, limit: float | None = None, gate: Gate | None = None) -> dict[str, Any]:
     """Return the same as plain values: `ratio` is B's step time divided by A's; shares are of 1, times milliseconds.
 
+    `turns` is null where recordings are compared; else A and B took turns, and each side was recorded for its findings.
     `samples` is null where steps of both sides have as many, or it is not known; else times of B are of as many samples
     as a step of A has. `verdict` is "slower", "within limit", "cannot be told", or null where no limit was given.
     """
@@ -52,6 +53,7 @@ def difference_row(found: Difference, *, limit: float | None = None, gate: Gate 
         "schema": DIFFERENCE_SCHEMA,
         "script": found.script,
         "recordings": {"before": found.num_before, "after": found.num_after},
+        "turns": {"starts": found.num_starts, "pairs": found.num_pairs} if found.num_starts else None,
         "step": {
             "before_ms": finite(found.before_ms),
             "after_ms": finite(found.after_ms),
@@ -90,6 +92,8 @@ def _sides(found: Difference) -> str:
     def told(number: int) -> str:
         return f"{number} recording{'s' if number != 1 else ''}"
 
+    if found.num_starts:
+        return f"A and B trained side by side, in turns: {found.num_starts} starts, {found.num_pairs} pairs of blocks"
     return f"A is {told(found.num_before)}, B is {told(found.num_after)}"
 
 
@@ -162,7 +166,7 @@ def _surroundings(found: Difference, look: Look) -> list[Text]:
 
 def _more(found: Difference, look: Look) -> list[Text]:
     fewest = min(found.num_before, found.num_after)
-    if fewest >= FEW:
+    if fewest >= FEW or found.num_starts:
         return []
     told = (
         f"One recording is taken to scatter by {format_share(found.noise)}. More of them tell smaller differences: "
@@ -171,10 +175,11 @@ def _more(found: Difference, look: Look) -> list[Text]:
     return look.paragraph(told, hanging=2)
 
 
-def _limit(limit: float | None, gate: Gate | None, look: Look) -> list[Text]:
+def _limit(found: Difference, limit: float | None, gate: Gate | None, look: Look) -> list[Text]:
     if limit is None or gate is None:
         return []
     titles = {True: ("Passed", "bold green"), False: ("Failed", "bold red"), None: ("Cannot be told", "bold magenta")}
     title, style = titles[gate.passed]
-    advice = " Record more on each side, or allow more." if gate.passed is None else ""
+    more = "Give it more time" if found.num_starts else "Record more on each side"
+    advice = f" {more}, or allow more." if gate.passed is None else ""
     return look.paragraph(f"{title}, limit {limit * 100:.4g}%: {gate.reason}.{advice}", hanging=2, style=style)

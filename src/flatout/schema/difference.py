@@ -39,12 +39,14 @@ class Difference:
     script: str
     num_before: int  # recordings
     num_after: int
+    num_starts: int = 0  # of both sides, side by side in turns; 0: what is compared are recordings
+    num_pairs: int = 0  # of neighbouring blocks of steps, in all starts
     before_ms: float  # geometric mean of the recordings' mean steps
     after_ms: float
     ratio: float
     low: float  # 95 % interval of `ratio`
     high: float
-    noise: float  # standard deviation of one recording's step time that the interval is made of, as a share
+    noise: float  # standard deviation that the interval is made of, as a share: of a recording's step, a start's ratio
     chance: float  # probability of a ratio as large or larger if nothing had changed, one-sided
     phases: tuple[Change, ...] = ()
     came: tuple[Finding, ...] = ()  # found after, not before

@@ -40,6 +40,24 @@ def test_stricter_classes_come_first_and_more_headroom_before_less():
     assert offered(*catalog) == ["much", "little", "round", "bits"]
 
 
+def test_what_compiles_comes_last_and_what_seldom_helps_after_others_of_its_class():
+    catalog = [
+        fix("compiled", Equivalence.ROUNDING, (Phase.INPUT,), usual_s=30.0),
+        fix("bits", Equivalence.PRECISION, (Phase.HOST,)),
+        fix("seldom", phases=(Phase.INPUT,), seldom=True),
+        fix("little", phases=(Phase.HOST,)),
+    ]
+    assert offered(*catalog) == ["little", "seldom", "bits", "compiled"]
+
+
+def test_what_seldom_helps_comes_in_its_turn_where_a_finding_names_it():
+    catalog = [
+        fix("seldom", phases=(Phase.INPUT,), seldom=True, addresses=("IN001",)),
+        fix("little", phases=(Phase.HOST,)),
+    ]
+    assert offered(*catalog, findings=(finding(code="IN001", max_speedup=2.0),)) == ["seldom", "little"]
+
+
 def test_what_cannot_give_two_percent_is_not_tried_unless_it_is_named():
     idle = fix("idle", phases=(Phase.OPTIMIZER,))
     assert offered(idle) == []

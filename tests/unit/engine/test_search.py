@@ -95,13 +95,18 @@ def scripted(monkeypatch, tmp_path):
 
     def search(
         names, *, factors=(), failures=(), wrong=(), noise=0.01, switchable=True, seed=1, folder=None, stop=None,
-        claimed=Equivalence.BITWISE, steps=10, budget_s=1000, step_ms=None,
+        claimed=Equivalence.BITWISE, classes=None, steps=10, budget_s=1000, step_ms=None,
     ):  # fmt: skip
         ScriptedBench.factors, ScriptedBench.failures = dict(factors), dict(failures)
         ScriptedBench.noise, ScriptedBench.rng = noise, random.Random(seed)
         ScriptedVerifier.wrong, ScriptedVerifier.steps = frozenset(wrong), steps
         offered = [
-            Candidate(selection=Selection(name), equivalence=claimed, ceiling=2.0, switchable=switchable)
+            Candidate(
+                selection=Selection(name),
+                equivalence=(classes or {}).get(name, claimed),
+                ceiling=2.0,
+                switchable=switchable,
+            )
             for name in names
         ]
         place = folder or tmp_path / str(next(numbers))
@@ -245,3 +250,10 @@ def test_another_training_that_was_asked_for_is_kept_when_it_trains(scripted, wr
     )
     assert verdicts(found) == {"larger": verdict}
     assert (found.recipe is not None) == (verdict is Verdict.KEPT)
+
+
+def test_on_top_of_reduced_precision_a_fix_is_kept_as_what_was_shown_of_it(scripted):
+    classes = {"bits": Equivalence.PRECISION, "compiled": Equivalence.ROUNDING}
+    found = scripted(["bits", "compiled"], factors={"bits": 0.5, "compiled": 0.5}, classes=classes)
+    assert [trial.candidate.equivalence for trial in found.kept] == [Equivalence.PRECISION] * 2
+    assert [kept.equivalence for kept in found.recipe.fixes] == [Equivalence.PRECISION] * 2

@@ -45,6 +45,13 @@ def test_other_settings_of_the_same_fix_have_no_share_of_their_own():
     assert beside == pytest.approx(alone, abs=SOON)
 
 
+def test_what_compiles_needs_the_time_for_that_before_it_is_begun():
+    compiled = replace(ANY, selection=Selection("compiled-module"))
+    found = shares(60.0)
+    assert found.suffices(ANY, ()) and not found.suffices(compiled, ())
+    assert found.wanted_s([compiled], ()) > found.wanted_s([ANY], ()) + 25
+
+
 def test_the_untouched_script_is_compared_once_for_each_class():
     found = shares()
     first = found.comparing_s(Equivalence.BITWISE)
