@@ -55,8 +55,7 @@ def candidates(
                 whole_epochs=between,
                 reasons=tuple(finding.code for finding in addressed),
             )
-            order = _turn(fix, candidate.reasons), -min(hoped, ceiling), -ceiling, number
-            found.append((order, candidate))
+            found.append(((_turn(fix, candidate.reasons), -min(hoped, ceiling), -ceiling, number), candidate))
     found.sort(key=lambda each: each[0])
     return tuple(candidate for _, candidate in found)
 
