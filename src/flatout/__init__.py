@@ -2,12 +2,21 @@
 
 from typing import Any as _Any
 
-__all__ = ["__version__", "compile_loader", "lightning_callback", "recording", "trainer_callback", "use_one_thread"]
+__all__ = [
+    "__version__",
+    "collect_rarely",
+    "compile_loader",
+    "lightning_callback",
+    "recording",
+    "trainer_callback",
+    "use_one_thread",
+]
 
 __version__ = "0.1.0"
 
 
 _PLACES = {
+    "collect_rarely": "flatout.fixes.gc_control",
     "compile_loader": "flatout.pipeline.compiled",
     "recording": "flatout.inside.recording",
     "lightning_callback": "flatout.inside.callbacks",

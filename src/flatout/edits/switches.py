@@ -75,7 +75,7 @@ def _behind_imports(script: Source, needs: str) -> int:
 
 def _is_switch(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return ast.unparse(node.value.func).startswith(("torch.set_", "os.environ.setdefault"))
+        return ast.unparse(node.value.func).startswith(("torch.set_", "os.environ.setdefault", "flatout."))
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("torch.backends.")
 
 

@@ -29,8 +29,6 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
 
-    What helps few scripts and is hinted at by no finding comes after the others of its class, and what takes long to
-    settle (compilation) after all others: it would leave no time for them.
     The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
     finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
     do. Fixes on request, and those of weaker classes than `equal`, are left out unless `only` or `also` names them.

@@ -158,8 +158,11 @@ class _Session:
     def _add(self, measured: Measured) -> None:
         if measured.pairs and (measured.failure is None or len(measured.pairs) >= PAIRS // 2):
             self._starts.append(Start(tuple(measured.pairs), tuple(measured.phases)))
-        elif measured.failure is not None:
-            self._failures.append(measured.failure.reason)
+        elif measured.failure is not None or time.monotonic() < self._until:
+            failure = measured.failure
+            self._failures.append(
+                failure.reason if failure else "the training was over before two blocks of steps were"
+            )
             self._apart = True  # both at once may be too much: one of each after the other
 
     def _too_few(self) -> NothingMeasured:
@@ -167,7 +170,8 @@ class _Session:
             return NothingMeasured(
                 f"{len(self._starts)} starts of A and B came to an end: {self._failures[-1]}.",
                 f"At least {FEWEST_STARTS} are needed.",
-                "Each trained by itself before, so look for what two at once cannot share: a port, a file, memory.",
+                "Each trained by itself before. Look for what two at once cannot share (a port, a file, memory), and let "
+                "the script train for longer than some seconds.",
             )
         return NothingMeasured(
             f"{len(self._starts)} starts of A and B fitted into the time given, and {FEWEST_STARTS} are the least.",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from flatout import __version__
-from flatout.analysis.judge import compare, confirm
+from flatout.analysis.judge import CONFIRM_LOOKS, compare, confirm
 from flatout.engine.blocks import Measured, enough
 from flatout.engine.target import Target, script_digest
 from flatout.engine.timing import Bench
@@ -13,15 +13,14 @@ from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Comparison, Selection, Trial
 
-__all__ = ["CONFIRM_ALPHA", "CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe"]
+__all__ = ["CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe"]
 
-CONFIRM_ALPHA = 0.01
-"""Error probability of the confirmation, on top of what the trials spent."""
+CONFIRM_PAIRS, CONFIRM_STARTS = CONFIRM_LOOKS[0] // 2, 2
+"""Pairs of blocks before the first look, in each of two starts, the second with the sides swapped."""
 
-CONFIRM_PAIRS, CONFIRM_STARTS = 6, 2
-"""Pairs of blocks in each of two starts, the second with the sides swapped."""
-
+_LEFT_OUT_ALPHA = 0.01
 _LEFT_OUT_LOOKS = (8,)
+_FEWEST_PAIRS = 3
 _LEAST_GAIN = 1.01  # a fix without which the recipe is as fast, or nearly, is left out of it
 
 
@@ -48,35 +47,50 @@ class Confirmation:
             [trial.candidate.selection for trial in kept],
             [(trial.candidate.selection,) for trial in switchable],
             measured,
-            alpha=CONFIRM_ALPHA,
+            alpha=_LEFT_OUT_ALPHA,
             max_s=min(left_s, 20.0),
             without=True,
         )
         found = []
         for trial, each in zip(switchable, measured, strict=True):
-            comparison = compare(each.pairs, alpha=CONFIRM_ALPHA, looks=_LEFT_OUT_LOOKS)
+            comparison = compare(each.pairs, alpha=_LEFT_OUT_ALPHA, looks=_LEFT_OUT_LOOKS)
             if len(each.pairs) >= min(_LEFT_OUT_LOOKS) and 1 / comparison.speedup < _LEAST_GAIN:
                 found.append((trial, comparison))
         return found[:1]  # two that stand in for each other must not both go
 
     def whole(self, fixes: Sequence[Selection]) -> Comparison | None:
-        """Return the comparison of the recipe with the untouched script in fresh processes, None without a pair."""
+        """Return the comparison of the recipe with the untouched script in fresh processes, None without a pair.
+
+        There are more looks, each of more pairs, as long as nothing is decided and time is left.
+        """
         measured = Measured()
+        for look, wanted in enumerate(CONFIRM_LOOKS):
+            start = time.monotonic()
+            self._measure(fixes, measured, wanted)
+            found = confirm(measured.pairs, look)
+            more_s = 2 * (time.monotonic() - start)  # the next look takes about as long again, with larger ones twice
+            if found.decision != "undecided" or len(measured.pairs) < wanted or time.monotonic() + more_s > self._until:
+                break
+        return found if len(measured.pairs) >= _FEWEST_PAIRS else None
+
+    def _measure(self, fixes: Sequence[Selection], measured: Measured, wanted: int) -> None:
+        """Add pairs up to `wanted`, half of them in each of two starts, the second with the sides swapped."""
+        half = (wanted - len(measured.pairs)) // 2
         for swap in (False, True):
-            wanted = CONFIRM_PAIRS * (2 if swap else 1)
+            enough_of_them = enough(wanted - (0 if swap else half))
             left_s = max(8.0, self._until - time.monotonic())
             if self._together or measured.failure:
                 measured.failure = None
                 self._bench.one_after_the_other(
-                    (), fixes, measured, decide=enough(wanted), max_s=left_s, num_pairs=CONFIRM_PAIRS
+                    (), fixes, measured, decide=enough_of_them, max_s=left_s, num_pairs=CONFIRM_PAIRS
                 )
             else:
                 self._bench.side_by_side(
-                    (), fixes, measured, looks=(CONFIRM_PAIRS,), decide=enough(wanted), max_s=left_s, swap=swap
+                    (), fixes, measured, looks=(half,), decide=enough_of_them, max_s=left_s, swap=swap
                 )
+            measured.decision = ""
             if self._until - time.monotonic() < 0:
-                break
-        return confirm(measured.pairs, CONFIRM_ALPHA) if len(measured.pairs) >= 3 else None
+                return
 
 
 def make_recipe(target: Target, report: Report, kept: Sequence[Trial], confirmation: Comparison) -> Recipe:

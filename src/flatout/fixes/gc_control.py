@@ -4,7 +4,8 @@
 
 At the first step that it acts in, collects once, sets what lives aside (`gc.freeze`) and switches the automatic
 collector off; from then on it collects before every 200th forward pass. Loader workers keep their automatic collector.
-When the fix is switched off, all of that is put back.
+When the fix is switched off, all of that is put back. `flatout.collect_rarely()` does the same in a script of your own,
+before every 200th step of an optimizer.
 
 ## Why it helps
 
@@ -26,7 +27,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import Unwritten
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
@@ -34,28 +35,34 @@ from flatout.schema.trial import Equivalence
 if TYPE_CHECKING:
     from flatout.fixes.site import Site
 
-__all__ = ["FIX", "patch"]
+__all__ = ["FIX", "collect_rarely", "patch"]
+
+_EVERY = 200  # forward passes, or steps of an optimizer
 
 
 class _Collector:
     """The state of the collector: whether it is ours, and how long ago it ran."""
 
-    def __init__(self, site: "Site", every: int) -> None:
-        self._site = site
+    def __init__(self, every: int, taken: Callable[[], None] = lambda: None) -> None:
         self._every = every
+        self._taken = taken
         self._passes = 0
         self._ours = False
         self._left_alone = False
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Count one forward pass; the call itself stays what it is."""
+        self.count()
+        return inner
+
+    def count(self) -> None:
+        """Count one, and collect where it is time."""
         if not self._ours and not self._left_alone:
             self._take()
         self._passes += 1
         if self._ours and self._passes >= self._every:
             self._passes = 0
             gc.collect()
-        return inner
 
     def _take(self) -> None:
         if not gc.isenabled() or gc.get_freeze_count():
@@ -65,7 +72,7 @@ class _Collector:
         gc.freeze()
         gc.disable()
         self._ours = True
-        self._site.hit("gc.disable")
+        self._taken()
 
     def in_child(self) -> None:
         """Let the collector run in a forked process: nothing counts steps there."""
@@ -80,9 +87,29 @@ class _Collector:
         self._ours, self._passes = False, 0
 
 
-def patch(site: "Site", *, every: int = 200) -> None:
+_COLLECTING: list[_Collector] = []  # what `collect_rarely` has set up in this process
+
+
+def collect_rarely(every: int = _EVERY) -> None:
+    """Let Python's garbage collector run before every `every`-th step of torch's optimizers, and at no other moment.
+
+    At the first step it collects once and sets what lives aside (`gc.freeze`). Forked processes, loader workers among
+    them, keep their automatic collector. Where the script has switched the collector off or frozen objects by then, nothing
+    is done. It holds for the rest of the process; a second call changes nothing.
+    """
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    if _COLLECTING:
+        return
+    collector = _Collector(every)
+    _COLLECTING.append(collector)
+    register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: collector.count())
+    os.register_at_fork(after_in_child=collector.in_child)
+
+
+def patch(site: "Site", *, every: int = _EVERY) -> None:
     """Collect every `every` forward passes of a trained module, and at no other moment."""
-    collector = _Collector(site, every)
+    collector = _Collector(every, lambda: site.hit("gc.disable"))
     site.around_forward(collector.around)
     site.switch(lambda: None, collector.give_back)
     os.register_at_fork(after_in_child=collector.in_child)
@@ -96,8 +123,10 @@ FIX = Fix(
     addresses=("HO004",),
     switchable=True,
     edit=(
-        Unwritten(
-            reason="it counts forward passes and lets loader workers keep their collector, which takes more than a line"
+        SwitchLine(
+            code="flatout.collect_rarely()",
+            unless=("gc.disable", "gc.enable", "gc.freeze", "gc.set_threshold"),
+            needs="flatout",
         ),
     ),
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.analysis.blocks import candidate_first, stretch
-from flatout.analysis.judge import FLOOR, allocate, compare, confirm, t_quantile, t_tail
+from flatout.analysis.judge import CONFIRM_LOOKS, FLOOR, allocate, compare, confirm, t_quantile, t_tail
 from flatout.schema.trial import Pair
 
 LOOKS = (4, 8, 16, 32)
@@ -134,10 +134,37 @@ def test_a_candidate_with_rare_but_long_stalls_of_its_own_is_not_faster():
     assert "faster" not in {decision_of(found)[0], judged(found).decision}
 
 
-def test_confirming_spends_everything_on_one_look():
-    assert confirm(steady(1.3, 6), 0.01).decision == "faster"
-    assert confirm(steady(1.0, 6), 0.01).decision == "not faster"
-    assert confirm([], 0.01).decision == "undecided"
+def test_a_recipe_is_confirmed_refused_or_looked_at_again():
+    assert confirm(steady(1.3, 12)).decision == "faster"
+    assert confirm(steady(1.0, 12)).decision == "not faster"
+    assert confirm([]).decision == "undecided"
+
+
+def confirmed(gain, spread, rng):
+    """Return whether a recipe of a true gain is confirmed at any look, and the looks it took."""
+    pairs = []
+    for look, wanted in enumerate(CONFIRM_LOOKS):
+        pairs += [Pair(10.0, 10.0 / gain * rng.lognormvariate(0, spread)) for _ in range(wanted - len(pairs))]
+        found = confirm(pairs, look)
+        if found.decision != "undecided":
+            break
+    return found.decision == "faster", found.looks
+
+
+def test_what_brings_nothing_is_confirmed_in_one_of_a_hundred_at_most():
+    rng = random.Random(5)
+    assert sum(confirmed(1.0, spread, rng)[0] for spread in (0.02, 0.1, 0.3) for _ in range(500)) <= 15
+
+
+def test_a_gain_of_some_percent_is_confirmed_by_later_looks():
+    rng = random.Random(6)
+    found = [confirmed(1.05, 0.1, rng) for _ in range(200)]
+    assert sum(yes for yes, _ in found) >= 150  # 60 % are asked of a whole tune, and the trial has its own error
+    assert sum(yes and looks > 1 for yes, looks in found) >= 100
+
+
+def test_the_looks_at_a_recipe_spend_one_percent():
+    assert confirm(steady(1.0, 96), len(CONFIRM_LOOKS) - 1).alpha == pytest.approx(0.01)
 
 
 @given(st.integers(0, 60))

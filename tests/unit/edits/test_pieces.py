@@ -36,6 +36,7 @@ WRITTEN = [
     ("tf32", {}, ["+", '+torch.set_float32_matmul_precision("high")']),
     ("cudnn-search", {}, ["+", "+torch.backends.cudnn.benchmark = True"]),
     ("denormals", {}, ["+", "+torch.set_flush_denormal(True)"]),
+    ("gc-control", {}, ["+import flatout", "+", "+flatout.collect_rarely()"]),
     ("allocator", {}, [
         "+import os", "+", '+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")',
     ]),

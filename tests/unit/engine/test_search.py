@@ -257,3 +257,10 @@ def test_on_top_of_reduced_precision_a_fix_is_kept_as_what_was_shown_of_it(scrip
     found = scripted(["bits", "compiled"], factors={"bits": 0.5, "compiled": 0.5}, classes=classes)
     assert [trial.candidate.equivalence for trial in found.kept] == [Equivalence.PRECISION] * 2
     assert [kept.equivalence for kept in found.recipe.fixes] == [Equivalence.PRECISION] * 2
+
+
+def test_a_gain_that_few_pairs_cannot_confirm_is_confirmed_by_more(scripted):
+    kept = [scripted(["a"], factors={"a": 1 / 1.06}, noise=0.05, seed=seed) for seed in range(12)]
+    confirmed = [found.confirmation for found in kept if found.recipe is not None]
+    assert len(confirmed) >= 8
+    assert any(len(each.pairs) > 12 for each in confirmed)

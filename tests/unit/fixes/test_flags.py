@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -226,6 +228,47 @@ def test_loader_workers_collect_as_ever():
         train(steps=2)
         assert not gc.isenabled()
         assert all(bool(one) for batch in DataLoader(Collects(), 4, num_workers=1) for one in batch)
+
+
+RARELY = """
+import gc, os, sys
+import torch
+import flatout
+
+collected = []
+gc.callbacks.append(lambda phase, info: phase == "start" and collected.append(gc.isenabled()))
+{before}
+flatout.collect_rarely(every=5)
+flatout.collect_rarely(every=5)
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(22):
+    if number == 1:
+        collected.clear()
+        print("collects by itself:", gc.isenabled(), "frozen:", gc.get_freeze_count() > 0)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("collected:", collected)
+child = os.fork()
+if not child:
+    os._exit(gc.isenabled())
+print("a child collects:", bool(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("", ["collects by itself: False frozen: True", "collected: [False, False, False, False]"]),
+        ("gc.disable()", ["collects by itself: False frozen: False", "collected: []"]),
+    ],
+)
+def test_a_line_in_the_script_makes_the_collector_run_rarely(before, said):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", RARELY.format(before=before)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [*said, f"a child collects: {not before}"]
 
 
 def test_a_script_that_has_frozen_objects_is_left_alone():
