@@ -23,10 +23,10 @@ FLOOR = 1.02
 """Gains below this are not worth a line in a recipe: they are within what another machine state makes of it."""
 
 CONFIRM_LOOKS = (12, 24, 48, 96)
-"""Pairs after which a whole recipe is looked at: 12 settle a gain of a fifth, the others are for some percent.
+"""Pairs after which a whole recipe is looked at: 12 settle a gain of a fifth, more are for some percent.
 
-In power.py's real tunes of 2026-11-22 a gain of 5 % was found by trials of up to 128 pairs and lost by a confirmation of
-12 (0 of 3 kept).
+In power.py's real tunes of 2026-11-22 a gain of 5 % was found by trials of up to 128 pairs and lost by a confirmation
+of 12 (0 of 3 kept).
 """
 
 _CONFIRM_ALPHAS = (0.005, 0.002, 0.0015, 0.0015)
@@ -83,8 +83,8 @@ def compare(pairs: Sequence[Pair], *, alpha: float, looks: tuple[int, ...], floo
 def confirm(pairs: Sequence[Pair], look: int = 0, floor: float = FLOOR) -> Comparison:
     """Return what `pairs` say of a whole recipe at a look, 0 the first.
 
-    `CONFIRM_LOOKS` has the number of pairs it is due at. Where fewer could be had, because the time was over, it is made of those. The decision is "undecided" where another
-    look may still tell.
+    `CONFIRM_LOOKS` has the number of pairs it is due at. Where fewer could be had, because the time was over, it is made
+    of those. The decision is "undecided" where another look may still tell.
     """
     found = compare(pairs, alpha=_CONFIRM_ALPHAS[look], looks=(len(pairs),), floor=floor)
     return replace(found, looks=look + 1, alpha=math.fsum(_CONFIRM_ALPHAS[: look + 1]))

@@ -170,8 +170,8 @@ class _Session:
             return NothingMeasured(
                 f"{len(self._starts)} starts of A and B came to an end: {self._failures[-1]}.",
                 f"At least {FEWEST_STARTS} are needed.",
-                "Each trained by itself before. Look for what two at once cannot share (a port, a file, memory), and let "
-                "the script train for longer than some seconds.",
+                "Each trained by itself before. Look for what two at once cannot share (a port, a file, memory), and "
+                "let the script train for longer than some seconds.",
             )
         return NothingMeasured(
             f"{len(self._starts)} starts of A and B fitted into the time given, and {FEWEST_STARTS} are the least.",

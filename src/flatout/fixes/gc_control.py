@@ -94,8 +94,8 @@ def collect_rarely(every: int = _EVERY) -> None:
     """Let Python's garbage collector run before every `every`-th step of torch's optimizers, and at no other moment.
 
     At the first step it collects once and sets what lives aside (`gc.freeze`). Forked processes, loader workers among
-    them, keep their automatic collector. Where the script has switched the collector off or frozen objects by then, nothing
-    is done. It holds for the rest of the process; a second call changes nothing.
+    them, keep their automatic collector. Where the script has switched the collector off or frozen objects by then,
+    nothing is done. It holds for the rest of the process; a second call changes nothing.
     """
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
