@@ -83,7 +83,7 @@ def compare(pairs: Sequence[Pair], *, alpha: float, looks: tuple[int, ...], floo
 def confirm(pairs: Sequence[Pair], look: int = 0, floor: float = FLOOR) -> Comparison:
     """Return what `pairs` say of a whole recipe at a look, 0 the first.
 
-    `CONFIRM_LOOKS` has the number of pairs it is due at. Where fewer could be had, because the time was over, it is made
+    `CONFIRM_LOOKS` has the number of pairs it is due at. Where fewer could be had because the time was over, it is made
     of those. The decision is "undecided" where another look may still tell.
     """
     found = compare(pairs, alpha=_CONFIRM_ALPHAS[look], looks=(len(pairs),), floor=floor)
