@@ -5,9 +5,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUNS := .venv/.runs
 INSTALLED := .venv/.installed
+SITE := .venv/.site
 TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help install demo test check bench test-gpu bench-gpu docs clean
+.PHONY: help install demo test check bench test-gpu bench-gpu docs site clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -67,8 +68,16 @@ test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops w
 bench-gpu: $(INSTALLED) ## the figures on this machine's GPU; says so and stops where there is none
 	@scripts/on-gpu benchmarks/gpu.py $(BIN)/python benchmarks/gpu.py
 
-docs: $(INSTALLED) ## write docs/rules and docs/fixes from their own pages
+docs: $(INSTALLED) ## write docs/rules, docs/fixes and docs/reference from the code
 	@$(BIN)/python scripts/docs
+
+$(SITE): $(INSTALLED)
+	@PYTHON="$(PYTHON)" scripts/install demo,dev,docs
+	@touch $@
+
+site: $(SITE) docs ## build the documentation site into build/site; open build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 clean: ## remove what checks and builds left; .venv stays
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov

@@ -1,5 +1,7 @@
 """Quantities as people read them: times, byte counts, shares and ratios, with their units in the text."""
 
+import math
+
 __all__ = ["format_bytes", "format_ms", "format_ratio", "format_seconds", "format_share"]
 
 
@@ -17,8 +19,8 @@ def format_ms(value_ms: float) -> str:
 
 
 def format_seconds(value_s: float) -> str:
-    """Return a duration given in seconds: `0.4 s`, `41.2 s`, `3 min 05 s`, `2 h 10 min`."""
-    if value_s < 100:
+    """Return a duration given in seconds: `0.4 s`, `41.2 s`, `3 min 05 s`, `2 h 10 min`; `inf s` without an end."""
+    if value_s < 100 or not math.isfinite(value_s):
         return f"{value_s:.2f} s" if value_s < 10 else f"{value_s:.1f} s"
     minutes, seconds = divmod(round(value_s), 60)
     if minutes < 100:

@@ -232,13 +232,37 @@ def test_a_recording_is_exported_for_other_programs(recorded, project, capsys):
 
 
 @pytest.mark.parametrize(
-    ("file", "said"), [("a.txt", "ends with none of .html, .trace.json"), ("no/a.md", "does not exist")]
+    ("file", "said"),
+    [("a.txt", "ends with none of .html, .trace.json"), ("no/a.md", "does not exist"), ("folder.md", "is a folder")],
 )
-def test_an_export_that_cannot_be_is_refused_first(recorded, capsys, file, said):
+def test_an_export_that_cannot_be_is_refused_first(recorded, project, capsys, file, said):
+    (project / "folder.md").mkdir()
     assert run(["report", ".", "--export", file]) == 2
     streams = capsys.readouterr()
     assert said in " ".join(streams.err.split())
     assert streams.out == ""
+
+
+@pytest.mark.parametrize("tracker", ["tensorboard", "mlflow"])
+def test_a_tracker_that_is_not_installed_is_told_with_its_extra(recorded, capsys, monkeypatch, tracker):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert run(["report", ".", "--export", f"{tracker}:runs"]) == 2
+    streams = capsys.readouterr()
+    assert f"pip install 'flatout[{tracker}]'" in streams.err
+    assert streams.out == ""
+
+
+def test_a_recording_is_handed_to_a_tracker_with_the_place_as_it_was_given(recorded, capsys, monkeypatch):
+    from flatout.report import exports
+
+    taken = []
+    tracker = exports.Tracker("json", lambda report, place: taken.append((report.run.header.script, place)) or "r\x1b1")
+    monkeypatch.setattr(exports, "TRACKERS", {"mlflow": tracker})
+    assert run(["report", ".", "--export", "mlflow:http://127.0.0.1:5000//x"]) == 0
+    assert taken == [("train.py", "http://127.0.0.1:5000//x")]
+    assert "mlflow:http://127.0.0.1:5000//x: run r\\x1b1" in capsys.readouterr().err
+    assert run(["report", ".", "--export", "mlflow:"]) == 2
+    assert "names no place" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_recording_is_told_how_to_make_one(project, capsys):

@@ -92,6 +92,16 @@ def test_json_goes_to_a_file(recorded, project):
     assert json.loads((project / "difference.json").read_text())["verdict"] is None
 
 
+def test_a_page_goes_to_a_file(recorded, project, capsys):
+    recorded("A", 2)
+    recorded("B", 3, input=82)
+    assert run(["compare", "A", "B", "--limit", "5%", "--export", "difference.html"]) == 1
+    text = (project / "difference.html").read_text()
+    assert "B is slower: a step takes +20" in text
+    assert "Failed, limit 5%" in text
+    assert "B is slower" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -100,6 +110,8 @@ def test_json_goes_to_a_file(recorded, project):
         (["A", "train.py"], "train.py is damaged"),
         (["A", "missing"], "does not exist"),
         (["A"], "Missing argument 'B'"),
+        (["A", "A", "--export", "page.md"], "does not end with .html"),
+        (["A", "A", "--export", "no/page.html"], "does not exist"),
         (["A", "A", "--limit", "none"], "is no limit"),
         (["A", "A", "--limit", "0.1%"], "The least limit is 1%"),
     ],

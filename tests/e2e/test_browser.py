@@ -16,10 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from flatout.analysis.difference import Gate
+from flatout.report.html.difference import difference_page
 from flatout.report.html.page import page
 from flatout.report.staircase import Handover
 from tests.unit.report import specimens
 from tests.unit.report.test_html import recorded
+from tests.unit.report.test_html_difference import HOSTILE_DIFFERENCE, difference
+from tests.unit.report.test_html_results import compared
 
 SCREENSHOTS = os.environ.get("FLATOUT_SCREENSHOTS", "")  # read now: each test has an environment of its own
 INSTALL_S = 200  # it takes 20 s here
@@ -32,6 +36,9 @@ PAGES = {
     "hostile": lambda: page(specimens.hostile()),
     "ten-steps": lambda: page(recorded(10)),
     "many-steps": lambda: page(recorded(100_000)),
+    "results": lambda: page(compared()),
+    "comparison": lambda: difference_page(difference(), limit=0.05, gate=Gate(False, "20% slower, beyond noise")),
+    "hostile-comparison": lambda: difference_page(HOSTILE_DIFFERENCE),
 }
 
 
@@ -88,6 +95,13 @@ PROBE = """<script>addEventListener("load", () => setTimeout(() => {
 }, 300));</script></body>"""
 
 
+def watched(text, scripts):
+    """Return a page with scripts of the test in it; a page that runs none forbids itself even these."""
+    ours = "default-src 'none'; script-src 'unsafe-inline';"
+    allowed = text if "script-src" in text else text.replace("default-src 'none';", ours)
+    return allowed.replace("</body>", scripts)
+
+
 def told(dom, name):
     """Return what a script put into the page as JSON."""
     return json.loads(html.unescape(re.search(rf'<pre id="{name}">(.*?)</pre>', dom, re.DOTALL)[1]))
@@ -97,16 +111,17 @@ def told(dom, name):
 @pytest.mark.parametrize("width", [1100, 500])
 def test_a_page_is_drawn_without_a_word_on_the_console(browse, name, width):
     text = PAGES[name]()
-    dom, console = browse(text.replace("</body>", PROBE), width=width, picture=f"{name}-{width}")
+    dom, console = browse(watched(text, PROBE), width=width, picture=f"{name}-{width}")
     assert console == []
     found = told(dom, "probe")
     assert found["wide"] == []
     assert found["width"] <= found["window"] + 1
-    assert found["charts"] == len(json.loads(re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)[1]))
+    given = re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)
+    assert found["charts"] == (len(json.loads(given[1])) if given else 0)
 
 
 def test_a_page_is_drawn_in_the_dark(browse):
-    dom, console = browse(PAGES["tune"]().replace("</body>", PROBE), dark=True, picture="tune-dark")
+    dom, console = browse(watched(PAGES["tune"](), PROBE), dark=True, picture="tune-dark")
     assert console == []
     found = told(dom, "probe")
     assert found["dark"]
@@ -137,9 +152,9 @@ AUDIT = """<script>addEventListener("load", () => axe.run().then(found => {
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["diagnosis", "tune", "many-steps"])
+@pytest.mark.parametrize("name", ["diagnosis", "tune", "many-steps", "comparison"])
 def test_an_audit_of_accessibility_finds_nothing_serious(browse, axe, name, dark):
-    text = PAGES[name]().replace("</body>", f"<script>{axe}</script>{AUDIT}")
+    text = watched(PAGES[name](), f"<script>{axe}</script>{AUDIT}")
     dom, _ = browse(text, dark=dark)
     serious = [one for one in told(dom, "audit") if one[0] in ("serious", "critical")]
     assert serious == []

@@ -9,16 +9,20 @@ give the same bits twice, its own spread takes the place of bit equality. What c
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from flatout.analysis.gates import Limits, bit_equality, replay_gates, trajectory_gate
 from flatout.analysis.invariants import common, finite_check, invariants
 from flatout.analysis.traces import Trace
 from flatout.schema.trial import Check, Equality, Equivalence
 
-__all__ = ["FEWEST_STEPS", "LIMITS", "deterministic", "judge"]
+__all__ = ["FEWEST_STEPS", "LIMITS", "MOST_LOSSES", "deterministic", "judge"]
 
 FEWEST_STEPS = 3
 """Steps below which nothing is said."""
+
+MOST_LOSSES = 1000
+"""Losses that are kept with a trial, to be shown: more cannot be told apart on a page."""
 
 LIMITS = {
     Equivalence.BITWISE: Limits(  # of a script that is not deterministic: held to its own spread
@@ -56,7 +60,14 @@ def judge(
     the untouched script once more, replayed. `reference` tightens and explains limits where there is one.
     """
     same = deterministic(baseline, again)
-    blank = Equality(claimed=claimed, equal=None, deterministic=same, num_steps=common(baseline, candidate))
+    blank = Equality(
+        claimed=claimed,
+        equal=None,
+        deterministic=same,
+        num_steps=common(baseline, candidate),
+        losses=_losses(baseline),
+        candidate_losses=_losses(candidate),
+    )
     reason = _unjudgeable(claimed, baseline, again, nudged, candidate, same=same)
     if reason:
         return replace(blank, reason=reason)
@@ -64,6 +75,12 @@ def judge(
     failed = [check for check in checks if not check.passed]
     first = min(failed, key=lambda check: math.inf if check.step is None else check.step, default=None)
     return replace(blank, equal=first is None, checks=checks, reason=first.detail if first else "")
+
+
+def _losses(trace: Trace) -> tuple[float, ...]:
+    """Return the losses to be shown, up to the first that is no number."""
+    shown = trace.intervals[:MOST_LOSSES]
+    return tuple(each.loss for each in takewhile(lambda each: math.isfinite(each.loss), shown))
 
 
 def _unjudgeable(

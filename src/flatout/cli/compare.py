@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from flatout.cli.options import STDOUT, budget_option, json_option
+from flatout.cli.options import STDOUT, budget_option, json_option, writable
 from flatout.errors import NothingMeasured, UsageError
 from flatout.schema.difference import Difference
 from flatout.schema.report import Report
@@ -34,6 +34,13 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     return limit
 
 
+def _page(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
+    """Refuse a file whose name does not say what it is for, and one in a folder that does not exist."""
+    if file is not None and file.suffix != ".html":
+        raise click.BadParameter(f"{str(file)!r} does not end with .html.", ctx, param)
+    return writable(ctx, param, file)
+
+
 @click.command()
 @click.argument("before", metavar="A", type=click.Path(exists=True, path_type=Path))
 @click.argument("after", metavar="B", type=click.Path(exists=True, path_type=Path))
@@ -44,10 +51,24 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     help="How much slower B may be, as 5%: exit code 1 when it is slower beyond noise, 3 when it cannot be told.",
 )
 @budget_option
+@click.option(
+    "--export",
+    "page_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_page,
+    metavar="FILE",
+    help="Write it for a browser: *.html.",
+)
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- SCRIPT [ARGS]...]")
 def compare(
-    before: Path, after: Path, limit: float | None, budget_s: float, json_file: Path | None, words: tuple[str, ...]
+    before: Path,
+    after: Path,
+    limit: float | None,
+    budget_s: float,
+    page_file: Path | None,
+    json_file: Path | None,
+    words: tuple[str, ...],
 ) -> int:
     """Compare recordings or code: is B slower than A, and why.
 
@@ -60,6 +81,7 @@ def compare(
     from flatout.analysis.difference import judge_limit
     from flatout.cli.present import write_text
     from flatout.report.difference import difference_row, difference_text
+    from flatout.report.html.difference import difference_page
     from flatout.report.look import Look
 
     found = _by_training(before, after, words, limit, budget_s) if words else _by_recordings(before, after)
@@ -73,6 +95,10 @@ def compare(
         sys.stdout.write(text)
     elif json_file is not None:
         write_text(json_file, text, again="`flatout compare A B --json FILE`")
+    if page_file is not None:
+        write_text(
+            page_file, difference_page(found, limit=limit, gate=gate), again="`flatout compare A B --export FILE`"
+        )
     return 0 if gate is None or gate.passed else SLOWER if gate.passed is False else CANNOT_TELL
 
 

@@ -1,23 +1,58 @@
 """`flatout report`: show a recording again, with the rules of today and the trials of then."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from flatout.cli.options import json_option, price_option, verbose_option, writable
+from flatout.errors import UsageError
+
+if TYPE_CHECKING:
+    from flatout.report.exports import Tracker
 
 __all__ = ["report"]
 
 
-def _endings(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Refuse a file whose name does not say what it is for, and one in a folder that does not exist."""
+def _targets(ctx: click.Context, param: click.Parameter, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a file whose name does not say what it is for, a folder that does not exist, a package that is missing."""
     from flatout.report.exports import EXPORTS
 
-    for file in files:
+    for target in targets:
+        if _tracker(target) is not None:
+            continue
+        file = Path(target)
         if not file.name.endswith(tuple(EXPORTS)):
-            raise click.BadParameter(f"{str(file)!r} ends with none of {', '.join(EXPORTS)}.", ctx, param)
+            known = ", ".join([*EXPORTS, "or begins with tensorboard: or mlflow:"])
+            raise click.BadParameter(f"{target!r} ends with none of {known}.", ctx, param)
+        if file.is_dir():
+            raise click.BadParameter(f"{target!r} is a folder.", ctx, param)
         writable(ctx, param, file)
-    return files
+    return targets
+
+
+def _tracker(target: str) -> "tuple[Tracker, str] | None":
+    """Return what writes `tensorboard:FOLDER` and where to, None for a file.
+
+    Raises:
+        UsageError: the package that writes it is not installed, or no place is named.
+    """
+    from importlib.util import find_spec
+
+    from flatout.report.exports import TRACKERS
+
+    name, _, place = target.partition(":")
+    tracker = TRACKERS.get(name)
+    if tracker is None or target == name:
+        return None
+    if not place:
+        raise UsageError(f"{target} names no place.", advice=f"Name a folder behind the colon: {target}runs")
+    if find_spec(tracker.package) is None:
+        raise UsageError(
+            f"{tracker.package}, which writes {name}:{place}, is not installed.",
+            advice=f"pip install 'flatout[{name}]'",
+        )
+    return tracker, place
 
 
 @click.command()
@@ -25,23 +60,29 @@ def _endings(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]
 @click.option(
     "--export",
     "exports",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=_endings,
+    callback=_targets,
     multiple=True,
-    metavar="FILE",
-    help="Write it for another program: *.html, *.trace.json (Perfetto), *.speedscope.json, *.md.",
+    metavar="TARGET",
+    help="Write it for another program: a file *.html, *.trace.json (Perfetto), *.speedscope.json or *.md; "
+    "tensorboard:FOLDER; mlflow:URI.",
 )
 @json_option
 @price_option
 @verbose_option("Show every finding with its numbers.")
-def report(folder: Path, exports: tuple[Path, ...], json_file: Path | None, price_h: float, verbose: bool) -> None:
+def report(folder: Path, exports: tuple[str, ...], json_file: Path | None, price_h: float, verbose: bool) -> None:
     """Show a recording again; of several below DIR, the newest."""
     from flatout.cli.present import present, write_text
     from flatout.cli.recordings import find_recording, read_report
     from flatout.report.exports import EXPORTS
+    from flatout.report.visible import visible
 
     shown = read_report(find_recording(folder))
     present(shown, json_file=json_file, verbose=verbose, price_h=price_h)
-    for file in exports:
-        text = next(make(shown) for ending, make in EXPORTS.items() if file.name.endswith(ending))
-        write_text(file, text, again="`flatout report DIR --export FILE`")
+    for target in exports:
+        tracker = _tracker(target)
+        if tracker is not None:
+            told = tracker[0].write(shown, tracker[1])
+            click.echo(f"{target}: run {visible(told)}", err=True)
+            continue
+        text = next(make(shown) for ending, make in EXPORTS.items() if target.endswith(ending))
+        write_text(Path(target), text, again="`flatout report DIR --export FILE`")

@@ -1,4 +1,4 @@
-"""Two sets of recordings side by side, as text and as JSON."""
+"""Two sets of recordings side by side, as text and as JSON; the sentences are those of the page, too."""
 
 from typing import Any
 
@@ -12,7 +12,18 @@ from flatout.schema.difference import Change, Difference
 from flatout.schema.finding import Finding
 from flatout.units import format_ms, format_share
 
-__all__ = ["DIFFERENCE_SCHEMA", "difference_row", "difference_text"]
+__all__ = [
+    "DIFFERENCE_SCHEMA",
+    "advice",
+    "difference_row",
+    "difference_text",
+    "gate_sentence",
+    "headline",
+    "on_samples",
+    "shown_changes",
+    "sides",
+    "signed_ms",
+]
 
 DIFFERENCE_SCHEMA = 1
 
@@ -27,12 +38,12 @@ _SHOWN = 0.005
 def difference_text(found: Difference, look: Look, *, limit: float | None = None, gate: Gate | None = None) -> Text:
     """Return what changed: the step, its phases, what was found on one side only, what else is not the same."""
     sections = [
-        look.paragraph(f"{found.script}: {_sides(found)}", hanging=2, style="dim"),
-        look.paragraph(_headline(found), style="bold yellow" if found.low > 1 else "bold"),
-        [*_samples(found, look), *_phases(found, look)],
+        look.paragraph(f"{found.script}: {sides(found)}", hanging=2, style="dim"),
+        look.paragraph(headline(found), style="bold yellow" if found.low > 1 else "bold"),
+        [*_told(on_samples(found), look), *_phases(found, look)],
         _findings(found, look),
         _surroundings(found, look),
-        _more(found, look),
+        _told(advice(found), look),
         _limit(found, limit, gate, look),
     ]
     lines: list[Text] = []
@@ -50,11 +61,16 @@ def difference_row(found: Difference, *, limit: float | None = None, gate: Gate 
     """
     verdicts = {True: "within limit", False: "slower", None: "cannot be told"}
     return {
-        "schema": DIFFERENCE_SCHEMA,
+        "schema": DIFFERENCE_SCHEMA,  # 1; counted apart from that of the report
         "script": found.script,
-        "recordings": {"before": found.num_before, "after": found.num_after},
-        "turns": {"starts": found.num_starts, "pairs": found.num_pairs} if found.num_starts else None,
-        "step": {
+        "recordings": {"before": found.num_before, "after": found.num_after},  # how many there are on each side
+        "turns": {  # null where recordings are compared; else both sides took turns, and were recorded for the rest
+            "starts": found.num_starts,
+            "pairs": found.num_pairs,
+        }
+        if found.num_starts
+        else None,
+        "step": {  # times of a step, their ratio with its 95 % interval, what one recording or start scatters by
             "before_ms": finite(found.before_ms),
             "after_ms": finite(found.after_ms),
             "ratio": finite(found.ratio),
@@ -63,16 +79,16 @@ def difference_row(found: Difference, *, limit: float | None = None, gate: Gate 
             "noise": finite(found.noise),
             "chance": finite(found.chance),
         },
-        "samples": None
+        "samples": None  # of a step on both sides, where they differ
         if found.samples_before is None
         else {"before": finite(found.samples_before), "after": finite(found.samples_after or 0.0)},
-        "phases": [_phase_row(change) for change in found.phases],
-        "came": [finding_row(finding) for finding in found.came],
-        "went": [finding_row(finding) for finding in found.went],
-        "surroundings": [
+        "phases": [_phase_row(change) for change in found.phases],  # those that the step has on either side
+        "came": [finding_row(finding) for finding in found.came],  # findings of B that A does not have
+        "went": [finding_row(finding) for finding in found.went],  # findings of A that B does not have
+        "surroundings": [  # what else is not the same: name, before, after
             {"name": each.name, "before": each.before, "after": each.after} for each in found.surroundings
         ],
-        "limit": limit,
+        "limit": limit,  # as it was given, of 1; null without one
         "verdict": None if gate is None else verdicts[gate.passed],
         "reason": "" if gate is None else gate.reason,
     }
@@ -81,14 +97,16 @@ def difference_row(found: Difference, *, limit: float | None = None, gate: Gate 
 def _phase_row(change: Change) -> dict[str, Any]:
     return {
         "phase": change.name,
-        "before_ms": finite(change.before_ms),
+        "before_ms": finite(change.before_ms),  # mean time of a step
         "after_ms": finite(change.after_ms),
-        "low_ms": finite(change.low_ms),
+        "low_ms": finite(change.low_ms),  # of the 95 % interval of the change
         "high_ms": finite(change.high_ms),
     }
 
 
-def _sides(found: Difference) -> str:
+def sides(found: Difference) -> str:
+    """Return how many recordings each side has."""
+
     def told(number: int) -> str:
         return f"{number} recording{'s' if number != 1 else ''}"
 
@@ -97,7 +115,7 @@ def _sides(found: Difference) -> str:
     return f"A is {told(found.num_before)}, B is {told(found.num_after)}"
 
 
-def _headline(found: Difference) -> str:
+def headline(found: Difference) -> str:
     """Return the step before and after, and whether that is more than noise."""
     change = found.ratio - 1
     interval = f"95% interval {_signed(found.low - 1)} to {_signed(found.high - 1)}"
@@ -113,24 +131,34 @@ def _signed(share: float) -> str:
     return f"{share * 100:+.1f}%"
 
 
-def _samples(found: Difference, look: Look) -> list[Text]:
+def on_samples(found: Difference) -> str:
+    """Return the sentence on steps of different size, "" where they have as many samples."""
     if found.samples_before is None:
-        return []
-    told = (
+        return ""
+    return (
         f"Steps of A have {found.samples_before:g} samples, of B {found.samples_after:g}: times of B are of as many "
         "samples as a step of A has."
     )
-    return look.paragraph(told, hanging=2)
+
+
+def _told(sentence: str, look: Look) -> list[Text]:
+    return look.paragraph(sentence, hanging=2) if sentence else []
+
+
+def shown_changes(found: Difference) -> list[Change]:
+    """Return the phases worth a line, the largest change first."""
+    least = _SHOWN * max(found.before_ms, found.after_ms)
+    shown = [change for change in found.phases if max(change.before_ms, change.after_ms) >= least]
+    return sorted(shown, key=lambda change: -abs(change.ms))
 
 
 def _phases(found: Difference, look: Look) -> list[Text]:
-    """Return a line for each phase worth one, the largest change first."""
-    least = _SHOWN * max(found.before_ms, found.after_ms)
-    shown = [change for change in found.phases if max(change.before_ms, change.after_ms) >= least]
+    """Return a line for each phase worth one."""
+    shown = shown_changes(found)
     rows = [f"  {'':<{_LABEL}}{'A':>{_AMOUNT}}{'B':>{_AMOUNT}}{'change':>{_AMOUNT + 2}}   95% interval"]
-    for change in sorted(shown, key=lambda change: -abs(change.ms)):
+    for change in shown:
         amounts = f"{_ms(change.before_ms):>{_AMOUNT}}{_ms(change.after_ms):>{_AMOUNT}}"
-        moved = f"{_moved(change.ms):>{_AMOUNT + 2}}   {_moved(change.low_ms)} to {_moved(change.high_ms)}"
+        moved = f"{signed_ms(change.ms):>{_AMOUNT + 2}}   {signed_ms(change.low_ms)} to {signed_ms(change.high_ms)}"
         rows.append(f"  {change.name.replace('_', ' '):<{_LABEL}}{amounts}{moved}")
     return [look.line(row) for row in rows] if shown else []
 
@@ -139,7 +167,8 @@ def _ms(value: float) -> str:
     return format_ms(value) if value else "-"
 
 
-def _moved(value: float) -> str:
+def signed_ms(value: float) -> str:
+    """Return a change of a time with its sign: `+20.0 ms`."""
     return f"{'+' if value >= 0 else '-'}{format_ms(abs(value))}"
 
 
@@ -164,22 +193,26 @@ def _surroundings(found: Difference, look: Look) -> list[Text]:
     return look.paragraph(f"Not the same on both sides, so not only the code may be why: {told}.", hanging=2)
 
 
-def _more(found: Difference, look: Look) -> list[Text]:
-    fewest = min(found.num_before, found.num_after)
-    if fewest >= FEW or found.num_starts:
-        return []
-    told = (
+def advice(found: Difference) -> str:
+    """Return how to tell smaller differences, "" where there are recordings enough."""
+    if min(found.num_before, found.num_after) >= FEW or found.num_starts:
+        return ""
+    return (
         f"One recording is taken to scatter by {format_share(found.noise)}. More of them tell smaller differences: "
         "`flatout diagnose --out A SCRIPT` and `--out B` in turn, some times, then `flatout compare A B`."
     )
-    return look.paragraph(told, hanging=2)
 
 
 def _limit(found: Difference, limit: float | None, gate: Gate | None, look: Look) -> list[Text]:
     if limit is None or gate is None:
         return []
-    titles = {True: ("Passed", "bold green"), False: ("Failed", "bold red"), None: ("Cannot be told", "bold magenta")}
-    title, style = titles[gate.passed]
+    styles = {True: "bold green", False: "bold red", None: "bold magenta"}
+    return look.paragraph(gate_sentence(found, limit, gate), hanging=2, style=styles[gate.passed])
+
+
+def gate_sentence(found: Difference, limit: float, gate: Gate) -> str:
+    """Return what a limit says, and why."""
+    title = {True: "Passed", False: "Failed", None: "Cannot be told"}[gate.passed]
     more = "Give it more time" if found.num_starts else "Record more on each side"
-    advice = f" {more}, or allow more." if gate.passed is None else ""
-    return look.paragraph(f"{title}, limit {limit * 100:.4g}%: {gate.reason}.{advice}", hanging=2, style=style)
+    advised = f" {more}, or allow more." if gate.passed is None else ""
+    return f"{title}, limit {limit * 100:.4g}%: {gate.reason}.{advised}"

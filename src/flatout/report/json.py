@@ -20,7 +20,7 @@ from flatout.schema.finding import Breakdown
 from flatout.schema.plain import to_plain
 from flatout.schema.report import Report
 
-__all__ = ["REPORT_FILE", "SCHEMA", "dumps", "from_json", "to_json"]
+__all__ = ["CONTRACT", "REPORT_FILE", "SCHEMA", "dumps", "from_json", "to_json"]
 
 SCHEMA = 1
 REPORT_FILE = "report.json"
@@ -29,71 +29,104 @@ _Kind = type | tuple[type, ...]
 _NUMBER: _Kind = (int, float)
 _NUMBER_OR_NULL: _Kind = (int, float, type(None))
 _KEYS: Mapping[str, _Kind] = {
-    "schema": int,
-    "script": str,
-    "device": str,
-    "environment": dict,
-    "steps": dict,
-    "breakdown": list,
-    "outside": list,
-    "headroom": list,
-    "findings": list,
-    "trials": list,
-    "recipe": (dict, type(None)),
+    "schema": int,  # 1; raised when a reader of the old form would misread the new one
+    "script": str,  # as it was given on the command line
+    "device": str,  # "cpu", or the accelerator's name
+    "environment": dict,  # machine and software, see below
+    "steps": dict,  # the steady steps in figures
+    "breakdown": list,  # the time account: every phase of a step, in a fixed order; shares sum to 1
+    "outside": list,  # what lies outside the steps
+    "headroom": list,  # ceilings that were measured by holding a batch; empty where none was
+    "findings": list,  # the one with the most to gain first
+    "trials": list,  # in the order in which they were made; empty without a tune
+    "recipe": (dict, type(None)),  # what the tune kept and confirmed; null where there is none
 }
 _STEPS: Mapping[str, _Kind] = {
-    "measured": int,
-    "median_ms": _NUMBER,
-    "p95_ms": _NUMBER,
-    "samples_per_s": _NUMBER_OR_NULL,
+    "measured": int,  # steady steps, warm-up left out
+    "median_ms": _NUMBER,  # of one step
+    "p95_ms": _NUMBER,  # 95 % of the steps take less
+    "samples_per_s": _NUMBER_OR_NULL,  # null where the size of a batch is not known
 }
 _ROWS: Mapping[str, Mapping[str, _Kind]] = {
-    "breakdown": {"phase": str, "ms": _NUMBER, "share": _NUMBER},
-    "outside": {"phase": str, "s": _NUMBER, "share": _NUMBER},
-    "headroom": {"ceiling": str, "median_ms": _NUMBER, "speedup": _NUMBER},
+    "breakdown": {
+        "phase": str,  # input, transfer, forward, backward, optimizer, sync, checkpoint, host
+        "ms": _NUMBER,  # mean of the steady steps
+        "share": _NUMBER,  # of the step, 0 to 1
+    },
+    "outside": {
+        "phase": str,  # startup, epoch_gap, validation, checkpoint, other
+        "s": _NUMBER,  # seconds in all
+        "share": _NUMBER,  # of the whole recording, 0 to 1
+    },
+    "headroom": {
+        "ceiling": str,  # which part of the work was removed
+        "median_ms": _NUMBER,  # of a step without it
+        "speedup": _NUMBER,  # of a step without it, against the script as it is
+    },
     "findings": {
-        "code": str,
-        "name": str,
-        "phase": str,
-        "share": _NUMBER,
-        "max_speedup": _NUMBER,
-        "location": (dict, type(None)),
-        "message": str,
-        "evidence": list,
-        "fixes": list,
+        "code": str,  # of the rule: "IN003"
+        "name": str,  # of the rule: "slow-sample-line"
+        "phase": str,  # where the time goes
+        "share": _NUMBER,  # of the step, or of the recording without start-up where the phase lies outside the steps
+        "max_speedup": _NUMBER,  # the most that removing it could give; a bound, not a promise
+        "location": (dict, type(None)),  # the line of the user's own code: file, line, function
+        "message": str,  # the finding in words
+        "evidence": list,  # the numbers behind it: name, value, unit
+        "fixes": list,  # names of the fixes that address it
     },
     "trials": {
-        "number": int,
-        "fix": str,
-        "settings": dict,
-        "equivalence": str,
-        "base": list,
-        "verdict": str,
-        "reason": str,
-        "speedup": _NUMBER_OR_NULL,
-        "low": _NUMBER_OR_NULL,
-        "high": _NUMBER_OR_NULL,
-        "num_pairs": int,
-        "baseline_ms": _NUMBER_OR_NULL,
-        "candidate_ms": _NUMBER_OR_NULL,
-        "results_equal": (bool, type(None)),
-        "deterministic": (bool, type(None)),
-        "checks": list,
-        "hits": dict,
-        "warmup_s": _NUMBER,
-        "wall_s": _NUMBER,
+        "number": int,  # counted from 1
+        "fix": str,  # what was tried
+        "settings": dict,  # of the fix
+        "equivalence": str,  # the class of equality that it claims
+        "base": list,  # fixes that both sides of the measurement had
+        "verdict": str,  # KEPT, NOT_FASTER, SLOWER, RESULTS_DIFFER, NOT_APPLIED, OUT_OF_MEMORY, CRASHED, ...
+        "reason": str,  # in words
+        "speedup": _NUMBER_OR_NULL,  # null where nothing was timed
+        "low": _NUMBER_OR_NULL,  # of its 95 % interval
+        "high": _NUMBER_OR_NULL,  # of its 95 % interval
+        "num_pairs": int,  # pairs of blocks that were timed
+        "baseline_ms": _NUMBER_OR_NULL,  # mean of a step without it
+        "candidate_ms": _NUMBER_OR_NULL,  # mean of a step with it
+        "results_equal": (bool, type(None)),  # null where it was not tested, or could not be judged
+        "deterministic": (bool, type(None)),  # the untouched script gives the same bits twice
+        "checks": list,  # of equality
+        "hits": dict,  # how often it acted, by place
+        "warmup_s": _NUMBER,  # once a training: compilation, search
+        "wall_s": _NUMBER,  # what the trial itself took
     },
 }
-_CHECK: Mapping[str, _Kind] = {"name": str, "passed": bool, "value": _NUMBER, "limit": _NUMBER, "detail": str}
-_RECIPE: Mapping[str, _Kind] = {"script": str, "equivalence": str, "fixes": list, "proven": dict}
+_CHECK: Mapping[str, _Kind] = {
+    "name": str,  # what was compared
+    "passed": bool,
+    "value": _NUMBER,  # the worst that was found
+    "limit": _NUMBER,  # what it was held to
+    "detail": str,  # in words: what differs first, or what was covered
+}
+_RECIPE: Mapping[str, _Kind] = {
+    "script": str,
+    "equivalence": str,  # the weakest class among its fixes
+    "fixes": list,  # in the order in which they are applied
+    "proven": dict,  # where and when, see below
+}
 _KEPT: Mapping[str, _Kind] = {
     "fix": str,
     "settings": dict,
-    "equivalence": str,
-    "speedup": _NUMBER,
-    "low": _NUMBER,
-    "high": _NUMBER,
+    "equivalence": str,  # what it promised, and was held to
+    "speedup": _NUMBER,  # its own, on top of the fixes above it
+    "low": _NUMBER,  # of its 95 % interval
+    "high": _NUMBER,  # of its 95 % interval
 }
+
+CONTRACT: Mapping[str, Mapping[str, _Kind]] = {
+    "": _KEYS,
+    "steps": _STEPS,
+    **{f"{name}[]": keys for name, keys in _ROWS.items()},
+    "trials[].checks[]": _CHECK,
+    "recipe": _RECIPE,
+    "recipe.fixes[]": _KEPT,
+}
+"""The keys of every object of the document, by its place, each with the types that it may have."""
 
 
 def to_json(report: Report) -> dict[str, Any]:

@@ -31,9 +31,9 @@ HELD_TRANSFER = "one batch held on the device"
 class Frame:
     """A place in the user's own code."""
 
-    file: str
-    line: int
-    function: str
+    file: str  # its whole path
+    line: int  # counted from 1
+    function: str  # with its class, as Python names it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +131,9 @@ class WorkerFacts:
 class Ceiling:
     """The speed of the script with a part of its work removed, as measured (never modelled)."""
 
-    ceiling: str
-    median_ms: float
-    speedup: float
+    ceiling: str  # which part was removed
+    median_ms: float  # of a step without it
+    speedup: float  # of a step without it, against the script as it is
     low: float = 0.0  # of its 95 % interval
     high: float = 0.0
     num_pairs: int = 0  # of blocks of steps with and without that part

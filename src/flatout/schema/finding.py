@@ -14,8 +14,8 @@ class PhaseShare:
     """One phase of the step: mean milliseconds, and its share of the step (0 to 1)."""
 
     phase: Phase
-    ms: float
-    share: float
+    ms: float  # mean of the steady steps
+    share: float  # of the step, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class OutsideShare:
     """One phase outside the steps: seconds, and its share of the whole recorded wall time (0 to 1)."""
 
     phase: Phase
-    s: float
-    share: float
+    s: float  # seconds in all
+    share: float  # of the whole recording, 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ class Breakdown:
     steps_each: int = 1  # steps that each entry of `step_ms` is the mean of
     warmup: int = 0  # steps left out at the start
     warmup_s: float = 0.0
-    median_ms: float = 0.0
+    median_ms: float = 0.0  # of the steady steps
     mean_ms: float = 0.0
-    p95_ms: float = 0.0
+    p95_ms: float = 0.0  # 95 % of the steady steps take less
     spread: float = 0.0  # robust coefficient of variation of the steady steps: 1.4826 * MAD / median
-    samples_per_s: float | None = None
+    samples_per_s: float | None = None  # None where the size of a batch is not known
     wall_s: float = 0.0  # the whole recording, launch to end
     loop_s: float = 0.0  # the recording without start-up: what a longer training consists of
     step_ms: tuple[float, ...] = ()  # the steady steps, one by one
@@ -76,12 +76,12 @@ class Evidence:
 class Finding:
     """One fault, here: its share, the most that removing it could give, its place in the user's code."""
 
-    code: str
-    name: str
-    phase: Phase
+    code: str  # of the rule: "IN003"
+    name: str  # of the rule: "slow-sample-line"
+    phase: Phase  # where the time goes
     share: float  # of the step, or of the recording without start-up when the phase lies outside the steps
-    max_speedup: float
-    message: str
-    location: Frame | None = None
-    evidence: tuple[Evidence, ...] = ()
-    fixes: tuple[str, ...] = ()
+    max_speedup: float  # the most that removing it could give, as a factor; a bound, not a promise
+    message: str  # the finding in words
+    location: Frame | None = None  # the line of the user's own code, where there is one
+    evidence: tuple[Evidence, ...] = ()  # the numbers behind it
+    fixes: tuple[str, ...] = ()  # names of the fixes that address it

@@ -104,6 +104,8 @@ class Equality:
     reason: str = ""  # in words: what differs, or why it could not be judged
     deterministic: bool = True  # the untouched script gives the same bits twice
     num_steps: int = 0  # steps compared
+    losses: tuple[float, ...] = ()  # of the untouched script, step by step, up to the first that is no number
+    candidate_losses: tuple[float, ...] = ()  # of the same steps under the candidate and the fixes of its base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.analysis.equality import LIMITS, judge
+from flatout.analysis.equality import LIMITS, MOST_LOSSES, judge
 from flatout.analysis.traces import Deviation, Interval, Replayed, Row, Trace, read_trace
 from flatout.schema.trial import Equivalence
 
@@ -306,3 +306,11 @@ def test_limits_grow_from_class_to_class():
     for name in ("loss", "gradient", "scale", "update", "buffer"):
         values = [getattr(limits, name) for limits in ladder]
         assert values == sorted(values)
+
+
+def test_the_losses_that_were_compared_are_kept_up_to_the_first_that_is_no_number():
+    found = judged(Equivalence.BITWISE, at(3, losses=("nan",)))
+    assert found.losses == tuple(each.loss for each in BASE.intervals)
+    assert found.candidate_losses == found.losses[:3]
+    long = trace(steps=MOST_LOSSES + 5)
+    assert len(judged(Equivalence.BITWISE, long, baseline=long, again=long).losses) == MOST_LOSSES

@@ -45,12 +45,51 @@ def test_every_step_is_drawn_where_it_was_and_its_phases_fill_it():
     assert [event["name"] for event in drawn if event["tid"] == 3] == ["validation"]
 
 
-def test_events_have_what_the_format_asks_for():
-    for event in json.loads(chrome_trace(hostile()))["traceEvents"]:
-        assert {"ph", "name", "pid", "tid"} <= set(event)
-        assert event["ph"] in "XCM"
-        assert event["ph"] == "M" or event["ts"] >= 0
-        assert event["ph"] != "X" or event["dur"] >= 0
+FORMAT = {
+    "X": {"name": str, "ph": str, "ts": (int, float), "dur": (int, float), "pid": int, "tid": int},
+    "C": {"name": str, "ph": str, "ts": (int, float), "pid": int, "tid": int, "args": dict},
+    "M": {"name": str, "ph": str, "pid": int, "tid": int, "args": dict},
+}
+"""What the Trace Event Format asks of each kind of event: "Trace Event Format", Google, 2016, with the types that
+Perfetto's JSON importer takes. Its own program, trace_processor_shell, is in no package registry."""
+
+METADATA = {"process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"}
+
+
+@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
+def test_the_trace_is_of_the_documented_format(make):
+    shown = make()
+    samples = (Utilization(at_s=1.0, main_cpu=0.9, gpu_busy=0.5), Utilization(at_s=2.0, main_cpu=float("nan")))
+    text = chrome_trace(replace(shown, run=replace(shown.run, utilization=samples)))
+    document = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert document["displayTimeUnit"] in ("ms", "ns")
+    assert {*document} <= {"traceEvents", "displayTimeUnit", "otherData", "systemTraceEvents", "stackFrames"}
+    for event in document["traceEvents"]:
+        wanted = FORMAT[event["ph"]]
+        assert {*wanted} <= {*event} <= {*wanted, "args", "cat", "id"}
+        for key, kind in wanted.items():
+            assert isinstance(event[key], kind)
+            assert not isinstance(event[key], bool)
+        assert event.get("ts", 0) >= 0
+        assert event.get("dur", 0) >= 0
+        assert event["ph"] != "C" or all(isinstance(value, int | float) for value in event["args"].values())
+        assert event["ph"] != "M" or (event["name"] in METADATA and isinstance(event["args"]["name"], str))
+
+
+@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
+def test_events_of_one_thread_follow_each_other_or_lie_within_each_other(make):
+    """Perfetto throws away an event that begins inside another one and ends after it."""
+    threads = {}
+    for event in events(make(), "X"):
+        threads.setdefault(event["tid"], []).append((event["ts"], -event["dur"]))
+    for spans in threads.values():
+        open_until = []
+        for start, length in sorted(spans):
+            end = start - length
+            while open_until and open_until[-1] <= start + 1e-3:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1] + 1e-3
+            open_until.append(end)
 
 
 def test_the_machine_becomes_counters():

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from flatout.analysis.statistics import median
+from flatout.report.html.results import losses_chart
 from flatout.schema.report import Report
 from flatout.schema.run import Run, Utilization
 
@@ -18,7 +19,7 @@ MAX_POINTS = 600
 def charts(report: Report) -> list[dict[str, Any]]:
     """Return one entry for each chart there are figures for: its place on the page, words, and columns of numbers."""
     run = report.run
-    found = [_steps(run), _losses(run), _cores(run), _gpu(run), _memory(run)]
+    found = [losses_chart(report), _steps(run), _losses(run), _cores(run), _gpu(run), _memory(run)]
     return [chart for chart in found if chart is not None]
 
 

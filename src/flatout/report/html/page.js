@@ -17,7 +17,7 @@
         ...chart.series.map((one, place) => ({
           label: chart.y ? `${one.label} (${chart.y})` : one.label,
           stroke: color(strokes[place % strokes.length]),
-          width: 1.5,
+          width: one.width || 1.5,
           spanGaps: false,
         })),
       ],
@@ -37,7 +37,7 @@
   }
 
   const charts = JSON.parse(document.getElementById("charts").textContent);
-  if (charts.length) document.getElementById("over-the-run").classList.add("drawn");
+  if (charts.some(one => one.place !== "chart-results")) document.getElementById("over-the-run").classList.add("drawn");
   charts.forEach(draw);
 
   function again() {

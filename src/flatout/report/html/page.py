@@ -5,20 +5,14 @@ the template; the page forbids itself every request. Charts are drawn by uPlot (
 JavaScript the page has everything but them.
 """
 
-import functools
 import json
 from collections.abc import Collection
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
 
+from flatout.report.html.assets import asset, template
 from flatout.report.html.charts import charts
 from flatout.report.html.sections import sections
 from flatout.report.staircase import Handover
-from flatout.report.visible import visible
 from flatout.schema.report import Report
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 __all__ = ["REPORT_PAGE", "page"]
 
@@ -40,40 +34,15 @@ def page(
         handover: what a tune hands over; its presence makes this the page of a tune, whatever was tried.
         price_h: what an hour of the machine costs; more than 0 asks for the price of an epoch.
     """
-    return _template().render(
+    return template("page.html").render(
         **sections(report, preview=preview, handover=handover, price_h=price_h),
         charts=_script_json(charts(report)),
-        style=_asset("uPlot.min.css") + _asset("page.css"),
-        script=_asset("uPlot.iife.min.js") + "\n" + _asset("page.js"),
+        style=asset("uPlot.min.css") + asset("page.css"),
+        script=asset("uPlot.iife.min.js") + "\n" + asset("page.js"),
     )
-
-
-@functools.cache
-def _template() -> "Template":
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_made_visible,
-    )
-    return environment.from_string(_asset("page.html"))
-
-
-def _made_visible(value: Any) -> Any:
-    """Return text without control characters and direction overrides; what is markup already is ours."""
-    return visible(value) if type(value) is str else value
 
 
 def _script_json(value: object) -> str:
     """Return `value` as JSON that no text in it can end the element around it."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return files("flatout.report.html").joinpath(name).read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from flatout.analysis.statistics import median
 from flatout.report.account import ceiling_lines, epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
 from flatout.report.cards import amounts, format_evidence
 from flatout.report.declined import check_line, format_factor, format_interval, reason
+from flatout.report.html.results import results_sentence
 from flatout.report.look import Look
 from flatout.report.source import relative, source_lines
 from flatout.report.staircase import (
@@ -74,6 +75,7 @@ def sections(report: Report, *, preview: Collection[str], handover: Handover | N
         "trials": sorted((_trial(trial, report) for trial in report.trials), key=lambda row: not row["kept"]),
         "remarks": _plain(remarks(report, _WIDE)),
         "handover": _plain(handover_lines(handover, _WIDE)),
+        "results": results_sentence(report),
         "notes": doubts(report),
         "environment": _environment(run),
         "seams": sorted(run.seams.items()),
