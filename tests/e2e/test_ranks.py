@@ -36,12 +36,38 @@ if __name__ == "__main__":
 """
 
 
+ACCUMULATING = """
+import contextlib
+if __name__ == "__main__":
+    apart = {apart}
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(8, 500), torch.nn.ReLU(), torch.nn.Linear(500, 1))
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def step(x, y):
+    global done
+    for part in range(4):
+        with model.no_sync() if apart and part < 3 else contextlib.nullcontext():
+            loss = torch.nn.functional.mse_loss(model(x), y)  # CALLED
+            loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    done += 1
+    return loss
+"""
+
+
 def distributed(flatout, script):
     """What is found of two ranks of a script."""
     flatout.write(script)
     ended = flatout.diagnose("--", "torchrun", "--standalone", "--nproc-per-node", "2", "train.py", steps=40)
     assert ended.code == 0, ended.err
     return [found for found in find(ended.run, account(ended.run)) if found.code.startswith("DI")]
+
+
+def accumulating(*, apart):
+    return training(before=RANKS).replace("def main():", ACCUMULATING.format(apart=apart) + "\n\ndef main():")
 
 
 def straggler(flatout, script):
@@ -73,3 +99,15 @@ def test_the_rank_with_larger_batches_is_named_with_their_size(flatout):
 
 def test_two_equal_ranks_hold_up_nobody(flatout):
     assert distributed(flatout, training(before=RANKS)) == []
+
+
+def test_an_exchange_after_every_micro_batch_is_found_at_the_call_of_the_model(flatout):
+    script = accumulating(apart=False)
+    found = [each for each in distributed(flatout, script) if each.code == "DI004"]
+    assert len(found) == 1
+    assert "4.0 times in each step, 3.0 of them" in found[0].message
+    assert script.splitlines()[found[0].location.line - 1].endswith("# CALLED")
+
+
+def test_accumulation_without_exchanges_is_as_it_should_be(flatout):
+    assert "DI004" not in {each.code for each in distributed(flatout, accumulating(apart=True))}

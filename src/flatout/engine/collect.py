@@ -67,6 +67,7 @@ def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = (
             phases_ms=_phases_ms(run),
             samples_per_step=run.samples_per_step or 0.0,
             hottest=_hottest(run),
+            exchange=run.causes.exchange if run.causes else None,
         )
         for run in training
     )
@@ -163,16 +164,20 @@ def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) ->
 
 def join_causes(timed: Run, deep: Run) -> Run:
     """Return the timed Run with the causes and facts of the deep one; times stay those of the timed run."""
-    hottest = {rank.rank: rank.hottest for rank in deep.ranks}
+    seen = {rank.rank: rank for rank in deep.ranks}
     return dataclasses.replace(
         timed,
-        ranks=tuple(dataclasses.replace(rank, hottest=hottest.get(rank.rank, {})) for rank in timed.ranks),
+        ranks=tuple(_with_causes(rank, seen.get(rank.rank)) for rank in timed.ranks),
         causes=deep.causes,
         workers=deep.workers,
         loaders=tuple(_joined(timed.loaders, deep.loaders)),
         models=deep.models or timed.models,
         optimizers=timed.optimizers or deep.optimizers,
     )
+
+
+def _with_causes(rank: RankSummary, deep: RankSummary | None) -> RankSummary:
+    return rank if deep is None else dataclasses.replace(rank, hottest=deep.hottest, exchange=deep.exchange)
 
 
 def _joined(timed: tuple[LoaderFacts, ...], deep: tuple[LoaderFacts, ...]) -> Iterable[LoaderFacts]:

@@ -58,6 +58,7 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.SYNC),
     patch=patch,
     choices=choices,
+    addresses=("ME004",),
     environment={_VARIABLE: _VALUE},
     edit=(
         SwitchLine(

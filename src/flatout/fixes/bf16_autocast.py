@@ -105,6 +105,7 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD),
     patch=patch,
     choices=choices,
+    addresses=("CO010",),
     switchable=True,
     edit=(Autocast(),),
 )

@@ -149,6 +149,7 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD),
     patch=patch,
     choices=choices,
+    addresses=("CO011",),
     switchable=True,
     edit=(
         ModelLine(

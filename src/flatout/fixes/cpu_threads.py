@@ -90,6 +90,7 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
     patch=patch,
     choices=choices,
+    addresses=("CO007",),
     switchable=True,
     edit=(SwitchLine(code="torch.set_num_threads({threads})", stands_for="torch.set_num_threads"),),
 )

@@ -70,6 +70,7 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
     patch=patch,
     choices=choices,
+    addresses=("CO008",),
     seldom=True,
     edit=(SwitchLine(code="torch.set_flush_denormal(True)", unless=("set_flush_denormal",)),),
 )

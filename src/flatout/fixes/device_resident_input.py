@@ -184,7 +184,7 @@ FIX = Fix(
         "device-prefetch",
         "pinned-copy",
     ),
-    addresses=("IN001", "TR001", "TR002"),
+    addresses=("IN001", "TR001", "TR002", "TR003"),
     edit=(
         Unwritten(reason="a batch that lies on the device and is fetched when it is looked at is no line of a script"),
     ),

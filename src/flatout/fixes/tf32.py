@@ -67,6 +67,7 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.SYNC),
     patch=patch,
     choices=choices,
+    addresses=("CO010",),
     switchable=True,
     edit=(
         SwitchLine(

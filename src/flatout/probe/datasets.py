@@ -1,10 +1,11 @@
 """What calling `dataset[i]` again shows: is a sample the same every epoch, and how much of it comes before chance."""
 
+import contextlib
 import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -14,7 +15,7 @@ from flatout.probe.loading import tensors_in
 from flatout.probe.places import is_user_file, user_stack
 from flatout.schema.run import Frame, SamplePrefix
 
-__all__ = ["look_at_samples"]
+__all__ = ["look_at_samples", "random_states_kept"]
 
 _INDICES = 4
 _LONGEST_S = 1.5
@@ -142,6 +143,16 @@ def _restore(states: tuple[Any, Any, Any]) -> None:
     torch.set_rng_state(states[1])
     if states[2] is not None:
         _numpy_random().set_state(states[2])
+
+
+@contextlib.contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Put the global random states back as they were, whatever is drawn meanwhile."""
+    states = _random_states()
+    try:
+        yield
+    finally:
+        _restore(states)
 
 
 def _seed(seed: int) -> None:

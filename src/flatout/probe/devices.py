@@ -15,6 +15,7 @@ from flatout.probe.tape import Tape
 __all__ = ["CopySink", "DeviceWatch"]
 
 _WAITS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__index__")
+_FETCHES = ("tolist", "cpu")  # of these, what copies a whole tensor
 
 
 class CopySink(Protocol):
@@ -22,6 +23,9 @@ class CopySink(Protocol):
 
     def copied(self, source: Any, result: Any, nanoseconds: int, blocking: bool) -> None:
         """Take one copy from host to device."""
+
+    def fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `original`, a method that copies a tensor back to the host, so that the sink sees the copy."""
 
     def waited(self, operation: str, nanoseconds: int) -> None:
         """Take one wait of the host for the device."""
@@ -50,9 +54,12 @@ class DeviceWatch:
         for name in _WAITS:
             seams.wrap(f"torch:Tensor.{name}", self._wait)
         seams.wrap("torch.cuda:synchronize", self._synchronize)
+        if self._sink is not None:
+            seams.wrap("torch.cuda:empty_cache", self._empty_cache)
 
     def _copy(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         tape, sink = self._tape, self._sink
+        watched = original if sink is None else sink.fetching(original)  # never for Dynamo to trace
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling() or get_ident() != tape.thread:
@@ -61,7 +68,7 @@ class DeviceWatch:
             tape.record((tape.enter[SYNC if from_device else TRANSFER], tape.now()))
             start = perf_counter_ns()
             try:
-                result = original(tensor, *args, **kwargs)
+                result = watched(tensor, *args, **kwargs)
             finally:
                 tape.record((tape.leave, tape.now()))
             if not from_device and _on_device(result):
@@ -75,6 +82,7 @@ class DeviceWatch:
     def _wait(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         tape, sink = self._tape, self._sink
         name = getattr(original, "__name__", "item")
+        watched = sink.fetching(original) if sink is not None and name in _FETCHES else original
 
         def wait(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling() or not _on_device(tensor) or get_ident() != tape.thread:
@@ -83,7 +91,7 @@ class DeviceWatch:
             start = perf_counter_ns()
             tape.record((tape.enter[SYNC], tape.now()))
             try:
-                return original(tensor, *args, **kwargs)
+                return watched(tensor, *args, **kwargs)
             finally:
                 tape.record((tape.leave, tape.now()))
                 if sink is not None:
@@ -108,3 +116,16 @@ class DeviceWatch:
                     sink.waited("torch.cuda.synchronize", perf_counter_ns() - start)
 
         return synchronize
+
+    def _empty_cache(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        """In a deep run only: what it costs a step shows in the account as the host's own time."""
+        tape, sink = self._tape, self._sink
+
+        def empty_cache() -> None:
+            start = perf_counter_ns()
+            original()
+            hits.count += 1
+            if sink is not None and get_ident() == tape.thread:
+                sink.waited("torch.cuda.empty_cache", perf_counter_ns() - start)
+
+        return empty_cache

@@ -7,9 +7,9 @@ import platform
 import torch
 
 from flatout.machine import usable_cores
-from flatout.schema.run import Environment
+from flatout.schema.run import DeviceMemory, Environment
 
-__all__ = ["describe_environment"]
+__all__ = ["describe_environment", "describe_memory"]
 
 _VARIABLES = (
     "OMP_NUM_THREADS",
@@ -62,4 +62,17 @@ def describe_environment() -> Environment:
         torch_threads=torch.get_num_threads(),
         start_method=multiprocessing.get_start_method(allow_none=True) or "",
         variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+    )
+
+
+def describe_memory() -> DeviceMemory | None:
+    """Return what the allocator of CUDA memory says of the device in use; None where the script uses none."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return None
+    said = torch.cuda.memory_stats()
+    return DeviceMemory(
+        retries=int(said.get("num_alloc_retries", 0)),
+        total_bytes=int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory),
+        allocated_bytes=int(said.get("allocated_bytes.all.peak", 0)),
+        reserved_bytes=int(said.get("reserved_bytes.all.peak", 0)),
     )

@@ -1,6 +1,7 @@
 """The observation of one process: puts the probes together, decides when enough was seen, and stops the script."""
 
 import contextlib
+import dataclasses
 import functools
 import os
 import sys
@@ -18,7 +19,7 @@ from flatout.probe.cost import cost_of_probes
 from flatout.probe.deep import DeepWatch
 from flatout.probe.devices import DeviceWatch
 from flatout.probe.enough import enough
-from flatout.probe.environment import describe_environment
+from flatout.probe.environment import describe_environment, describe_memory
 from flatout.probe.files import keep_files
 from flatout.probe.leaving import Leaving
 from flatout.probe.loading import LoaderWatch
@@ -31,7 +32,7 @@ from flatout.probe.training import TrainingWatch
 from flatout.probe.whole import WholePart
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
-from flatout.schema.run import End, Header, Outside, Step
+from flatout.schema.run import DeviceMemory, End, Header, Outside, Step
 
 __all__ = ["Recorder", "StopRecording"]
 
@@ -66,6 +67,7 @@ class Recorder:
             self.tape.at_once()
         self.first_ns = 0
         self._look_again_ns = 0
+        self._memory_before: DeviceMemory | None = None
         self.on_step: Callable[[Step], bool] | None = None  # a timing or a verification: says when it has enough
         self.on_finish: Callable[[], object] | None = None  # the same: writes down what it has
         self.done = ""
@@ -103,7 +105,7 @@ class Recorder:
             self.training.install,
             self.modules.install,
             self.loading.install,
-            DeviceWatch(self.tape, self.deep, everywhere=self.order.all_devices).install,
+            DeviceWatch(self.tape, self.deep.copies if self.deep else None, everywhere=self.order.all_devices).install,
             *([self.deep.install] if self.deep else []),
         ):
             try:
@@ -193,6 +195,7 @@ class Recorder:
         self._follow_device(self.tracker.num_steps)
         if not self.first_ns:
             self.first_ns = step.start_ns
+            self._memory_before = describe_memory()
             self.part.put("environment", describe_environment())
         if self.deep is not None:
             self.deep.step(step, self.tracker.num_steps)
@@ -244,6 +247,10 @@ class Recorder:
 
     def _facts(self) -> None:
         self.part.put("environment", describe_environment())
+        memory = describe_memory()
+        if memory is not None:
+            before = self._memory_before.retries if self._memory_before else 0
+            self.part.put("device_memory", dataclasses.replace(memory, retries=memory.retries - before))
         self.part.put_many("loaders", self.loading.describe(self.tracker.trained_passes))
         self.part.put_many("models", self.modules.describe())
         self.part.put_many("optimizers", self.training.describe())

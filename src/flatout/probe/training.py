@@ -253,6 +253,10 @@ class TrainingWatch:
         self._optimizers.clear()
         self._events.clear()
 
+    def optimizers(self) -> tuple[Any, ...]:
+        """Return the optimizers that have made a step."""
+        return tuple(optimizer for optimizer, _ in self._optimizers.values())
+
     def describe(self) -> tuple[OptimizerFacts, ...]:
         """Return what is known of every optimizer that made a step."""
         return tuple(_facts(optimizer, place) for optimizer, place in self._optimizers.values())

@@ -18,7 +18,8 @@ or more samples a batch, a device that is shared or throttled. Host: a rank that
 ## When it is wrong
 
 Without an exchange in the backward pass (gradients averaged by hand, pipeline stages) ranks wait elsewhere, and the
-wait would be taken for work. With two ranks "the others" are one.
+wait would be taken for work. With two ranks "the others" are one. Batches whose size changes from step to step are left
+to DI005.
 """
 
 from dataclasses import replace
@@ -26,6 +27,7 @@ from dataclasses import replace
 from flatout.analysis.statistics import median
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
+from flatout.rules.exchanges import last_by_size
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -47,7 +49,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     step_ms = median([sum(rank.phases_ms.values()) for rank in run.ranks])
     behind_ms = _own_ms(slowest) - median([_own_ms(rank) for rank in others])
     share = min(1.0, behind_ms / step_ms) if step_ms > 0 else 0.0
-    if share < MIN_SHARE:
+    if share < MIN_SHARE or last_by_size(run) is not None:
         return None
     phase = max(OWN, key=lambda each: _differs_ms(slowest, others, each))
     place = slowest.hottest.get(phase.value)

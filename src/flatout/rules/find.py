@@ -18,7 +18,12 @@ GENERAL = "IN001"  # says that the step waits for its input; the other IN rules 
 MIN_STEPS = 5  # below this many measured steps only what a few of them can show is said
 SHOWN_BY_FEW = ("MS", "ME001", "EP002", "CO006")
 EXPLAINS = 0.5  # a cause with this much of the input's share makes the general statement superfluous
-SAYS_MORE = {"IN012": "IN003", "HO004": "HO001", "CO005": "CO004"}  # at the same line: what waits, collects, breaks
+SAYS_MORE = {  # at the same line: what waits, collects, breaks, is asked for
+    "IN012": "IN003",
+    "HO004": "HO001",
+    "CO005": "CO004",
+    "SY002": "SY001",
+}
 _CEILINGS = {Phase.INPUT: HELD_INPUT, Phase.TRANSFER: HELD_TRANSFER}
 
 

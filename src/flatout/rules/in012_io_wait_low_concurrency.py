@@ -5,7 +5,8 @@
 The CPU time of the thread that fetches samples against its wall time. Less than 40% means that it waits: for a disk,
 a network, a database, another process. It fires when input takes at least 15% of the step, fewer than 16 samples can
 be in flight (one in each worker), a sample waits for at least 0.3 ms, and it cannot be a core that it waits for: cores
-are free (less than 85% used, by anybody), and other load does not meet as many workers as cores.
+are free (less than 85% used, by anybody), and other load does not meet as many workers as cores. Where 500 MB a second
+come from storage already, IN015 speaks.
 
 ## Why it matters
 

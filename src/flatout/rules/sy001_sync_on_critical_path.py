@@ -22,9 +22,8 @@ Control flow that depends on the value (stopping on NaN) needs the wait. Without
 wait that costs from one that does not, and says so.
 """
 
-from statistics import fmean
-
 from flatout.rules.bounds import speedup_without
+from flatout.rules.device import device_ms
 from flatout.rules.example import example, line
 from flatout.rules.lines import MIN_SAMPLES, costs, hottest
 from flatout.rules.rule import Rule
@@ -41,7 +40,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     waited_ms = breakdown.ms(Phase.SYNC)
     if run.environment.device_kind == "cpu" or breakdown.mean_ms <= 0:
         return None
-    busy_ms = _device_ms(run, breakdown)
+    busy_ms = device_ms(run, breakdown)
     lost_ms = waited_ms if busy_ms is None else min(waited_ms, max(0.0, breakdown.mean_ms - busy_ms))
     share = lost_ms / breakdown.mean_ms
     if share < MIN_SHARE:
@@ -64,12 +63,6 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=(),
     )
-
-
-def _device_ms(run: Run, breakdown: Breakdown) -> float | None:
-    """Return the device time of a mean steady step; None where it was not measured."""
-    measured = [sum(step.device_ns) for step in run.steps[breakdown.warmup :] if step.device_ns]
-    return fmean(measured) / 1e6 if measured else None
 
 
 def _place(run: Run) -> Frame | None:

@@ -1,15 +1,15 @@
 """How worker processes do: for the rules that must not explain the same wait in contradicting ways."""
 
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from flatout.rules.loading import cpu_share, samples_per_batch, training_loader
-from flatout.rules.machine import all_cores_busy, is_disturbed
+from flatout.rules.machine import all_cores_busy, is_disturbed, while_steps_ran
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import LoaderFacts, Run
 
-__all__ = ["Harm", "samples_wait", "workers_harm"]
+__all__ = ["Harm", "read_bytes_s", "samples_wait", "storage_limits", "workers_harm"]
 
 MIN_HARM = 0.10
 MIN_FACTOR = 1.2
@@ -17,6 +17,8 @@ MIN_WAITING = 0.15
 MAX_CPU_SHARE = 0.4
 MIN_WAIT_S = 0.3e-3  # a sample that waits for less was only not running for a moment
 ENOUGH_IN_FLIGHT = 16
+FAST_STORAGE = 500e6  # bytes/s: what a SATA disk delivers at most; who reads that much waits for the storage itself
+ANY_STORAGE = 20e6  # bytes/s: with enough requests in flight this is no longer a matter of concurrency
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,27 @@ def samples_wait(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
     """Return whether making a sample is waiting for something that is not the CPU, a few at a time."""
     if loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_WAITING:
         return False
-    if cpu_share(loader) >= MAX_CPU_SHARE or max(1, loader.num_workers) >= ENOUGH_IN_FLIGHT:
+    if max(1, loader.num_workers) >= ENOUGH_IN_FLIGHT or storage_limits(run, breakdown, loader):
+        return False
+    return _samples_wait_long(run, breakdown, loader)
+
+
+def storage_limits(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
+    """Return whether samples wait for a storage that already delivers what it can, or has many requests in flight."""
+    if loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_WAITING:
+        return False
+    needed = ANY_STORAGE if loader.num_workers >= ENOUGH_IN_FLIGHT else FAST_STORAGE
+    return read_bytes_s(run) >= needed and _samples_wait_long(run, breakdown, loader)
+
+
+def read_bytes_s(run: Run) -> float:
+    """Return the mean bytes a second read from storage while steps ran, by the whole training; 0 when not sampled."""
+    samples = while_steps_ran(run)
+    return fmean(sample.read_bytes_s for sample in samples) if samples else 0.0
+
+
+def _samples_wait_long(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
+    if cpu_share(loader) >= MAX_CPU_SHARE:
         return False
     waits_s = loader.sample_s * (1 - cpu_share(loader)) / max(1.0, samples_per_batch(run, loader))
     return waits_s >= MIN_WAIT_S and not _wait_for_a_core(run, loader) and workers_harm(run, breakdown) is None

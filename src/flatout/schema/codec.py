@@ -36,6 +36,7 @@ _SINGLE = {
     "header": schema.Header,
     "environment": schema.Environment,
     "causes": schema.Causes,
+    "device_memory": schema.DeviceMemory,
     "end": schema.End,
 }
 _MANY = {

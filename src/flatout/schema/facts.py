@@ -16,6 +16,7 @@ __all__ = [
     "OptimizerFacts",
     "Retained",
     "SamplePrefix",
+    "Stage",
     "SyncPoint",
     "Transfer",
     "WorkerFacts",
@@ -52,6 +53,17 @@ class SamplePrefix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One operation of a data set's list of transforms, as a look at a few samples found it."""
+
+    name: str  # of its class
+    library: str = ""  # "torchvision", "albumentations", or "" for anybody else's
+    seconds: float = 0.0  # a sample
+    pixels_before: int = 0  # height times width of what it is given; 0 when that is no image
+    pixels_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderFacts:
     """One DataLoader as the script built it, with what the recording saw of it."""
 
@@ -83,6 +95,7 @@ class LoaderFacts:
     wait_s: float = 0.0  # seconds a batch the training process waited for `next`
     fetches: int = 0  # batches these means are over
     prefix: SamplePrefix | None = None
+    stages: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +174,9 @@ class Transfer:
     dtype: str = ""
     pinned: bool = False
     blocking: bool = True
+    repeats: int = 0  # of the same tensor, unchanged since it was copied from this place the last time
+    looked: int = 0  # copies whose values were looked at: large ones of floating-point numbers
+    as_bytes: int = 0  # of these, those whose values a byte each and one scale for each channel would hold exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,19 +18,25 @@ from flatout.schema.facts import (
     OptimizerFacts,
     Retained,
     SamplePrefix,
+    Stage,
     SyncPoint,
     Transfer,
     WorkerFacts,
 )
+from flatout.schema.measured import Arithmetic, Denormals, DeviceMemory, Exchange, Padding, Price
 from flatout.schema.phase import Phase
 
 __all__ = [
+    "Arithmetic",
     "Causes",
     "Ceiling",
     "CollectorFacts",
     "CompiledFunction",
+    "Denormals",
+    "DeviceMemory",
     "End",
     "Environment",
+    "Exchange",
     "Frame",
     "GraphBreak",
     "Header",
@@ -39,10 +45,13 @@ __all__ = [
     "ModelFacts",
     "OptimizerFacts",
     "Outside",
+    "Padding",
+    "Price",
     "RankSummary",
     "Retained",
     "Run",
     "SamplePrefix",
+    "Stage",
     "Step",
     "SyncPoint",
     "Transfer",
@@ -158,6 +167,7 @@ class RankSummary:
     phases_ms: Mapping[str, float] = field(default_factory=dict)  # median of the steady steps, by phase
     samples_per_step: float = 0.0  # 0 when not known
     hottest: Mapping[str, Frame] = field(default_factory=dict)  # the user line that most of a phase goes to
+    exchange: Exchange | None = None  # of its gradients, where DistributedDataParallel makes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +194,11 @@ class Causes:
     collector: CollectorFacts = field(default_factory=CollectorFacts)
     breaks: tuple[GraphBreak, ...] = ()
     compiled: tuple[CompiledFunction, ...] = ()
+    prices: tuple[Price, ...] = ()
+    denormals: tuple[Denormals, ...] = ()
+    padding: tuple[Padding, ...] = ()
+    exchange: Exchange | None = None
+    arithmetic: Arithmetic | None = None
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )
@@ -209,6 +224,7 @@ class Run:
     utilization: tuple[Utilization, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
     causes: Causes | None = None
+    device_memory: DeviceMemory | None = None
     ceilings: tuple[Ceiling, ...] = ()
     probe_us: float = 0.0  # what the light probes add to a step, measured in a tight loop at the end of the run
     seams: Mapping[str, int] = field(default_factory=dict)  # dotted name -> hits

@@ -10,16 +10,24 @@ from flatout.rules import Example, examine, example
 from flatout.rules.example import steps_of
 from flatout.schema.phase import OUTSIDE_PHASES, STEP_PHASES, Phase
 from flatout.schema.run import (
+    Arithmetic,
     Causes,
+    Denormals,
+    DeviceMemory,
     Environment,
+    Exchange,
     Frame,
     LineCost,
     LoaderFacts,
     ModelFacts,
     OptimizerFacts,
     Outside,
+    Padding,
+    Price,
+    RankSummary,
     Retained,
     SamplePrefix,
+    Stage,
     SyncPoint,
     Transfer,
     Utilization,
@@ -79,6 +87,17 @@ loaders = st.builds(
     wait_s=seconds,
     fetches=small,
     prefix=st.none() | prefixes,
+    stages=st.lists(
+        st.builds(
+            Stage,
+            name=st.sampled_from(["Resize", "RandomCrop", "Mine"]),
+            library=st.sampled_from(["", "torchvision"]),
+            seconds=seconds,
+            pixels_before=small,
+            pixels_after=small,
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 models = st.builds(
     ModelFacts,
@@ -101,11 +120,84 @@ outside = st.builds(
     with_grad=st.booleans(),
     num_batches=small,
 )
+prices = st.builds(
+    Price,
+    switch=st.sampled_from(["threads", "denormals"]),
+    own=st.integers(1, 64),
+    tried=st.integers(1, 64),
+    share=st.floats(-10, 1),
+    steps=small,
+    ordered=share,
+    place=place,
+)
+counts = st.integers(0, 1000)
+paddings = st.builds(
+    Padding,
+    source=st.sampled_from(["attention_mask", "padding_idx"]),
+    batches=small,
+    positions=counts,
+    padded=counts,
+    cut_off=counts,
+    place=place,
+).filter(lambda found: found.cut_off <= found.padded <= found.positions)
+arithmetic = st.builds(
+    Arithmetic,
+    flops=st.dictionaries(
+        st.sampled_from(["matmul float32", "convolution float16 channels-first", "attention bfloat16"]),
+        st.floats(0, 1e15),
+    ),
+    attention_flops=st.floats(0, 1e15),
+    attention_at=place,
+    float32_flops_s=st.sampled_from([0.0, 67e12]),
+    tf32_possible=st.booleans(),
+    matmul_precision=st.sampled_from(["", "highest", "high"]),
+)
+exchanges = st.builds(
+    Exchange,
+    steps=small,
+    exchanges=st.floats(0, 8),
+    needless=st.floats(0, 8),
+    exposed_s=st.just({str(i): 0.01 * i for i in range(12)}) | st.just({}),
+    elements=st.just({str(i): 7 * i % 5 for i in range(12)}) | st.just({}),
+    exchange_s=seconds,
+    step_s=seconds,
+    place=place,
+)
+rank_facts = st.builds(
+    RankSummary,
+    rank=st.integers(0, 3),
+    num_steps=small,
+    median_ms=seconds,
+    phases_ms=st.just({"forward": 20.0, "backward": 30.0}) | st.just({}),
+    exchange=st.none() | exchanges,
+)
+memories = st.builds(
+    DeviceMemory,
+    retries=small,
+    total_bytes=small,
+    allocated_bytes=small,
+    reserved_bytes=small,
+)
 causes = st.builds(
     Causes,
+    num_steps=small,
+    prices=st.lists(prices, max_size=1).map(tuple),
+    denormals=st.lists(st.builds(Denormals, where=st.just("weights"), elements=small, share=share), max_size=2).map(
+        tuple
+    ),
+    padding=st.lists(paddings, max_size=1).map(tuple),
+    exchange=st.none() | exchanges,
+    arithmetic=st.none() | arithmetic,
     lines=st.lists(lines, max_size=8).map(tuple),
     syncs=st.lists(
-        st.builds(SyncPoint, operation=st.just("item"), place=place, count=small, seconds=seconds), max_size=2
+        st.builds(
+            SyncPoint,
+            operation=st.sampled_from(["item", "torch.cuda.synchronize"]),
+            place=place,
+            count=small,
+            seconds=seconds,
+        ),
+        max_size=2,
     ).map(tuple),
     transfers=st.lists(
         st.builds(
@@ -115,8 +207,12 @@ causes = st.builds(
             count=small,
             num_bytes=st.integers(0, 1 << 30),
             seconds=seconds,
+            dtype=st.sampled_from(["float32", "uint8"]),
             pinned=st.booleans(),
             blocking=st.booleans(),
+            repeats=small,
+            looked=small,
+            as_bytes=small,
         ),
         max_size=2,
     ).map(tuple),
@@ -145,6 +241,8 @@ def recordings(draw):
         "workers": tuple(draw(st.lists(workers, max_size=3))),
         "outside": tuple(draw(st.lists(outside, max_size=3))),
         "causes": draw(st.none() | causes),
+        "ranks": tuple(draw(st.lists(rank_facts, max_size=3))),
+        "device_memory": draw(st.none() | memories),
         "environment": Environment(
             device_kind=draw(st.sampled_from(["cpu", "cuda"])), num_cpus=draw(st.integers(1, 8)), memory_bytes=1 << 30
         ),

@@ -1,0 +1,97 @@
+"""torch computes on the CPU with another number of threads than there are cores, and that is slower.
+
+## What it measures
+
+The deep run computes a few steps with the script's number of threads, then a few with as many as there are cores, in
+turn. It fires when forward, backward and optimizer become at least 10% of the step faster, and nine of ten pairs of
+steps say the same. More threads than are in use are tried only where the script itself has set their number, and where
+neither loader workers nor other ranks need cores. Nothing is said while others use the machine.
+
+## Why it matters
+
+Fewer threads leave cores idle. More threads than cores wait for each other: every operation ends with its last thread,
+and that one has no core. Containers are the usual case: torch counts the machine's cores, the container may use a few.
+
+## What to do
+
+`torch.set_num_threads(N)` before the training, or `OMP_NUM_THREADS=N`, with the number that was faster.
+
+## When it is wrong
+
+Small operations gain nothing from threads. A number chosen to leave cores for something else that is to come (workers,
+a second training) is right all the same.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.machine import is_disturbed
+from flatout.rules.prices import computing, priced
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Environment, Frame, Price, Run, Utilization
+
+MIN_SHARE = 0.10
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO007: another number of threads takes a tenth off the step."""
+    price = priced(run, "threads")
+    if price is None or run.environment.device_kind != "cpu" or is_disturbed(run):
+        return None
+    share = price.share * computing(breakdown)
+    if share < MIN_SHARE:
+        return None
+    set_at = f" The script sets {price.own:.0f} in {at(price.place)}." if price.place else ""
+    return Finding(
+        code="CO007",
+        name="wrong-thread-count",
+        phase=Phase.FORWARD,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=price.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes when torch computes with {price.tried:.0f} "
+        f"threads in place of {price.own:.0f}, as measured with both in turn ({price.steps} steps each).{set_at} "
+        f"Set {price.tried:.0f}, the number of cores.",
+        evidence=(
+            Evidence("threads", price.own, ""),
+            Evidence("cores", price.tried, ""),
+            Evidence("steps with each", price.steps, ""),
+            Evidence("pairs of steps that agree", price.ordered, ""),
+        ),
+        fixes=("cpu-threads",),
+    )
+
+
+_AT = Frame("train.py", 8, "<module>")
+_ONE = Price(switch="threads", own=1, tried=4, share=0.5, steps=30, ordered=1.0, place=_AT)
+_MANY = Price(switch="threads", own=64, tried=4, share=0.8, steps=9, ordered=0.99)
+_OTHERS = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.8) for i in range(12))
+
+
+def _with(price: Price) -> Causes:
+    return Causes(num_steps=60, prices=(price,))
+
+
+RULE = Rule(
+    code="CO007",
+    name="wrong-thread-count",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=30, backward=60, causes=_with(_ONE)),
+        example(step_ms=100, forward=10, backward=20, input=65, causes=_with(_MANY)),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=30, backward=60, causes=_with(replace(_ONE, share=0.10))),
+        example(step_ms=100, forward=30, backward=60, causes=_with(replace(_ONE, ordered=0.85))),
+        example(step_ms=100, forward=30, backward=60, causes=_with(replace(_ONE, steps=7))),
+        example(step_ms=100, forward=30, backward=60, causes=_with(replace(_ONE, share=-0.4, ordered=0.0))),
+        example(step_ms=100, forward=30, backward=60, causes=_with(_ONE), utilization=_OTHERS),
+        example(step_ms=100, forward=30, backward=60, causes=_with(_ONE), environment=Environment(device_kind="cuda")),
+        example(step_ms=100, forward=30, backward=60, causes=_with(replace(_ONE, switch="denormals"))),
+    ),
+    preview=True,
+)

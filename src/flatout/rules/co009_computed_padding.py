@@ -1,0 +1,115 @@
+"""A large part of what the model computes is padding.
+
+## What it measures
+
+The masks that the script hands to its model in training: `attention_mask`, `key_padding_mask`, or the indices of an
+embedding with a `padding_idx` below recurrent or attention layers (unless they are packed). It fires when positions
+that are padding in every row of their batch take at least 10% of the step; or when 45% of all positions are padding,
+more than lengths by chance leave in most data, and take 20% of it.
+
+## Why it matters
+
+Layers compute every position of a batch, masked or not: the mask only keeps the result out. Time goes with the longest
+sequence of each batch, or with the fixed length that all are filled up to.
+
+## What to do
+
+Pad each batch to its own longest sequence, not to a maximum for all: the same results from shorter batches. Beyond
+that, put sequences of like length into one batch (sort, or a sampler by length), or pack several into one row.
+
+## When it is wrong
+
+Shapes that change make `torch.compile` compile again, and cudnn search again: round lengths up to a few sizes. Sorting
+by length changes which samples share a batch. Attention that skips masked blocks computes less than is counted here.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Frame, ModelFacts, Padding, Run
+from flatout.units import format_ms, format_share
+
+MIN_PADDED = 0.45  # lengths drawn evenly between nothing and a maximum leave half, batches of 16 to their longest 47%
+MIN_SHARE = 0.20
+MIN_SHARE_CUT_OFF = 0.10
+MIN_BATCHES = 8
+SEQUENTIAL = ("LSTM", "GRU", "RNN", "NonDynamicallyQuantizableLinear")  # the last: the leaf of nn.MultiheadAttention
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO009: a third of the positions are padding, and a fifth of the step is spent on them."""
+    padding = next(iter(run.causes.padding if run.causes else ()), None)
+    if padding is None or padding.batches < MIN_BATCHES or padding.positions <= 0 or not _computes_all(run, padding):
+        return None
+    computing = breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD)
+    padded, cut_off = padding.padded / padding.positions, padding.cut_off / padding.positions
+    same = cut_off * computing >= MIN_SHARE_CUT_OFF
+    if not same and (padded < MIN_PADDED or padded * computing < MIN_SHARE):
+        return None
+    share = min(1.0, computing * (cut_off if same else padded))
+    ms = share * breakdown.mean_ms
+    called = f" called in {at(padding.place)}" if padding.place else ""
+    advice = (
+        f"{format_share(cut_off)} are so in every row: pad each batch to its own longest sequence, for the same results"
+        if same
+        else "Put sequences of like length into one batch"
+    )
+    return Finding(
+        code="CO009",
+        name="computed-padding",
+        phase=Phase.FORWARD,
+        share=share,
+        max_speedup=speedup_without(min(1.0, padded * computing)),
+        location=padding.place,
+        message=f"{format_share(padded)} of the positions in the batches are padding, by the {padding.source} "
+        f"(n={padding.batches} batches), and the model{called} computes them all. {advice}: about {format_ms(ms)} of "
+        f"{format_ms(breakdown.mean_ms)} a step.",
+        evidence=(
+            Evidence("share of padding", padded, ""),
+            Evidence("of it in every row", cut_off, ""),
+            Evidence("batches", padding.batches, ""),
+        ),
+        fixes=(),
+    )
+
+
+def _computes_all(run: Run, padding: Padding) -> bool:
+    """Return whether layers run over the positions: an embedding alone, summed up, costs next to nothing there."""
+    if padding.source != "padding_idx":
+        return True
+    return any(name in model.module_types for model in run.models for name in SEQUENTIAL)
+
+
+_AT = Frame("train.py", 44, "train")
+_MASK = Padding(source="attention_mask", batches=40, positions=100_000, padded=55_000, cut_off=20_000, place=_AT)
+_INDEX = replace(_MASK, source="padding_idx", padded=47_000, cut_off=0)
+_LSTM = ModelFacts(name="Tagger", module_types={"Embedding": 1, "LSTM": 2, "Linear": 1})
+_BAG = ModelFacts(name="Bag", module_types={"Embedding": 1, "Linear": 2})
+
+
+def _with(padding: Padding) -> Causes:
+    return Causes(num_steps=60, padding=(padding,))
+
+
+RULE = Rule(
+    code="CO009",
+    name="computed-padding",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=30, backward=60, causes=_with(_MASK)),
+        example(step_ms=100, forward=30, backward=60, causes=_with(_INDEX), models=(_LSTM,)),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=30, backward=60, causes=_with(replace(_MASK, padded=44_000, cut_off=10_000))),
+        example(step_ms=100, forward=10, backward=20, input=60, causes=_with(_MASK)),
+        example(step_ms=100, forward=15, backward=26, input=50, causes=_with(_INDEX), models=(_LSTM,)),
+        example(step_ms=100, forward=30, backward=60, causes=_with(_INDEX), models=(_BAG,)),
+        example(step_ms=100, forward=30, backward=60, causes=_with(replace(_MASK, batches=7))),
+        example(step_ms=100, forward=30, backward=60, models=(_LSTM,)),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Convolutions in 16 bits work on images in channels-first order, which tensor cores do not.
+
+## What it measures
+
+The deep run counts the operations of one forward pass by kind, type and layout. It fires on CUDA devices when at least
+half of them are 2-D convolutions in float16 or bfloat16 whose input is channels-first, and forward and backward are at
+least 30% of the step.
+
+## Why it matters
+
+The fast kernels are written for channels-last: each convolution converts its input, and its output back. Measured by
+others with 16-bit ResNets: 2,764 to 3,482 images/s (RTX 3090), 1,450 to 2,150 (A100). The most it could give is taken
+from the latter, a third of the computing.
+
+## What to do
+
+`model.to(memory_format=torch.channels_last)`, and the same for the images.
+
+## When it is wrong
+
+Networks with group normalization can become slower (ResNet-50: 532 to 482 images/s), depthwise convolutions gain
+nothing.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.arithmetic import counted, share_of
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Arithmetic, Causes, Environment, ModelFacts, Run
+from flatout.units import format_share
+
+MIN_OPERATIONS = 0.5
+MIN_SHARE = 0.30
+SAVED = 0.33
+SLOWER_WITH = ("GroupNorm",)
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO011: half of the operations are 16-bit convolutions of channels-first images."""
+    found = counted(run)
+    if found is None or any(name in model.module_types for model in run.models for name in SLOWER_WITH):
+        return None
+    first = sum(share_of(found, "convolution", dtype, "channels-first") for dtype in ("float16", "bfloat16"))
+    computing = breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD)
+    if first < MIN_OPERATIONS or computing < MIN_SHARE:
+        return None
+    share = SAVED * computing * first
+    return Finding(
+        code="CO011",
+        name="channels-first-convolution",
+        phase=Phase.FORWARD,
+        share=share,
+        max_speedup=speedup_without(share),
+        message=f"{format_share(first)} of the operations of the forward pass are 16-bit convolutions of images in "
+        f"channels-first order, and up to {of_step(breakdown, share * breakdown.mean_ms)} may be converting them. Use "
+        "memory_format=torch.channels_last for model and images.",
+        evidence=(
+            Evidence("share of the operations", first, ""),
+            Evidence("operations of a forward pass", sum(found.flops.values()) / 1e9, "GFLOP"),
+        ),
+        fixes=("channels-last",),
+    )
+
+
+_GPU = Environment(device="NVIDIA H200", device_kind="cuda", num_devices=1)
+_IMAGES = Arithmetic(flops={"convolution bfloat16 channels-first": 4e11, "matmul bfloat16": 1e9})
+_LAST = Arithmetic(flops={"convolution bfloat16 channels-last": 4e11, "matmul bfloat16": 1e9})
+_FLOAT = Arithmetic(flops={"convolution float32 channels-first": 4e11})
+_STEM = replace(_IMAGES, flops={"convolution bfloat16 channels-first": 1e10, "matmul bfloat16": 4e11})
+_GROUPS = ModelFacts(name="ResNet", module_types={"Conv2d": 53, "GroupNorm": 53})
+
+
+def _with(found: Arithmetic) -> Causes:
+    return Causes(num_steps=40, arithmetic=found)
+
+
+RULE = Rule(
+    code="CO011",
+    name="channels-first-convolution",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=30, backward=60, environment=_GPU, causes=_with(_IMAGES)),
+        example(step_ms=100, forward=10, backward=25, input=60, environment=_GPU, causes=_with(_IMAGES)),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=30, backward=60, environment=_GPU, causes=_with(_LAST)),
+        example(step_ms=100, forward=30, backward=60, environment=_GPU, causes=_with(_FLOAT)),
+        example(step_ms=100, forward=30, backward=60, environment=_GPU, causes=_with(_STEM)),
+        example(step_ms=100, forward=9, backward=20, input=70, environment=_GPU, causes=_with(_IMAGES)),
+        example(step_ms=100, forward=30, backward=60, environment=_GPU, causes=_with(_IMAGES), models=(_GROUPS,)),
+        example(step_ms=100, forward=30, backward=60, causes=_with(_IMAGES)),
+    ),
+    preview=True,
+)

@@ -1,0 +1,22 @@
+"""Settings whose price the deep run has measured, by steps with them and without them in turn."""
+
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import Phase
+from flatout.schema.run import Price, Run
+
+__all__ = ["computing", "priced"]
+
+MIN_STEPS = 8  # of each kind
+MIN_ORDERED = 0.9  # with 8 of each kind and no difference, chance reaches that in 3 of 1,000 (Mann-Whitney, one-sided)
+
+
+def computing(breakdown: Breakdown) -> float:
+    """Return the share of the step that forward, backward and optimizer take, which the price is a share of."""
+    return sum(breakdown.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
+
+
+def priced(run: Run, switch: str) -> Price | None:
+    """Return the price of `switch` where it was measured and nearly all pairs of steps say the same."""
+    prices = run.causes.prices if run.causes else ()
+    price = next((price for price in prices if price.switch == switch), None)
+    return price if price is not None and price.steps >= MIN_STEPS and price.ordered >= MIN_ORDERED else None

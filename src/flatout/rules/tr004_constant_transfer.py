@@ -1,0 +1,110 @@
+"""The same tensor, unchanged, is copied to the device again in every step.
+
+## What it measures
+
+For each place that copies to the device, whether the deep run saw the same tensor there as the time before: the same
+memory, not written to since, with the same contents by checksum. It fires on CUDA devices when nine of ten copies of a
+place are such, one in each step, and they take at least 2% of the step.
+
+## Why it matters
+
+A copy from pageable memory makes the host wait, however small it is; and what does not change needs to travel once.
+
+## What to do
+
+Copy it before the loop, or make it a buffer of the module (`register_buffer`), which moves with `.to(device)`. Tensors
+of constants can be made on the device: `torch.arange(n, device=x.device)`.
+
+## When it is wrong
+
+A tensor too large to keep on the device (an embedding table that only a few rows are needed of) is a case for indexing
+on the host first.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.rules.transfers import copies, seconds
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
+from flatout.units import format_bytes
+
+MIN_SHARE = 0.02
+MIN_REPEATED = 0.9
+MIN_PER_STEP = 0.9
+MIN_COPIES = 10
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """TR004: copies of what has not changed take 2% of the step."""
+    every, steps = copies(run), run.causes.num_steps if run.causes else 0
+    same = [copy for copy in every if _is_repeated(copy, steps)]
+    if not same or seconds(every) <= 0:
+        return None
+    share = breakdown.share(Phase.TRANSFER) * seconds(same) / seconds(every)
+    if share < MIN_SHARE:
+        return None
+    worst = max(same, key=lambda copy: copy.seconds)
+    count, num_bytes = sum(copy.count for copy in same), sum(copy.num_bytes for copy in same)
+    return Finding(
+        code="TR004",
+        name="constant-transfer",
+        phase=Phase.TRANSFER,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=worst.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} copies the same tensor to the device again "
+        f"({format_bytes(num_bytes / max(1, count))}, {worst.repeats} of {worst.count} times unchanged) in "
+        f"{at(worst.place)}. Copy it once, before the loop.",
+        evidence=(
+            Evidence("copies seen", count, ""),
+            Evidence("of the same tensor, unchanged", sum(copy.repeats for copy in same), ""),
+            Evidence("copied", num_bytes, "bytes"),
+        ),
+        fixes=(),
+    )
+
+
+def _is_repeated(copy: Transfer, steps: int) -> bool:
+    often = copy.count >= max(MIN_COPIES, MIN_PER_STEP * steps)
+    return copy.place is not None and often and copy.repeats >= MIN_REPEATED * (copy.count - 2)  # a sum is made twice
+
+
+_GPU = Environment(device="NVIDIA H200", device_kind="cuda", num_devices=1)
+_MASK = Transfer(
+    direction="to_device",
+    place=Frame("model.py", 33, "Net.forward"),
+    count=40,
+    num_bytes=40 << 22,
+    seconds=0.1,
+    dtype="float32",
+    repeats=38,
+)
+_BATCH = Transfer(direction="to_device", place=Frame("train.py", 41, "train"), count=40, seconds=0.3, dtype="float32")
+
+
+def _with(*seen: Transfer) -> Causes:
+    return Causes(num_steps=40, transfers=seen)
+
+
+RULE = Rule(
+    code="TR004",
+    name="constant-transfer",
+    check=check,
+    fires_on=(
+        example(step_ms=80, transfer=12, forward=60, environment=_GPU, causes=_with(_MASK, _BATCH)),
+        example(step_ms=80, transfer=2, forward=60, environment=_GPU, causes=_with(_MASK)),
+    ),
+    quiet_on=(
+        example(step_ms=80, transfer=1.5, forward=60, environment=_GPU, causes=_with(_MASK)),
+        example(step_ms=80, transfer=12, environment=_GPU, causes=_with(_BATCH)),
+        example(step_ms=80, transfer=12, environment=_GPU, causes=_with(replace(_MASK, repeats=20))),
+        example(step_ms=80, transfer=12, environment=_GPU, causes=_with(replace(_MASK, count=8, repeats=7))),
+        example(step_ms=80, transfer=12, causes=_with(_MASK)),
+    ),
+    preview=True,
+)

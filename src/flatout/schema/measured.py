@@ -1,0 +1,78 @@
+"""What a deep run measured of a script's settings, masks, exchanges and operations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flatout.schema.facts import Frame
+
+__all__ = ["Arithmetic", "Denormals", "DeviceMemory", "Exchange", "Padding", "Price"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a setting of the script costs: steps with it and with another one, in turn, in the deep run."""
+
+    switch: str  # "threads" or "denormals"
+    own: float = 0.0  # the script's setting
+    tried: float = 0.0  # the other one
+    share: float = 0.0  # of forward, backward and optimizer that goes with the other one; below 0 where that is slower
+    steps: int = 0  # of each, at least
+    ordered: float = 0.5  # share of pairs of steps, one of each, in which the other one is faster; 0.5 when all alike
+    place: Frame | None = None  # where the script sets it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denormals:
+    """Numbers too small for full precision, of one kind of tensors, in the middle of the deep run or at its end."""
+
+    where: str  # "weights", "gradients", "optimizer state"
+    elements: int = 0  # looked at
+    share: float = 0.0  # of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Padding:
+    """Positions of sequences that only fill up a batch, as the model's own masks say."""
+
+    source: str  # "key_padding_mask", "attention_mask", "padding_idx"
+    batches: int = 0
+    positions: int = 0
+    padded: int = 0
+    cut_off: int = 0  # padded positions in which every row of the batch is padded: a shorter batch is the same
+    place: Frame | None = None  # the call of the model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """How DistributedDataParallel exchanged gradients on one rank, as its own clock and the deep run saw it."""
+
+    steps: int = 0  # optimizer steps looked at
+    exchanges: float = 0.0  # backward passes with an exchange, in each step
+    needless: float = 0.0  # of these, those after which the next one added to the same gradients
+    exposed_s: Mapping[str, float] = field(default_factory=dict)  # number of an exchange -> how long it alone ran
+    elements: Mapping[str, int] = field(default_factory=dict)  # the same -> elements of what the model was called with
+    exchange_s: float = 0.0  # median of the whole length of an exchange
+    step_s: float = 0.0  # median of the deep run's steps
+    place: Frame | None = None  # of the call of the model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMemory:
+    """What torch's allocator of CUDA memory said at the end, of the device in use then."""
+
+    retries: int = 0  # since the first step: free memory had to be handed back before a request could be met
+    total_bytes: int = 0  # of the device
+    allocated_bytes: int = 0  # most at once, by tensors
+    reserved_bytes: int = 0  # most at once, with what was kept for later
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """The operations of one forward pass on a device, and what that device could do."""
+
+    flops: Mapping[str, float] = field(default_factory=dict)  # "convolution float16 channels-first": how many
+    attention_flops: float = 0.0  # of these, products before and behind a softmax, each on its own
+    attention_at: Frame | None = None
+    float32_flops_s: float = 0.0  # most float32 operations a second without tensor cores; 0 when not known
+    tf32_possible: bool = False
+    matmul_precision: str = ""  # "highest", "high", "medium"

@@ -1,0 +1,117 @@
+"""Causes that only a deep run sees, in scripts of their own: padding, work that is cropped away."""
+
+import pytest
+
+from flatout.analysis.breakdown import account
+from flatout.rules.find import find
+
+PADDED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 64, padding_idx=0)
+        self.lstm = nn.LSTM(64, 64, batch_first=True)
+        self.head = nn.Linear(64, 5)
+    def forward(self, tokens):
+        return self.head(self.lstm(self.embed(tokens))[0].mean(1))
+
+def collate(samples):
+    longest = {longest}
+    rows = [row + [0] * (longest - len(row)) for row, _ in samples]
+    return torch.tensor(rows), torch.tensor([label for _, label in samples])
+
+data = [([7] * (5 + i % 20), i % 5) for i in range(256)]
+model = Tagger()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    for tokens, labels in torch.utils.data.DataLoader(data, batch_size=16, collate_fn=collate):
+        loss = nn.functional.cross_entropy(model(tokens), labels)  # CALLED
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+CROPPED = """
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+class Compose:
+    def __init__(self, transforms):
+        self.transforms = transforms
+    def __call__(self, image):
+        for transform in self.transforms:
+            image = transform(image)
+        return image
+
+class ColorJitter:
+    __module__ = "torchvision.transforms.transforms"
+    def __call__(self, image):
+        return (image * 1.2).clamp(0, 1).pow(0.9).sub(0.1).sin()
+
+class RandomCrop:
+    __module__ = "torchvision.transforms.transforms"
+    def __call__(self, image):
+        return image[:, 10:42, 10:42].clone()
+
+class Images(torch.utils.data.Dataset):
+    def __init__(self):
+        self.images, self.transform = torch.rand(32, 3, 256, 256), Compose([{order}])
+    def __len__(self):
+        return 128
+    def __getitem__(self, index):
+        return self.transform(self.images[index % 32]), index % 10
+
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(Images(), batch_size=8)  # MADE
+while True:
+    for images, labels in loader:
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def diagnosed(flatout, script):
+    flatout.write(script)
+    ended = flatout.diagnose("train.py", steps=40)
+    assert ended.code == 0, ended.err
+    return {found.code: found for found in find(ended.run, account(ended.run))}
+
+
+@pytest.mark.parametrize(
+    ("longest", "found"),
+    [
+        pytest.param("64", True, id="all to one length"),
+        pytest.param("max(len(row) for row, _ in samples)", False, id="to the longest of the batch"),
+    ],
+)
+def test_padding_that_a_recurrent_layer_computes_is_found_at_the_call_of_the_model(flatout, longest, found):
+    script = PADDED.replace("{longest}", longest)
+    codes = diagnosed(flatout, script)
+    assert ("CO009" in codes) is found
+    if found:
+        padded = codes["CO009"]
+        assert script.splitlines()[padded.location.line - 1].endswith("# CALLED")
+        assert "by the padding_idx" in padded.message
+        assert "pad each batch to its own longest sequence, for the same results" in padded.message
+
+
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [pytest.param("ColorJitter(), RandomCrop()", True), pytest.param("RandomCrop(), ColorJitter()", False)],
+)
+def test_work_on_pixels_that_are_cropped_away_is_found(flatout, order, found):
+    script = CROPPED.replace("{order}", order)
+    codes = diagnosed(flatout, script)
+    assert ("IN014" in codes) is found
+    if found:
+        assert script.splitlines()[codes["IN014"].location.line - 1].endswith("# MADE")
+        assert "ColorJitter before RandomCrop, which keeps 1.6%" in codes["IN014"].message
