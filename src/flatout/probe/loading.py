@@ -94,7 +94,7 @@ def _facts(loader: Any) -> LoaderFacts:
         num_samples=0 if iterable else _length(dataset),
         num_batches=_length(loader),
         iterable_style=iterable,
-        has_getitems=callable(getattr(dataset, "__getitems__", None)),
+        has_getitems=_takes_batches(dataset),
         in_memory_bytes=0 if iterable else _in_memory_bytes(dataset),
         default_collate=loader.collate_fn is default,
         default_sampler=all(
@@ -104,6 +104,13 @@ def _facts(loader: Any) -> LoaderFacts:
         ),
         start_method=context.get_start_method() if context is not None else "",
     )
+
+
+def _takes_batches(dataset: Any) -> bool:
+    """Return whether `dataset` hands out a batch at once; torch's own `Subset` only passes on what it is made of."""
+    while getattr(type(dataset), "__getitems__", None) is torch_data.Subset.__getitems__:
+        dataset = dataset.dataset
+    return callable(getattr(dataset, "__getitems__", None))
 
 
 def _length(thing: Any) -> int:

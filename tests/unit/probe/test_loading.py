@@ -136,6 +136,17 @@ def test_samplers_collates_and_streams_of_the_script_s_own(w):
     assert (stream.iterable_style, stream.num_samples, stream.has_getitems) == (True, 0, False)
 
 
+def test_a_subset_takes_batches_only_where_what_it_is_made_of_does(w):
+    class Batched(TensorDataset):
+        def __getitems__(self, indices):
+            return [(X[indices],)]
+
+    walk(DataLoader(Subset(TensorDataset(X), range(len(X))), batch_size=2))
+    walk(DataLoader(Subset(Subset(Batched(X), range(len(X))), range(len(X))), batch_size=2))
+    plain, batched = facts(w)
+    assert (plain.has_getitems, batched.has_getitems) == (False, True)
+
+
 def test_a_dataset_without_a_length(w):
     class Endless:
         def __getitem__(self, index):
