@@ -47,7 +47,7 @@ def rollout(agent):
 
 
 agent = Agent()
-optimizer = torch.optim.Adam(agent.parameters(), lr=3e-4)
+optimizer = torch.optim.Adam(agent.parameters(), lr=3e-4, fused=True)
 for epoch in range(args.epochs):
     data = rollout(agent)
     for _ in range(4):

@@ -72,8 +72,9 @@ def test_a_thread_that_is_gone_is_no_error():
     assert sampler.costs() == ()
 
 
-def test_our_own_work_is_no_cost_of_the_script():
-    own = {"__name__": "flatout.probe.steps", "time": time}
+@pytest.mark.parametrize("module", ["steps", "collector", "prices"])
+def test_our_own_work_is_no_cost_of_the_script(module):
+    own = {"__name__": f"flatout.probe.{module}", "time": time}
     exec("def emit():\n    time.sleep(0.01)", own)
 
     def work(stop):
