@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 SITE := .venv/.site
 TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help install demo test check bench test-gpu bench-gpu docs site clean
+.PHONY: help install demo test test-pages check bench test-gpu bench-gpu docs site clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,9 +29,12 @@ demo: $(RUNS) ## diagnose, tune and train a bundled script that is slow in the u
 
 test: $(INSTALLED) ## every test that needs no GPU, fast and slow; those that measure time after the others, one at a time
 	@status=0; \
-	$(BIN)/python -m pytest $(TOGETHER) -m "not gpu and not alone" || status=1; \
+	$(BIN)/python -m pytest $(TOGETHER) -m "not gpu and not alone and not pages" || status=1; \
 	$(BIN)/python -m pytest -m "alone and not gpu" || status=1; \
 	exit $$status
+
+test-pages: $(INSTALLED) ## the commands of the documentation that diagnose and tune, page by page
+	@$(BIN)/python -m pytest -m pages tests/docs
 
 check: $(INSTALLED) ## style, types, house rules and the fast tests: before every commit
 	@echo "ruff check"          && $(BIN)/ruff check --quiet --output-format concise

@@ -25,7 +25,7 @@ TRIED = [page for page in pages() if any(block.runs for block in blocks(page))]
 
 
 def cases(wanted):
-    marks = [pytest.mark.slow, pytest.mark.timeout(900)] if wanted else []
+    marks = [pytest.mark.slow, pytest.mark.pages, pytest.mark.timeout(900)] if wanted else []
     return [pytest.param(page, marks=marks) for page in TRIED if measures(page) is wanted]
 
 
