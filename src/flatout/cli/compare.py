@@ -73,8 +73,8 @@ def compare(
     """Compare recordings or code: is B slower than A, and why.
 
     A and B are recordings, or folders with several of the same script: more of them tell smaller differences.
-    With a script after `--`, A and B are two checkouts of the code: the script trains in both, side by side, in turns, so
-    that a drift of the machine falls on both.
+    With a script after `--`, A and B are two checkouts of the code: the script trains in both, side by side, in turns,
+    so that a drift of the machine falls on both.
     """
     from rich.console import Console
 
