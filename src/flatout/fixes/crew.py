@@ -1,6 +1,7 @@
 """The workers that serve one pass over a loader, and the indices that are drawn ahead for them."""
 
 import copy
+import mmap
 import sys
 import time
 import weakref
@@ -79,8 +80,6 @@ class Crew:
         self, loader: Any, ahead: Ahead, workers: int, prefetch: int, *, persistent: bool, hang_s: float
     ) -> None:
         """Start them on the indices of `ahead`; the main random stream does not notice."""
-        import multiprocessing
-
         import torch
         from torch.utils.data._utils import signal_handling
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
@@ -96,7 +95,7 @@ class Crew:
             worker_init_fn=collate.begin,
             timeout=_LOOK_EVERY_S,
             _iterator=None,
-            _DataLoader__multiprocessing_context=multiprocessing.get_context("fork"),
+            _DataLoader__multiprocessing_context=_forking(),
         )
         self._feed = "sampler" if loader.batch_sampler is None else "batch_sampler"
         vars(self._loader)[self._feed] = ahead
@@ -141,6 +140,34 @@ class Crew:
         """End the workers."""
         self._iterator._shutdown_workers()
         self._iterator._workers.clear()  # torch asks after them once more, and complains if that is in another process
+
+
+class _Flag:
+    """An event of several processes in one shared byte: a process that is killed while it looks leaves no lock behind.
+
+    `multiprocessing.Event` takes a lock for each look. Torch's workers look at it all the time, and once one was killed
+    in such a moment torch, which asks the event which workers are lost, waited for that lock for ever.
+    """
+
+    def __init__(self) -> None:
+        """Make it, not set; processes forked from now on share it."""
+        self._byte = mmap.mmap(-1, 1)
+
+    def is_set(self) -> bool:
+        return self._byte[0] == 1
+
+    def set(self) -> None:
+        self._byte[0] = 1
+
+
+def _forking() -> Any:
+    """Return the context that forks processes, whose events are flags."""
+    import multiprocessing.context
+
+    class Forking(multiprocessing.context.ForkContext):
+        Event = staticmethod(_Flag)  # type: ignore[assignment]
+
+    return Forking()
 
 
 def generator_of(loader: Any) -> Any:

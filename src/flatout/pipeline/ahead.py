@@ -29,5 +29,8 @@ class Ahead(Generic[T]):
                 self._begun.append(([], error))
         taken, failed = self._begun.popleft()
         if failed is not None:
-            raise failed
+            try:
+                raise failed
+            finally:
+                del failed  # its traceback holds this frame: a circle, in which the pass and its threads would live on
         return taken[0]

@@ -106,9 +106,12 @@ class KeptPass(_SingleProcessDataLoaderIter):
         *,
         seeded_before: bool,
         earlier: Streams | None = None,
-        follow: Callable[[Iterator[torch.Tensor]], Iterator[torch.Tensor]] | None = None,
+        follow: Callable[[Iterator[torch.Tensor], bool], Iterator[torch.Tensor]] | None = None,
     ) -> None:
-        """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams."""
+        """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams.
+
+        `follow(indices, ahead)` yields the same indices; `ahead`: it may take them long before they are asked for.
+        """
         generator = loader.generator if loader.generator is not None else torch.default_generator
         alone = copy.copy(loader)
         vars(alone).update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0, _iterator=None)
@@ -118,8 +121,8 @@ class KeptPass(_SingleProcessDataLoaderIter):
             generator.set_state(state)
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
-        if follow is not None and may_draw_ahead(self._index_sampler):
-            self._indices = follow(self._indices)
+        if follow is not None:
+            self._indices = follow(self._indices, may_draw_ahead(self._index_sampler))
         self._make = make
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)

@@ -100,10 +100,16 @@ class AskedEarly:
         self._pool = ThreadPoolExecutor(num_threads, "flatout-samples", torch.set_num_threads, (computing_on,))
         self._asked: dict[int, Future[Any]] = {}
 
-    def follow(self, batches: Iterator[torch.Tensor], wanted: Any) -> Iterator[torch.Tensor]:
-        """Yield the indices of `batches`, those of later ones asked for by then; `wanted(indices)` says which."""
+    def follow(self, batches: Iterator[torch.Tensor], early: bool, *, wanted: Any) -> Iterator[torch.Tensor]:
+        """Yield the indices of `batches`; the threads end with them.
+
+        `early`: samples of later batches are asked for by then, of which `wanted(indices)` says which.
+        """
         ahead: deque[torch.Tensor] = deque()
         try:
+            if not early:
+                yield from batches
+                return
             for indices in batches:
                 self._ask(wanted(indices).tolist())
                 ahead.append(indices)

@@ -3,7 +3,10 @@
 import copy
 import functools
 import multiprocessing
+import multiprocessing.synchronize
+import os
 import random
+import signal
 import time
 from dataclasses import replace
 
@@ -119,6 +122,19 @@ def test_a_worker_that_is_killed_is_replaced_by_the_training_process_and_raises_
                 time.sleep(0.05)
         assert process.site.hits["DataLoader"] >= 1
     assert same(seen, plain)
+
+
+def test_a_worker_that_is_killed_while_it_looks_whether_to_end_leaves_no_lock_that_training_waits_for(monkeypatch):
+    here, looks = os.getpid(), multiprocessing.synchronize.Event.is_set
+
+    def killed(event):
+        if os.getpid() != here:
+            event._cond.acquire()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return looks(event)
+
+    monkeypatch.setattr(multiprocessing.synchronize.Event, "is_set", killed)
+    assert compare(loader(shuffle=False), {"workers": 1}) > 0
 
 
 def test_workers_that_stay_begin_anew_when_the_script_changes_the_data_set():

@@ -1,17 +1,20 @@
 """Samples that wait for something are asked for by many threads, and come out as the plain loader's do."""
 
+import contextlib
 import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 import torch
 from tests.unit.pipeline.programs import Program
 from tests.unit.pipeline.test_equality import agree
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from flatout.pipeline import compile_loader
+from flatout.pipeline.ahead import Ahead
 from flatout.pipeline.waiting import waits
 
 pytestmark = pytest.mark.slow
@@ -92,6 +95,45 @@ def test_a_pass_that_is_left_early_leaves_no_threads():
         break
     gc.collect()
     assert wait_for_the_end_of_threads()
+
+
+class Backwards(Sampler):
+    """A sampler of a script's own: nobody may draw from it early."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __iter__(self):
+        return iter(range(self.length - 1, -1, -1))
+
+    def __len__(self):
+        return self.length
+
+
+@pytest.fixture
+def no_collection():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_threads_end_with_a_pass_in_an_order_of_the_scripts_own():
+    held = iter(compile_loader(DataLoader(Remote(), batch_size=4, sampler=Backwards(40))))
+    assert sum(len(names) for _, names in held) == 40
+    assert wait_for_the_end_of_threads()
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_what_begins_batches_early_is_gone_after_its_end():
+    ahead = Ahead(iter([0, 1]).__next__, lambda: True)
+    with contextlib.suppress(StopIteration):
+        while True:
+            ahead.next()
+    gone = weakref.ref(ahead)
+    del ahead
+    assert gone() is None
 
 
 def test_an_error_comes_at_its_batch():
