@@ -31,7 +31,8 @@ def candidates(
 
     The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
     finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
-    do. Fixes on request, and those of weaker classes than `equal`, are left out unless `only` or `also` names them.
+    do; no more than holding the batch gave, or the recording of what it works on says. Fixes on request, and those of
+    weaker classes than `equal`, are left out unless `only` or `also` names them.
     """
     found: list[tuple[tuple[tuple[float, ...], float, float, int], Candidate]] = []
     for fix in fixes() if catalog is None else catalog:
@@ -40,7 +41,8 @@ def candidates(
             continue
         addressed = [finding for finding in findings if finding.code in fix.addresses]
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
-        ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
+        most = max(_ceiling(fix, breakdown), hoped, _freed(fix, run))
+        ceiling = min(most, _measured_ceiling(fix, run), fix.bound(run))
         if ceiling < FLOOR and not named:  # it would not be kept
             continue
         between = any(phase is Phase.CHECKPOINT or phase not in STEP_PHASES for phase in fix.phases)

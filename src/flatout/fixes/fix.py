@@ -1,6 +1,7 @@
 """What a fix is: a cure with a name, the faults it addresses, what it promises, and the function that applies it."""
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
-__all__ = ["Choices", "Fix", "always"]
+__all__ = ["Choices", "Fix", "always", "unbounded"]
 
 Choices = Callable[[Run], tuple[Mapping[str, object], ...]]
 """From the recorded Run, the settings worth trying here, best first; empty: nothing to do for this fix."""
@@ -21,6 +22,11 @@ def always(run: Run) -> tuple[Mapping[str, object], ...]:
     return ({},)
 
 
+def unbounded(run: Run) -> float:
+    """Nothing is known of the most that it can give."""
+    return math.inf
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
     """One cure.
@@ -28,10 +34,10 @@ class Fix:
     `patch(site, **settings)` runs in the training's process, before the script builds anything, and acts through
     `site` alone. `choices(run)` runs in the parent, without torch: it returns the settings to try for the script that
     `run` recorded, and nothing where the fix does not apply (no GPU, the script does it already). `phases` are the
-    phases of the step it can shorten: their share bounds what it can give. `switchable`: it takes effect, and stops,
-    at the next step when it is switched; otherwise only from the start of a process. `on_request`: tried only when
-    the user names it. `replaces`: fixes that have nothing left to do once this one is kept. `seldom`: it helps few
-    scripts, and no recording tells which, so it is tried after others of its class.
+    phases of the step it can shorten: their share bounds what it can give, and so does the speed-up `bound(run)`.
+    `switchable`: it takes effect, and stops, at the next step when it is switched; otherwise only from the start of a
+    process. `on_request`: tried only when the user names it. `replaces`: fixes that have nothing left to do once this
+    one is kept. `seldom`: it helps few scripts, and no recording tells which, so it is tried after others of its class.
     """
 
     name: str
@@ -39,6 +45,7 @@ class Fix:
     phases: tuple[Phase, ...]
     patch: Callable[..., None]
     choices: Choices = always
+    bound: Callable[[Run], float] = unbounded
     addresses: tuple[str, ...] = ()
     switchable: bool = False
     on_request: bool = False

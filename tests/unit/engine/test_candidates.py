@@ -7,10 +7,11 @@ from tests.unit.report.specimens import finding, run
 
 from flatout.analysis.breakdown import account
 from flatout.engine.candidates import candidates
+from flatout.fixes.catalog import find_fix
 from flatout.fixes.fix import Fix
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling, LoaderFacts
 from flatout.schema.phase import Phase
-from flatout.schema.run import Utilization
+from flatout.schema.run import Causes, CollectorFacts, Utilization
 from flatout.schema.trial import Equivalence
 
 
@@ -105,6 +106,22 @@ def test_what_a_finding_promises_may_lie_in_other_phases_too():
     catalog = [fix("gc-control", phases=(Phase.HOST,), addresses=("HO004",))]
     (found,) = candidates(RUN, account(RUN), [finding(code="HO004", max_speedup=1.9)], catalog=catalog)
     assert found.ceiling == pytest.approx(1.9)
+
+
+def test_what_the_recording_says_of_a_fix_bounds_what_it_can_give():
+    bounded = [fix("a", bound=lambda run: 1.5), fix("b", bound=lambda run: 1.01)]
+    (found,) = candidates(RUN, account(RUN), (), catalog=bounded)
+    assert (found.selection.fix, found.ceiling) == ("a", pytest.approx(1.5))
+    assert offered(*bounded, only=frozenset({"b"})) == ["b"]
+
+
+@pytest.mark.parametrize(("seconds", "tried"), [(0.3, True), (0.002, False), (None, True)])
+def test_collecting_rarely_is_tried_where_collections_were_clocked_or_nothing_was(seconds, tried):
+    clocked = CollectorFacts(collections=4, seconds=seconds or 0.0, longest_s=(seconds or 0.0) / 2)
+    deep = Causes(num_steps=11, phases_s={"host": 2.7, "forward": 3.0}, collector=clocked)
+    run = replace(RUN, causes=None if seconds is None else deep)
+    found = candidates(run, account(run), (), catalog=[find_fix("gc-control")])
+    assert bool(found) is tried
 
 
 def test_a_fix_that_needs_a_variable_cannot_be_switched_inside_a_process():
