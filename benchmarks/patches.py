@@ -202,7 +202,7 @@ def runs(name, entry, root, steps):
         for kind, names in TOGETHER.items():
             applied = [fix for fix in names if re.search(NEEDS[fix], source_of(entry, root))]
             _, _, outcomes, _ = patched(entry, root, applied)
-            used = [outcome.selection.fix for outcome in outcomes if outcome.changed]
+            used = [outcome.label.split()[0] for outcome in outcomes if outcome.changed]
             if used:
                 weights, said = trained(Path(top) / kind.replace(", ", "-"), entry, root, used, steps)
                 told, fault = verdict(plain, weights, said, LIMITS[kind.partition(",")[0]] if same else 1.0)

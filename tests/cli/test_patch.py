@@ -139,3 +139,10 @@ def test_the_name_of_a_file_is_shown_without_what_a_terminal_obeys(tuned, capsys
     (tuned / "flatout.toml").write_text(recipe(FUSED, script="bad\\u001b.py"))
     assert run(["patch", "bad\x1b.py"]) == 3
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_findings_without_a_recording_or_beside_named_fixes_are_wrong_usage(tuned, capsys):
+    assert run(["patch", "--findings", "train.py"]) == 2
+    assert "holds no recording" in capsys.readouterr().err
+    assert run(["patch", "--findings", "--only", "tf32", "train.py"]) == 2
+    assert "Use one of the two" in capsys.readouterr().err

@@ -101,3 +101,67 @@ def test_a_script_patched_for_another_class_trains_to_nearly_the_same_weights(tm
     for name, value in plain[0].items():
         torch.testing.assert_close(weights[name], value, rtol=0.05, atol=0.02)
     assert (random == plain[1]).all()
+
+
+WASTEFUL = """\
+import gc
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(640, 64), torch.randn(640, 1))
+
+
+def evaluate(model, loader):
+    model.eval()
+    wrong = 0.0
+    for x, y in loader:
+        wrong += F.mse_loss(model(x), y).item()
+    return wrong / len(loader)
+
+
+if __name__ == "__main__":
+    model = nn.Sequential(nn.Linear(64, 256), nn.Dropout(0.2), nn.ReLU(), nn.Linear(256, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train, test = DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=4)
+    for epoch in range(6):
+        model.train()
+        total = 0.0
+        for step, (x, y) in enumerate(train):
+            loss = F.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss
+            if step % 8 == 0:
+                gc.collect()
+        print(f"{epoch} {total / len(train):.6f} {evaluate(model, test):.6f}")
+    torch.save(model.state_dict(), "weights.pt")
+    torch.save(torch.get_rng_state(), "random.pt")
+"""
+
+
+def test_what_a_diagnosis_found_is_written_without_a_recipe_and_trains_to_the_same_bits(tmp_path):
+    (tmp_path / "train.py").write_text(WASTEFUL)
+    plain = trained(tmp_path)
+    flatout = [sys.executable, "-m", "flatout"]
+    found = subprocess.run(
+        [*flatout, "diagnose", "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert found.returncode == 0, found.stderr
+    command = [*flatout, "patch", "--findings", "--write", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, (found.stdout, done.stderr)
+    after = (tmp_path / "train.py").read_text()
+    expected = WASTEFUL.replace("total += loss\n", "total += loss.detach()\n").replace("gc.collect()", "pass")
+    assert after == expected.replace("def evaluate", "@torch.no_grad()\ndef evaluate"), (found.stdout, done.stderr)
+    weights, random = trained(tmp_path)
+    assert all((weights[name] == value).all() for name, value in plain[0].items())
+    assert (random == plain[1]).all()
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 2
+    assert "written to since the newest recording" in again.stderr

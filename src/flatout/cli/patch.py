@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from flatout.edits.project import Project
     from flatout.engine.target import Target
     from flatout.schema.facts import LoaderFacts
+    from flatout.schema.report import Report
+    from flatout.schema.trial import Selection
 
 __all__ = ["patch"]
 
@@ -31,32 +33,81 @@ NOTHING_WRITTEN = 3
 )
 @given_recipe_option
 @click.option("--only", multiple=True, metavar="FIX", help="Write only this fix of it; may be given again.")
+@click.option("--findings", is_flag=True, help="Write what cures findings of the newest recording, too.")
 @click.option("--write", is_flag=True, help="Change the files, and keep what they were as FILE.orig.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT")
-def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], write: bool) -> int:
+def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], findings: bool, write: bool) -> int:
     """Write flatout.toml into the script's own source, as a diff.
 
     SCRIPT is `train.py` or `-m package.module`; it is read, not run. stdout is the diff alone, for `git apply` or
     `patch -p1`; what cannot be written surely is said on stderr, with the reason. Exit code 3: nothing can be.
+    With `--findings` a recipe is not needed: what `flatout diagnose` found is cured where a change of its line does it.
     """
-    from flatout.cli.run import chosen
     from flatout.edits.plan import write_recipe_in
-    from flatout.engine.elsewhere import require_same_script
-    from flatout.engine.recipe import find_recipe, read_recipe
     from flatout.engine.target import parse_target
 
-    target = parse_target(words)
-    project = _project(words)
-    path = find_recipe(target, recipe_file)
-    recipe = read_recipe(path)
-    require_same_script(recipe, path, target)
-    selections = [each.selection for each in chosen(recipe, only, path)]
+    target, project = parse_target(words), _project(words)
+    if only and findings:
+        raise UsageError("--only names fixes of a recipe, --findings takes what was found.", "Use one of the two.")
+    report = _diagnosed(target) if findings else None
+    recipe, path, selections = _recipe(target, recipe_file, only, needed=not findings)
     patched, outcomes = write_recipe_in(project, selections, _recorded(target))
-    _account(project, outcomes, path)
+    if report is not None:
+        patched, found = _cure(project, patched, report, [each.fix for each in selections])
+        outcomes = (*outcomes, *found)
+    _account(project, outcomes, path if recipe is not None else None)
     if patched.sources != project.sources:
         _check_unchanged(recipe, target, refuse=write)
         _write(project, patched) if write else _show(project, patched)
     return 0 if any(each.changed or each.there for each in outcomes) else NOTHING_WRITTEN
+
+
+def _recipe(
+    target: "Target", recipe_file: Path | None, only: Sequence[str], *, needed: bool
+) -> "tuple[Recipe | None, Path, list[Selection]]":
+    """Return the recipe, where it lies, and which of its fixes are to be written; none where none is `needed`."""
+    from flatout.cli.run import chosen
+    from flatout.engine.elsewhere import require_same_script
+    from flatout.engine.recipe import find_recipe, read_recipe
+
+    try:
+        path = find_recipe(target, recipe_file)
+    except UsageError:
+        if needed or recipe_file is not None:
+            raise
+        return None, Path(), []
+    recipe = read_recipe(path)
+    require_same_script(recipe, path, target)
+    return recipe, path, [each.selection for each in chosen(recipe, only, path)]
+
+
+def _diagnosed(target: "Target") -> "Report":
+    """Return what the newest recording of the script says.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from flatout.cli.recordings import find_recording, read_report
+
+    return read_report(find_recording(Path(".flatout") / target.slug))
+
+
+def _cure(
+    project: "Project", patched: "Project", report: "Report", written: Sequence[str]
+) -> "tuple[Project, tuple[Outcome, ...]]":
+    """Write the cures of findings; in files that were changed since the recording, a line may be another one."""
+    from flatout.edits.findings import write_findings_in
+
+    began = report.run.header.started_unix_s
+    old = [each.shown for each in project.sources if each.path.stat().st_mtime > began]
+    if old:
+        raise UsageError(
+            f"{', '.join(old)} {'was' if len(old) == 1 else 'were'} written to since the newest recording.",
+            "The lines that its findings name may be others by now.",
+            "Run `flatout diagnose` again.",
+        )
+    found = [each for each in report.findings if not each.code.startswith("MS")]
+    return write_findings_in(patched, found, recorded=project, done_by=written)
 
 
 def _project(words: Sequence[str]) -> "Project":
@@ -100,7 +151,7 @@ def _recorded(target: "Target") -> "tuple[LoaderFacts, ...]":
         return ()
 
 
-def _check_unchanged(recipe: Recipe, target: "Target", *, refuse: bool) -> None:
+def _check_unchanged(recipe: Recipe | None, target: "Target", *, refuse: bool) -> None:
     """Warn of a script that is not the one that the recipe was proven with, or refuse to write it.
 
     Raises:
@@ -108,7 +159,7 @@ def _check_unchanged(recipe: Recipe, target: "Target", *, refuse: bool) -> None:
     """
     from flatout.engine.target import script_digest
 
-    proven, now = recipe.proof.script_digest, script_digest(target)
+    proven, now = recipe.proof.script_digest if recipe is not None else "", script_digest(target)
     if not proven or proven == now:
         return
     fact = f"{target.name} has changed since the recipe was proven"
@@ -121,17 +172,17 @@ def _check_unchanged(recipe: Recipe, target: "Target", *, refuse: bool) -> None:
     _say(f"warning: {fact}")
 
 
-def _account(project: "Project", outcomes: "Sequence[Outcome]", path: Path) -> None:
-    """Say what became of each fix."""
+def _account(project: "Project", outcomes: "Sequence[Outcome]", path: Path | None) -> None:
+    """Say what became of each fix and finding; `path`: of the recipe."""
     for note in project.notes:
         _say(f"warning: {note}")
     if not outcomes:
-        _say(f"{path} holds no fix: there is nothing to write")
+        _say(f"{f'{path} holds no fix' if path else 'nothing was found'}: there is nothing to write")
     for each in outcomes:
         places = f"{each.changed} place{'s' if each.changed != 1 else ''} to change" if each.changed else ""
         there = "already in the source" if each.there and not each.changed else ""
-        told = places or there or "not written; `flatout run` keeps doing it"
-        _say(f"{each.selection.label}: {told}")
+        told = places or there or ("not written; `flatout run` keeps doing it" if each.is_fix else "not written")
+        _say(f"{each.label}: {told}")
         for reason in each.left:
             _say(f"  {reason}")
 

@@ -35,12 +35,13 @@ __all__ = ["Outcome", "write_recipe_in"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one fix: places changed, places that had it already, and what was left out with the reason."""
+    """What became of one fix or finding: places changed, places that had it already, what was left out and why."""
 
-    selection: Selection
+    label: str
     changed: int
     there: int
     left: tuple[str, ...]
+    is_fix: bool = True
 
 
 def write_recipe_in(
@@ -53,7 +54,7 @@ def write_recipe_in(
         settings = {**_defaults(selection.fix), **selection.settings}
         done = _write(selection.fix, project, Context(settings=settings, loaders=loaders))
         project = done.project
-        outcomes.append(Outcome(selection, done.changed, done.there, tuple(dict.fromkeys(done.left))))
+        outcomes.append(Outcome(selection.label, done.changed, done.there, tuple(dict.fromkeys(done.left))))
     return project, tuple(outcomes)
 
 

@@ -8,10 +8,11 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from flatout.edits.source import Source, Span
 
-__all__ = ["Changes", "Unplaced", "insert_line", "parse_line", "rewritten"]
+__all__ = ["Changes", "OnBlock", "OnCall", "OnStatement", "Unplaced", "insert_line", "parse_line", "rewritten"]
 
 OnCall = Callable[[cst.Call], cst.BaseExpression]
 OnStatement = Callable[[cst.SimpleStatementLine, cst.Module], Sequence[cst.BaseStatement]]
+OnBlock = Callable[[cst.BaseCompoundStatement, cst.Module], cst.BaseStatement]
 
 
 class Unplaced(Exception):
@@ -20,10 +21,11 @@ class Unplaced(Exception):
 
 @dataclass(frozen=True)
 class Changes:
-    """What is to be done to calls and to lines, by where they begin."""
+    """What is to be done to calls, lines, and loops and functions, by where they begin: at `for`, `while` or `def`."""
 
     calls: dict[Span, OnCall] = field(default_factory=dict)
     lines: dict[int, OnStatement] = field(default_factory=dict)
+    blocks: dict[int, OnBlock] = field(default_factory=dict)
 
 
 class _Rewriter(cst.CSTTransformer):
@@ -53,6 +55,21 @@ class _Rewriter(cst.CSTTransformer):
         self.done.add(line)
         return cst.FlattenSentinel(self._changes.lines[line](updated_node, self._module))
 
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.BaseStatement:
+        return self._block(self._place(original_node)[0], updated_node)
+
+    def leave_While(self, original_node: cst.While, updated_node: cst.While) -> cst.BaseStatement:
+        return self._block(self._place(original_node)[0], updated_node)
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.BaseStatement:
+        return self._block(self._place(original_node.name)[0], updated_node)
+
+    def _block(self, line: int, node: cst.BaseCompoundStatement) -> cst.BaseStatement:
+        if line not in self._changes.blocks:
+            return node
+        self.done.add(line)
+        return self._changes.blocks[line](node, self._module)
+
     def _place(self, node: cst.CSTNode) -> Span:
         found = self.get_metadata(PositionProvider, node)
         return found.start.line, found.start.column, found.end.line, found.end.column
@@ -67,7 +84,7 @@ def rewritten(source: Source, changes: Changes) -> Source:
     wrapper = MetadataWrapper(cst.parse_module(source.code), unsafe_skip_copy=True)
     rewriter = _Rewriter(changes, wrapper.module)
     module = wrapper.visit(rewriter)
-    if rewriter.done != {*changes.calls, *changes.lines}:
+    if rewriter.done != {*changes.calls, *changes.lines, *changes.blocks}:
         raise Unplaced
     return replace(source, code=module.bytes)
 

@@ -13,7 +13,7 @@ from flatout.edits.source import Source, span
 from flatout.edits.written import Context, Written, after_head, root, with_changes, with_import
 from flatout.fixes.edit import AnomalyOff, SwitchLine
 
-__all__ = ["anomaly_off", "switch_line"]
+__all__ = ["anomaly_off", "no_anomaly_detection", "switch_line"]
 
 _ANOMALY = ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.set_detect_anomaly")
 _DETECT = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
@@ -112,6 +112,11 @@ def _with_value(call: cst.Call, code: str) -> cst.Call:
 def anomaly_off(piece: AnomalyOff, project: Project, context: Context) -> Written:
     """Take out the requests for anomaly detection, or make them none."""
     del piece, context
+    return no_anomaly_detection(project)
+
+
+def no_anomaly_detection(project: Project) -> Written:
+    """Take out the requests for anomaly detection, or make them none."""
     calls, lines, there, left = [], [], 0, []
     for source, call in project.calls(*_ANOMALY, *_DETECT):
         detect = source.dotted(call.func) in _DETECT

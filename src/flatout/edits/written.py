@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flatout.edits.project import Project
-from flatout.edits.rewrite import Changes, OnCall, OnStatement, Unplaced, insert_line, rewritten
+from flatout.edits.rewrite import Changes, OnBlock, OnCall, OnStatement, Unplaced, insert_line, rewritten
 from flatout.edits.source import Source, span
 from flatout.edits.training_loaders import LoaderCall
 
@@ -38,6 +38,7 @@ def with_changes(
     project: Project,
     calls: Sequence[tuple[Source, ast.Call, OnCall]] = (),
     lines: Sequence[tuple[Source, int, OnStatement]] = (),
+    blocks: Sequence[tuple[Source, int, OnBlock]] = (),
 ) -> Project:
     """Return the project with these changes.
 
@@ -52,6 +53,8 @@ def with_changes(
         if line in of_file:
             raise Unplaced
         of_file[line] = on_line
+    for source, line, on_block in blocks:
+        changes.setdefault(project.sources.index(source), Changes()).blocks[line] = on_block
     for at, each in changes.items():
         project = project.with_code(project.sources[at].path, rewritten(project.sources[at], each).code)
     return project

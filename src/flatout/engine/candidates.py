@@ -41,8 +41,7 @@ def candidates(
             continue
         addressed = [finding for finding in findings if finding.code in fix.addresses]
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
-        most = max(_ceiling(fix, breakdown), hoped, _freed(fix, run))
-        ceiling = min(most, _measured_ceiling(fix, run), fix.bound(run))
+        ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
         if ceiling < FLOOR and not named:  # it would not be kept
             continue
         between = any(phase is Phase.CHECKPOINT or phase not in STEP_PHASES for phase in fix.phases)
@@ -85,10 +84,10 @@ def _freed(fix: Fix, run: Run) -> float:
 
 
 def _measured_ceiling(fix: Fix, run: Run) -> float:
-    """Return what holding the batch gave, where that takes away all that the fix can shorten."""
+    """Return what the fix says of the recording, or holding the batch gave if that takes away all it can shorten."""
     holds = {HELD_INPUT: {Phase.INPUT}, HELD_TRANSFER: {Phase.INPUT, Phase.TRANSFER}}
     known = [each.high for each in run.ceilings if set(fix.phases) <= holds.get(each.ceiling, set())]
-    return min(known, default=_MOST)
+    return min(fix.bound(run), *known, _MOST)
 
 
 _BOTH = (Phase.CHECKPOINT,)  # in steps and outside them

@@ -1,0 +1,104 @@
+"""What is kept from step to step, kept without its graph: `.detach()` where it is added to a total or a list."""
+
+import ast
+from collections.abc import Sequence
+
+import libcst as cst
+
+from flatout.edits.project import Project
+from flatout.edits.reach import last_name, named_in, reaches_backward
+from flatout.edits.rewrite import Unplaced
+from flatout.edits.source import Source
+from flatout.edits.written import Written, with_changes
+
+__all__ = ["detached"]
+
+_ADD = {"append", "appendleft", "add"}
+_JOIN = {"torch.stack", "torch.cat", "torch.concat", "torch.vstack", "torch.hstack"}  # of tensors alone
+_OF_TENSORS = {"argmax", "backward", "cpu", "dim", "item", "mean", "reshape", "softmax", "squeeze", "view"}
+
+
+def detached(project: Project, source: Source, statement: ast.stmt) -> Written:
+    """Keep a tensor without its graph on the line that keeps it."""
+    kept = _kept(statement)
+    if kept is None:
+        return Written(project, left=(source.at(statement, "what is kept here is not told by the line"),))
+    holder, value = kept
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
+        return Written(project, there=1)
+    names = {last_name(holder)}
+    if any(
+        reaches_backward(place, scope, statement, names) for place, scope in _scopes(project, source, statement, holder)
+    ):
+        return Written(project, left=(source.at(statement, "what is kept may come to a backward pass"),))
+    if not (isinstance(statement, ast.AugAssign) or _is_tensor(project, source, value, holder)):
+        said = f"{ast.unparse(value)} is not surely one tensor: keep its .detach() by hand"
+        return Written(project, left=(source.at(statement, said),))
+    return Written(with_changes(project, lines=[(source, statement.lineno, _detach)]), changed=1)
+
+
+def _kept(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
+    """Return what keeps and what is kept, of `total += loss`, `losses.append(loss)` and `total = total + loss`."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+        return statement.target, statement.value
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        call = statement.value
+        adds = isinstance(call.func, ast.Attribute) and call.func.attr in _ADD
+        if adds and isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords:
+            return call.func.value, call.args[0]
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+        sum_of = value if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) else None
+        if sum_of is not None and ast.unparse(sum_of.left) == ast.unparse(target):
+            return target, sum_of.right
+        if isinstance(target, ast.Subscript):
+            return target.value, value
+    return None
+
+
+def _scopes(project: Project, source: Source, statement: ast.stmt, holder: ast.expr) -> set[tuple[Source, ast.AST]]:
+    """Return where what is kept may be used: in this scope, or wherever something is trained if an object keeps it."""
+    if isinstance(holder, ast.Name):
+        return {(source, source.scope(statement))}
+    return {(place, place.scope(call)) for place, call in project.nodes(ast.Call)}
+
+
+def _is_tensor(project: Project, source: Source, value: ast.expr, holder: ast.expr) -> bool:
+    """Return whether `value` is used, or what keeps it is, as nothing but tensors are."""
+    if isinstance(value, ast.BinOp):
+        return _is_tensor(project, source, value.left, holder) or _is_tensor(project, source, value.right, holder)
+    if isinstance(value, ast.Call) and source.dotted(value.func).startswith("torch."):
+        return True
+    if any(last_name(holder) in named_in(call.args[0]) for _, call in project.calls(*_JOIN) if call.args):
+        return True
+    if not isinstance(value, ast.Name):
+        return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _OF_TENSORS
+    uses = [node for node in ast.walk(source.scope(value)) if isinstance(node, ast.Attribute)]
+    return any(isinstance(use.value, ast.Name) and use.value.id == value.id and use.attr in _OF_TENSORS for use in uses)
+
+
+def _detach(statement: cst.SimpleStatementLine, module: cst.Module) -> Sequence[cst.BaseStatement]:
+    del module
+    if len(statement.body) != 1:
+        raise Unplaced
+    (line,) = statement.body
+    if isinstance(line, cst.AugAssign):
+        changed: cst.BaseSmallStatement = line.with_changes(value=_without_graph(line.value))
+    elif isinstance(line, cst.Expr):
+        call = cst.ensure_type(line.value, cst.Call)
+        kept = call.args[0].with_changes(value=_without_graph(call.args[0].value))
+        changed = line.with_changes(value=call.with_changes(args=[kept]))
+    elif isinstance(line, cst.Assign) and isinstance(line.targets[0].target, cst.Subscript):
+        changed = line.with_changes(value=_without_graph(line.value))
+    elif isinstance(line, cst.Assign):
+        both = cst.ensure_type(line.value, cst.BinaryOperation)
+        changed = line.with_changes(value=both.with_changes(right=_without_graph(both.right)))
+    else:
+        raise Unplaced
+    return (statement.with_changes(body=[changed]),)
+
+
+def _without_graph(value: cst.BaseExpression) -> cst.Call:
+    simple = isinstance(value, cst.Name | cst.Attribute | cst.Call | cst.Subscript) or value.lpar
+    inner = value if simple else value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("detach")))

@@ -1,0 +1,84 @@
+"""Findings carried out on a project: those whose cure is a change of the lines that they name."""
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import partial
+
+from flatout.edits.detached import detached
+from flatout.edits.gradients import without_gradients
+from flatout.edits.plan import Outcome
+from flatout.edits.project import Project
+from flatout.edits.removed import removed
+from flatout.edits.rewrite import Unplaced
+from flatout.edits.source import Source
+from flatout.edits.switches import no_anomaly_detection
+from flatout.edits.written import Written
+from flatout.schema.finding import Finding
+
+__all__ = ["EDITS", "write_findings_in"]
+
+Edit = Callable[[Project, Source, ast.stmt], Written]
+
+EDITS: Mapping[str, Edit] = {
+    "CO003": lambda project, source, statement: no_anomaly_detection(project),
+    "EP002": without_gradients,
+    "HO004": partial(removed, names=("gc.collect",)),
+    "ME001": detached,
+    "SY002": partial(removed, names=("torch.cuda.synchronize", "torch.cuda.empty_cache")),
+}
+"""By code of the rule: how the statement that a finding names is changed. All leave every weight as it was."""
+
+
+def write_findings_in(
+    project: Project, findings: Sequence[Finding], *, recorded: Project, done_by: Sequence[str] = ()
+) -> tuple[Project, tuple[Outcome, ...]]:
+    """Return the project with the findings' cures written in it as far as that is sure, and what became of each.
+
+    `recorded`: the project as it was when the findings were made; `project` may be changed since. `done_by`: fixes
+    that are written anyway; findings that they address are passed over.
+    """
+    outcomes = []
+    for finding in findings:
+        if not set(finding.fixes) & set(done_by):
+            done = _write(project, finding, recorded)
+            project = done.project
+            label = f"{finding.code} {finding.name}"
+            outcomes.append(Outcome(label, done.changed, done.there, done.left, is_fix=False))
+    return project, tuple(outcomes)
+
+
+def _write(project: Project, finding: Finding, recorded: Project) -> Written:
+    edit, place = EDITS.get(finding.code), finding.location
+    if edit is None or place is None:
+        tried = f" `flatout tune` tries {' and '.join(finding.fixes)}." if finding.fixes else ""
+        return Written(project, left=(finding.message + tried,))
+    at = next((at for at, each in enumerate(recorded.sources) if str(each.path) == place.file), None)
+    if at is None:
+        return Written(project, left=(f"its place is in no file that is read. {finding.message}",))
+    source = project.sources[at]
+    statement = _statement(source, _line_now(recorded.sources[at].lines, source.lines, place.line))
+    if statement is None:
+        return Written(project, left=(f"{source.shown}:{place.line} is no statement, or changed already",))
+    try:
+        return edit(project, source, statement)
+    except (Unplaced, RecursionError):
+        return Written(project, left=(source.at(statement, "the change fits nowhere on this line"),))
+
+
+def _line_now(before: Sequence[str], now: Sequence[str], line: int) -> int:
+    """Return where a line (from 1) has come to by the changes made so far, 0 where they changed the line itself."""
+    for block in SequenceMatcher(None, before, now, autojunk=False).get_matching_blocks():
+        if block.a < line <= block.a + block.size:
+            return line - block.a + block.b
+    return 0
+
+
+def _statement(source: Source, line: int) -> ast.stmt | None:
+    """Return the innermost statement on a line."""
+    found = [node for node in ast.walk(source.tree) if isinstance(node, ast.stmt) and node.lineno <= line <= _end(node)]
+    return max(found, key=lambda node: (node.lineno, -_end(node)), default=None)
+
+
+def _end(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno

@@ -1,0 +1,100 @@
+"""Validation without gradients: `torch.no_grad()` on the function that evaluates, or around its loop."""
+
+import ast
+from collections.abc import Iterator
+
+import libcst as cst
+
+from flatout.edits.loops import is_without_gradients, trains
+from flatout.edits.project import Project
+from flatout.edits.reach import reaches_backward
+from flatout.edits.rewrite import OnBlock, parse_line
+from flatout.edits.source import Function, Source
+from flatout.edits.written import Written, with_changes, with_import
+
+__all__ = ["without_gradients"]
+
+_OFF = "torch.no_grad()"
+_CALLED_BY_OTHERS = {"forward", "__call__", "__getitem__", "__iter__", "__next__", "training_step"}
+
+
+def without_gradients(project: Project, source: Source, statement: ast.stmt) -> Written:
+    """Switch gradients off where `statement`, a line of a validation, stands."""
+    if is_without_gradients(source, statement):
+        return Written(project, there=1)
+    function = _evaluating(project, source, statement)
+    if function is not None:
+        place, node = function
+        if is_without_gradients(place, node.body[0]):
+            return Written(project, there=1)
+        if any(reaches_backward(*each, {node.name}) for each in _results(project, node)):
+            return Written(project, left=(source.at(statement, "what it returns may come to a backward pass"),))
+        return _written(project, place, node, _decorated)
+    loop = _loop(project, source, statement)
+    if loop is None:
+        said = "the loop that validates, apart from what trains, is not found there"
+        return Written(project, left=(source.at(statement, said),))
+    if reaches_backward(source, source.scope(loop), loop):
+        return Written(project, left=(source.at(statement, "what it computes may come to a backward pass"),))
+    return _written(project, source, loop, _wrapped)
+
+
+def _evaluating(project: Project, source: Source, statement: ast.stmt) -> tuple[Source, Function] | None:
+    """Return the function that does nothing but evaluate: that of the statement, or the one that it calls."""
+    own = source.scope(statement)
+    if isinstance(own, Function):
+        return (source, own) if _only_evaluates(project, source, own) else _called(project, statement)
+    return _called(project, statement)
+
+
+def _called(project: Project, statement: ast.stmt) -> tuple[Source, Function] | None:
+    if isinstance(statement, ast.For | ast.While | ast.With | ast.If | Function | ast.ClassDef | ast.Try):
+        return None
+    names = {_name(node) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+    found = [each for name in sorted(names) for each in project.functions.get(name, ())]
+    return found[0] if len(found) == 1 and _only_evaluates(project, *found[0]) else None
+
+
+def _only_evaluates(project: Project, source: Source, function: Function) -> bool:
+    generator = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    return not (generator or function.name in _CALLED_BY_OTHERS or trains(project, source, function))
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _results(project: Project, function: Function) -> Iterator[tuple[Source, ast.AST, ast.stmt]]:
+    """Yield the scopes and statements in which a function is called."""
+    for source, call in project.nodes(ast.Call):
+        if _name(call) == function.name:
+            yield source, source.scope(call), source.statement(call)
+
+
+def _loop(project: Project, source: Source, statement: ast.stmt) -> ast.For | ast.While | None:
+    """Return the outermost loop around a statement in which nothing is trained."""
+    scope, found = source.scope(statement), None
+    for node in (statement, *source.above(statement)):
+        if node is scope or trains(project, source, node):
+            break
+        found = node if isinstance(node, ast.For | ast.While) else found
+    return found
+
+
+def _written(project: Project, source: Source, node: ast.For | ast.While | Function, how: OnBlock) -> Written:
+    at = project.sources.index(source)
+    changed = with_changes(project, blocks=[(source, node.lineno, how)])
+    return Written(with_import(changed, at, "torch"), changed=1)
+
+
+def _decorated(block: cst.BaseCompoundStatement, module: cst.Module) -> cst.BaseStatement:
+    function = cst.ensure_type(block, cst.FunctionDef)
+    decorator = cst.Decorator(cst.parse_expression(_OFF))
+    return function.with_changes(decorators=[*function.decorators, decorator])
+
+
+def _wrapped(block: cst.BaseCompoundStatement, module: cst.Module) -> cst.BaseStatement:
+    inner = block.with_changes(leading_lines=())
+    around = cst.ensure_type(parse_line(f"with {_OFF}:\n{module.default_indent}pass\n", module), cst.With)
+    body = cst.ensure_type(around.body, cst.IndentedBlock).with_changes(body=[inner])
+    return around.with_changes(body=body, leading_lines=getattr(block, "leading_lines", ()))

@@ -1,0 +1,99 @@
+"""Whether a value may come to a backward pass, as far as the names in the source tell."""
+
+import ast
+from collections.abc import Iterable
+
+from flatout.edits.source import Source
+
+__all__ = ["last_name", "named_in", "reaches_backward"]
+
+Binding = tuple[ast.stmt, set[str], set[str]]
+"""A statement, the names that it binds, and the names in what it binds them to."""
+
+
+def reaches_backward(source: Source, scope: ast.AST, block: ast.stmt, names: Iterable[str] = ()) -> bool:
+    """Return whether what `block` binds, or what is made of it, may be part of what `scope` calls `backward()` on.
+
+    `names`: other names for it. Names that stand for something new before each backward pass of a
+    loop count as new ones.
+    """
+    bindings = [each for each in map(_binding, _of_scope(source, scope)) if each is not None]
+    calls = [node for node in _of_scope(source, scope) if isinstance(node, ast.Call) and _is_backward(node)]
+    bound = set(names) | _bound_in(source, block)
+    return any(_made_of(source, bindings, call, block, bound) & named_in(call) for call in calls)
+
+
+def _bound_in(source: Source, block: ast.stmt) -> set[str]:
+    """Return the names that a block binds or adds to."""
+    found: set[str] = set()
+    for node in ast.walk(block):
+        if source.scope(node) is source.scope(block):
+            binding = _binding(node)
+            found |= binding[1] if binding is not None else set()
+    return found
+
+
+def named_in(node: ast.AST) -> set[str]:
+    """Return the names of variables, attributes and functions in `node`."""
+    found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return found | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+
+
+def _of_scope(source: Source, scope: ast.AST) -> list[ast.AST]:
+    return [node for node in ast.walk(scope) if node is not scope and source.scope(node) is scope]
+
+
+def _binding(node: ast.AST) -> Binding | None:
+    if isinstance(node, ast.Assign):
+        return node, set().union(*map(_targets, node.targets)), named_in(node.value)
+    if isinstance(node, ast.AugAssign):
+        return node, _targets(node.target), named_in(node.value) | _targets(node.target)
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        return node, _targets(node.target), named_in(node.value)
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return node, _targets(node.target), named_in(node.iter)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        holder = last_name(node.value.func.value)  # losses.append(loss)
+        return node, {holder}, named_in(node.value)
+    return None
+
+
+def _targets(node: ast.expr) -> set[str]:
+    if isinstance(node, ast.Tuple | ast.List):
+        return set().union(*map(_targets, node.elts))
+    return {last_name(node)}
+
+
+def last_name(node: ast.expr) -> str:
+    """Return `c` of `a.b.c` and `c[0]`, "" of what has no name."""
+    while isinstance(node, ast.Subscript | ast.Starred):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_backward(call: ast.Call) -> bool:
+    name = last_name(call.func)
+    return name == "backward" or (name == "grad" and "autograd" in ast.unparse(call.func))
+
+
+def _made_of(source: Source, bindings: list[Binding], call: ast.Call, block: ast.stmt, names: set[str]) -> set[str]:
+    """Return what is made of the `names` bound in `block`, themselves included, by the time that `call` is made."""
+    loop = next((each for each in source.above(call) if isinstance(each, ast.For | ast.While)), None)
+    inside = set(ast.walk(loop)) if loop is not None else set()
+    before = [each for each in bindings if each[0] in inside and each[0].lineno < call.lineno]
+    since = (block.end_lineno or block.lineno) if block in inside else 0
+    renewed = {
+        name
+        for statement, targets, values in before
+        if isinstance(statement, ast.Assign | ast.For | ast.AsyncFor)
+        if statement.lineno > since and not targets & values
+        for name in targets
+    }
+    found, size = names - renewed, -1
+    while size != len(found):
+        size = len(found)
+        for each in bindings:
+            _, targets, values = each
+            if values & found:
+                found = found | (targets if each in before else targets - renewed)
+    return found

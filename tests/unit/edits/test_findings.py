@@ -1,0 +1,249 @@
+"""What findings change in a script: the lines that they name, where that leaves every weight as it was."""
+
+import ast
+import difflib
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from tests.unit.report.specimens import finding
+
+from flatout.edits.findings import EDITS, write_findings_in
+from flatout.edits.project import read_project
+from flatout.rules.catalog import catalog
+from flatout.schema.facts import Frame
+
+TRAINING = """\
+import gc
+import torch
+from torch.nn import functional as F
+for epoch in range(3):
+    for x, y in loader:
+        loss = F.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def cured(folder: Path, code: str, text: str, **files: str):
+    """Write what findings at the lines marked `# <<` ask for; return the changed lines and the outcomes."""
+    for name, module in {"train": text, **files}.items():
+        (folder / f"{name}.py").write_text(module)
+    project = read_project(folder / "train.py", folder, folder)
+    places = [(each.path, at) for each in project.sources for at, line in enumerate(each.lines, 1) if "# <<" in line]
+    found = [finding(code=code, fixes=(), location=Frame(str(path), line, "f")) for path, line in places]
+    after, outcomes = write_findings_in(project, found, recorded=project)
+    changed = []
+    for old, new in zip(project.sources, after.sources, strict=True):
+        ast.parse(new.code)
+        lines = difflib.unified_diff(old.lines, new.lines, lineterm="", n=0)
+        changed += [line for line in lines if line[:3] not in ("---", "+++") and line[:2] != "@@"]
+    return [line.replace("  # <<", "") for line in changed], outcomes
+
+
+def test_every_edit_is_of_a_rule():
+    assert set(EDITS) <= {rule.code for rule in catalog()}
+
+
+# -- validation without gradients -----------------------------------------------------------------------------------
+
+EVALUATE = """
+def evaluate(model, loader):
+    model.eval()
+    total = 0.0
+    for x, y in loader:
+        total += F.mse_loss(model(x), y)  # <<
+    return total / len(loader)
+"""
+
+
+def test_a_function_that_evaluates_gets_a_decorator(tmp_path):
+    text = TRAINING + EVALUATE + "    print(evaluate(model, test))\n"
+    changed, (outcome,) = cured(tmp_path, "EP002", text)
+    assert changed == ["+@torch.no_grad()"]
+    assert (outcome.changed, outcome.left) == (1, ())
+    again, (outcome,) = cured(tmp_path, "EP002", text.replace("\ndef eval", "\n@torch.no_grad()\ndef eval"))
+    assert (again, outcome.there) == ([], 1)
+
+
+def test_the_line_that_calls_it_will_do(tmp_path):
+    text = TRAINING.replace("for epoch", dedent(EVALUATE).replace("  # <<", "") + "\n\nfor epoch")
+    changed, _ = cured(tmp_path, "EP002", text + "    print(evaluate(model, test))  # <<\n")
+    assert changed == ["+@torch.no_grad()"]
+
+
+def test_a_method_keeps_its_decorators_and_a_module_gets_its_import(tmp_path):
+    module = """\
+class Task:
+    # how good it is
+    @staticmethod
+    def evaluate(model, loader):
+        right = 0
+        for x, y in loader:
+            right += (model(x) == y).sum()  # <<
+        return right
+"""
+    changed, _ = cured(tmp_path, "EP002", "import task\n" + TRAINING, task=module)
+    assert sorted(changed) == ["+    @torch.no_grad()", "+import torch"]
+
+
+def test_a_loop_beside_the_training_is_put_under_a_block(tmp_path):
+    loop = """\
+    # how good it is
+    for x, y in test:
+        loss = F.mse_loss(model(x), y)  # <<
+        total += loss
+    print(total)
+"""
+    changed, (outcome,) = cured(tmp_path, "EP002", TRAINING + loop)
+    assert changed == [
+        *("-    for x, y in test:", "-        loss = F.mse_loss(model(x), y)", "-        total += loss"),
+        "+    with torch.no_grad():",
+        *("+        for x, y in test:", "+            loss = F.mse_loss(model(x), y)", "+            total += loss"),
+    ]
+    assert outcome.left == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (
+            "    for x, y in test:\n        total += model(x)  # <<\n",
+            "    total.backward()\n",
+            "may come to a backward",
+        ),
+        ("    for x, y in test:\n        kept.append(model(x))  # <<\n", "    sum(kept).backward()\n", "may come to a"),
+        (
+            "    for x, y in test:\n        kept.append(model(x))  # <<\n",
+            "    mean = sum(kept)\n    loss = mean + 1\n    loss.backward()\n",
+            "may come to a backward",
+        ),
+        ("    print(model(x))  # <<\n", "", "is not found there"),
+        ("    for x, y in test:\n        attack(x)\n        x.grad = model(x)  # <<\n", "", "is not found there"),
+    ],
+)
+def test_what_may_need_its_gradients_is_left(tmp_path, before, after, reason):
+    attack = "def attack(x):\n    model(x).sum().backward()\n"
+    changed, (outcome,) = cured(tmp_path, "EP002", attack + TRAINING + before + after)
+    assert changed == []
+    assert reason in outcome.left[0]
+
+
+@pytest.mark.parametrize(
+    "use", ["    loss = evaluate(model, test) + 1\n    loss.backward()\n", "    evaluate(model, test).backward()\n"]
+)
+def test_a_function_whose_result_is_trained_on_is_left(tmp_path, use):
+    changed, (outcome,) = cured(tmp_path, "EP002", "from torch.nn import functional as F\n" + EVALUATE + TRAINING + use)
+    assert changed == []
+    assert "what it returns may come to a backward pass" in outcome.left[0]
+
+
+# -- kept without its graph -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("total += loss", "total += loss.detach()"),
+        ("self.total += 2 * loss", "self.total += (2 * loss).detach()"),
+        ("total = total + loss", "total = total + loss.detach()"),
+        ("losses.append(loss)", "losses.append(loss.detach())"),
+        ("log['loss'] = loss", "log['loss'] = loss.detach()"),
+        ("losses.append(F.l1_loss(x, y))", "losses.append(F.l1_loss(x, y).detach())"),
+    ],
+)
+def test_a_total_or_a_list_keeps_no_graph(tmp_path, line, instead):
+    changed, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        {line}  # <<\n")
+    assert changed == [f"-        {line}", f"+        {instead}"]
+    assert (outcome.changed, outcome.left) == (1, ())
+    again, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        {instead}  # <<\n")
+    assert (again, outcome.there) == ([], 1)
+
+
+def test_another_attribute_that_is_trained_on_does_not_matter(tmp_path):
+    text = TRAINING.replace("loss.backward()", "self.scaler.scale(loss).backward()")
+    changed, _ = cured(tmp_path, "ME001", f"{text}        self.total += loss  # <<\n")
+    assert changed[1:] == ["+        self.total += loss.detach()"]
+
+
+def test_what_is_stacked_later_are_tensors(tmp_path):
+    monitor = "class Monitor:\n    def keep(self, one):\n        self.kept.append(one)  # <<\n"
+    later = "    def spread(self):\n        return torch.stack(self.kept).std()\n"
+    changed, _ = cured(tmp_path, "ME001", TRAINING + monitor + later)
+    assert changed[1:] == ["+        self.kept.append(one.detach())"]
+    changed, (outcome,) = cured(tmp_path, "ME001", TRAINING + monitor)
+    assert changed == []
+    assert "one is not surely one tensor" in outcome.left[0]
+
+
+@pytest.mark.parametrize("after", ["    total.backward()\n", "    loss = total / 3\n    loss.backward()\n"])
+def test_what_is_trained_on_keeps_its_graph(tmp_path, after):
+    changed, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        total += loss  # <<\n{after}")
+    assert changed == []
+    assert "may come to a backward pass" in outcome.left[0]
+
+
+def test_a_state_that_is_carried_on_is_left(tmp_path):
+    changed, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        state = model(x, state)  # <<\n")
+    assert changed == []
+    assert "is not told by the line" in outcome.left[0]
+
+
+# -- calls taken out ------------------------------------------------------------------------------------------------
+
+
+def test_calls_that_the_loop_is_better_without_are_taken_out(tmp_path):
+    text = TRAINING + "        gc.collect()  # <<\n        if epoch:\n            gc.collect()  # <<\n"
+    changed, outcomes = cured(tmp_path, "HO004", text)
+    assert changed == ["-        gc.collect()", "-            gc.collect()", "+            pass"]
+    assert [each.changed for each in outcomes] == [1, 1]
+    changed, _ = cured(tmp_path, "SY002", TRAINING + "        torch.cuda.synchronize()  # <<\n")
+    assert changed == ["-        torch.cuda.synchronize()"]
+
+
+@pytest.mark.parametrize("line", ["freed = gc.collect()", "collect()", "gc.collect(); print(1)"])
+def test_a_line_that_does_more_is_left(tmp_path, line):
+    changed, (outcome,) = cured(tmp_path, "HO004", f"{TRAINING}        {line}  # <<\n")
+    assert changed == []
+    assert outcome.left
+
+
+# -- what cannot be done, and what comes together -----------------------------------------------------------------
+
+
+def test_a_finding_without_an_edit_is_said_in_its_own_words(tmp_path):
+    changed, (outcome,) = cured(tmp_path, "HO001", TRAINING + "    print(1)  # <<\n")
+    assert changed == []
+    assert outcome.left[0].startswith("62% of each step")
+    project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
+    nowhere = finding(code="HO004", location=None, fixes=("gc-control",))
+    (outcome,) = write_findings_in(project, [nowhere], recorded=project)[1]
+    assert outcome.left[0].endswith("`flatout tune` tries gc-control.")
+
+
+def test_lines_are_found_again_behind_changes_made_before(tmp_path):
+    text = TRAINING + "        total += loss  # <<\n        losses.append(loss)  # <<\n"
+    (tmp_path / "train.py").write_text(text)
+    project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
+    moved = project.with_code(project.script.path, b"import os\nimport sys\n" + project.script.code)
+    places = [Frame(str(project.script.path), line, "f") for line in (10, 11)]
+    found = [finding(code="ME001", fixes=(), location=place) for place in places]
+    after, outcomes = write_findings_in(moved, found, recorded=project)
+    assert [each.changed for each in outcomes] == [1, 1]
+    assert after.script.code.count(b".detach()") == 2
+
+
+def test_what_a_fix_of_the_recipe_does_is_passed_over(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING)
+    project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
+    found = [finding(code="IN003", fixes=("compiled-input", "loader-workers"))]
+    assert write_findings_in(project, found, recorded=project, done_by=["compiled-input"]) == (project, ())
+    assert write_findings_in(project, found, recorded=project)[1][0].left
+
+
+def test_a_place_outside_of_what_is_read_is_said(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING)
+    project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
+    (outcome,) = write_findings_in(project, [finding(code="EP002", fixes=())], recorded=project)[1]
+    assert "in no file that is read" in outcome.left[0]
