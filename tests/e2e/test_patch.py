@@ -153,6 +153,8 @@ def test_what_a_diagnosis_found_is_written_without_a_recipe_and_trains_to_the_sa
         [*flatout, "diagnose", "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200
     )
     assert found.returncode == 0, found.stderr
+    (page,) = tmp_path.glob(".flatout/**/report.html")
+    assert "<code>+            total += loss.detach()</code>" in page.read_text()
     command = [*flatout, "patch", "--findings", "--write", "train.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, (found.stdout, done.stderr)

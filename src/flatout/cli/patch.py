@@ -139,14 +139,12 @@ def _recorded(target: "Target") -> "tuple[LoaderFacts, ...]":
 
     Of files that were written to since, lines may mean something else.
     """
+    from flatout.cli.changes import recorded_loaders
     from flatout.cli.recordings import find_recording
     from flatout.schema.codec import read_run
 
     try:
-        run = read_run(find_recording(Path(".flatout") / target.slug))
-        made = [each for each in run.loaders if each.created_at is not None]
-        since = run.header.started_unix_s
-        return tuple(each for each in made if each.created_at and Path(each.created_at.file).stat().st_mtime < since)
+        return recorded_loaders(read_run(find_recording(Path(".flatout") / target.slug)))
     except (FlatoutError, OSError):
         return ()
 

@@ -58,10 +58,13 @@ def store(report: Report) -> None:
 
 def store_page(report: Report, *, handover: "Handover | None" = None, price_h: float = 0.0) -> None:
     """Write `report.html` beside the recording, for a browser; a full disk costs a note."""
+    from flatout.cli.changes import changes_of
     from flatout.report.html.page import REPORT_PAGE, page
 
     if report.folder:
-        _beside(report, REPORT_PAGE, page(report, preview=_preview(), handover=handover, price_h=price_h))
+        changes = changes_of(report)
+        text = page(report, preview=_preview(), handover=handover, price_h=price_h, changes=changes)
+        _beside(report, REPORT_PAGE, text)
 
 
 def _preview() -> frozenset[str]:

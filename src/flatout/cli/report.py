@@ -71,9 +71,11 @@ def _tracker(target: str) -> "tuple[Tracker, str] | None":
 @verbose_option("Show every finding with its numbers.")
 def report(folder: Path, exports: tuple[str, ...], json_file: Path | None, price_h: float, verbose: bool) -> None:
     """Show a recording again; of several below DIR, the newest."""
+    from flatout.cli.changes import changes_of
     from flatout.cli.present import present, write_text
     from flatout.cli.recordings import find_recording, read_report
     from flatout.report.exports import EXPORTS
+    from flatout.report.html.page import page
     from flatout.report.visible import visible
 
     shown = read_report(find_recording(folder))
@@ -84,5 +86,6 @@ def report(folder: Path, exports: tuple[str, ...], json_file: Path | None, price
             told = tracker[0].write(shown, tracker[1])
             click.echo(f"{target}: run {visible(told)}", err=True)
             continue
-        text = next(make(shown) for ending, make in EXPORTS.items() if target.endswith(ending))
+        make = next(make for ending, make in EXPORTS.items() if target.endswith(ending))
+        text = page(shown, changes=changes_of(shown)) if make is page else make(shown)
         write_text(Path(target), text, again="`flatout report DIR --export FILE`")

@@ -68,8 +68,10 @@ class Project:
         return replace(self, sources=sources)
 
 
-def read_project(script: Path, root: Path, here: Path) -> Project:
+def read_project(script: Path, root: Path, here: Path, *, most_files: int = _MOST_FILES) -> Project:
     """Read `script` and the modules below `root` that it imports, directly or not; `here` is where names start.
+
+    No more than `most_files` are read; a note says where there are more.
 
     Raises:
         UsageError: the script cannot be read, or is not Python.
@@ -81,11 +83,13 @@ def read_project(script: Path, root: Path, here: Path) -> Project:
         raise UsageError(f"{script} cannot be read ({error.strerror}).") from None
     except SyntaxError as error:
         raise UsageError(f"{script} cannot be edited: {error}.") from None
-    sources, notes = {first.path: first}, []
+    sources, notes = {first.path: first}, list[str]()
     for source in (queue := [first]):  # grows while it is read
         for path in _imported_files(source, root):
-            if path in sources or len(sources) >= _MOST_FILES:
+            if path in sources:
                 continue
+            if len(sources) >= most_files:
+                return Project(tuple(sources.values()), (*notes, f"only the first {most_files} files are read"))
             shown = _shown(path, here)
             try:
                 sources[path] = read_source(path, shown, _package(path, root))

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.report.specimens import MS, empty, finding, healthy, hostile, hostile_tune, ordinary, report, run, tuned
 
 from flatout.analysis.breakdown import account
+from flatout.report.changes import Change, Changes
 from flatout.report.html.charts import MAX_POINTS, charts
 from flatout.report.html.page import page
 from flatout.report.staircase import Handover
@@ -189,3 +190,16 @@ def test_a_stall_between_the_points_is_not_lost():
     made = {chart["place"]: chart for chart in charts(replace(shown, run=replace(shown.run, steps=steps)))}
     assert max(made["chart-steps"]["series"][1]["values"]) == 999
     assert max(made["chart-steps"]["series"][0]["values"]) == 10
+
+
+def test_a_finding_and_the_recipe_are_shown_as_changes_of_the_source():
+    shown = tuned()
+    diff = ("--- a/train.py", "+++ b/train.py", "@@ -1,2 +1,2 @@", f" {SCRIPT}", "-a\u202e", "+b < c")
+    found = {shown.findings[0]: Change("In your source", diff)}
+    text = page(shown, changes=Changes(found, Change("The recipe in your source, without denormals", diff[3:])))
+    assert SCRIPT not in text
+    assert "\u202e" not in text
+    assert "The recipe as a patch The recipe in your source, without denormals:" in Reader(text).words
+    assert text.count('<li class="added"><code>+b &lt; c</code></li>') == 2
+    assert text.count('<li class="quiet">') == 3
+    assert "as a patch" not in page(shown)

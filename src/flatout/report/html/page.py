@@ -8,6 +8,7 @@ JavaScript the page has everything but them.
 import json
 from collections.abc import Collection
 
+from flatout.report.changes import NO_CHANGES, Changes
 from flatout.report.html.assets import asset, template
 from flatout.report.html.charts import charts
 from flatout.report.html.sections import sections
@@ -25,6 +26,7 @@ def page(
     preview: Collection[str] = (),
     handover: Handover | None = None,
     price_h: float = 0.0,
+    changes: Changes = NO_CHANGES,
 ) -> str:
     """Return the whole page.
 
@@ -33,9 +35,10 @@ def page(
         preview: codes of rules that no real recording has confirmed yet; their findings are marked.
         handover: what a tune hands over; its presence makes this the page of a tune, whatever was tried.
         price_h: what an hour of the machine costs; more than 0 asks for the price of an epoch.
+        changes: findings and recipe as changes of the user's source.
     """
     return template("page.html").render(
-        **sections(report, preview=preview, handover=handover, price_h=price_h),
+        **sections(report, preview=preview, handover=handover, price_h=price_h, changes=changes),
         charts=_script_json(charts(report)),
         style=asset("uPlot.min.css") + asset("page.css"),
         script=asset("uPlot.iife.min.js") + "\n" + asset("page.js"),

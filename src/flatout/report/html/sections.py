@@ -10,6 +10,7 @@ from rich.text import Text
 from flatout.analysis.statistics import median
 from flatout.report.account import ceiling_lines, epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
 from flatout.report.cards import amounts, format_evidence
+from flatout.report.changes import Change, Changes
 from flatout.report.declined import check_line, format_factor, format_interval, reason
 from flatout.report.html.results import results_sentence
 from flatout.report.look import Look
@@ -52,7 +53,9 @@ NUM_STEPS = 12
 _WIDE = Look(width=100_000)
 
 
-def sections(report: Report, *, preview: Collection[str], handover: Handover | None, price_h: float) -> dict[str, Any]:
+def sections(
+    report: Report, *, preview: Collection[str], handover: Handover | None, price_h: float, changes: Changes
+) -> dict[str, Any]:
     """Return every value that the template uses."""
     run, breakdown = report.run, report.breakdown
     tuned = handover is not None or is_tuned(report)
@@ -71,10 +74,11 @@ def sections(report: Report, *, preview: Collection[str], handover: Handover | N
         "sentences": _sentences(report, price_h),
         "steps": _steps(run, breakdown),
         "each": "" if run.steps_each <= 1 else f", each the mean of {run.steps_each} steps",
-        "findings": [_finding(each, run.header, each.code in preview) for each in findings],
+        "findings": [_finding(each, run.header, each.code in preview, changes.findings.get(each)) for each in findings],
         "trials": sorted((_trial(trial, report) for trial in report.trials), key=lambda row: not row["kept"]),
         "remarks": _plain(remarks(report, _WIDE)),
         "handover": _plain(handover_lines(handover, _WIDE)),
+        "recipe": _change(changes.recipe),
         "results": results_sentence(report),
         "notes": doubts(report),
         "environment": _environment(run),
@@ -190,7 +194,7 @@ def _parts(step: Step, longest_ns: int) -> list[tuple[str, str, str]]:
     ]
 
 
-def _finding(finding: Finding, header: Header, preview: bool) -> dict[str, Any]:
+def _finding(finding: Finding, header: Header, preview: bool, change: Change | None) -> dict[str, Any]:
     place = finding.location
     lines = source_lines(place, header.started_unix_s, around=AROUND) if place is not None else []
     function = f" in {place.function}" if place is not None and place.function else ""
@@ -204,8 +208,19 @@ def _finding(finding: Finding, header: Header, preview: bool) -> dict[str, Any]:
         "lines": [(number, text, place is not None and number == place.line) for number, text in lines],
         "message": finding.message,
         "fixes": finding.fixes,
+        "change": _change(change),
         "evidence": [(each.name, format_evidence(each)) for each in finding.evidence],
     }
+
+
+def _change(change: Change | None) -> dict[str, Any] | None:
+    """Return a diff as lines with what each does; names of files and places are quiet."""
+    if change is None:
+        return None
+    kinds = {"+": "added", "-": "removed", "@": "quiet"}
+    quiet = ("--- a/", "+++ b/")
+    lines = [("quiet" if line.startswith(quiet) else kinds.get(line[:1], ""), line) for line in change.diff]
+    return {"what": change.what, "lines": lines}
 
 
 def _trial(trial: Trial, report: Report) -> dict[str, Any]:

@@ -1,0 +1,97 @@
+"""The cures of a report as changes of the script's source: read, not run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flatout.report.changes import Change, Changes
+from flatout.schema.finding import Finding
+from flatout.schema.report import Report
+from flatout.schema.run import Run
+
+if TYPE_CHECKING:
+    from flatout.edits.project import Project
+    from flatout.schema.facts import LoaderFacts
+
+__all__ = ["changes_of", "recorded_loaders"]
+
+_MOST_FINDINGS = 8
+_MOST_FILES = 30  # parsing takes about 0.1 s for 1,000 lines
+
+
+def changes_of(report: Report) -> Changes:
+    """Return how the cures of findings, and the recipe, look in the source; nothing where it cannot be told.
+
+    It cannot where a file is gone or was written to since the recording.
+    """
+    try:
+        project = _project(report.run)
+        if project is None:
+            return Changes()
+        findings = {}
+        for finding in report.findings[:_MOST_FINDINGS]:
+            change = next(_cures(project, finding, report.run), None)
+            if change is not None:
+                findings[finding] = change
+        return Changes(findings, _recipe(project, report))
+    except Exception:  # whatever is odd about the source: the page is worth more than the diffs on it
+        return Changes()
+
+
+def recorded_loaders(run: Run) -> "tuple[LoaderFacts, ...]":
+    """Return what a recording knows of the loaders in files that were not written to since."""
+    made = [each for each in run.loaders if each.created_at is not None]
+    since = run.header.started_unix_s
+    return tuple(each for each in made if each.created_at and Path(each.created_at.file).stat().st_mtime < since)
+
+
+def _project(run: Run) -> "Project | None":
+    from flatout.edits.project import read_project
+
+    here = Path(run.header.working_folder)
+    script = here / run.header.script
+    if not script.is_file():
+        return None
+    root = here if (script.parent / "__init__.py").exists() else script.parent
+    project = read_project(script, root, here, most_files=_MOST_FILES)
+    since = run.header.started_unix_s
+    if len(project.sources) >= _MOST_FILES:
+        return None
+    return project if all(each.path.stat().st_mtime < since for each in project.sources) else None
+
+
+def _cures(project: "Project", finding: Finding, run: Run) -> Iterator[Change]:
+    """Yield what can be written for a finding: its own edit, then its fixes, with the settings that come first."""
+    from flatout.edits.findings import EDITS, write_findings_in
+    from flatout.edits.plan import write_recipe_in
+    from flatout.fixes.catalog import find_fix
+    from flatout.schema.trial import Selection
+
+    if finding.code in EDITS:
+        after, _ = write_findings_in(project, [finding], recorded=project)
+        yield from _changed(project, after, "In your source (flatout patch --findings writes it)")
+    for fix in filter(None, map(find_fix, finding.fixes)):
+        for settings in fix.choices(run)[:1]:
+            selection = Selection(fix.name, settings)
+            after, _ = write_recipe_in(project, [selection], recorded_loaders(run))
+            yield from _changed(project, after, f"{selection.label} in your source, not measured yet")
+
+
+def _recipe(project: "Project", report: Report) -> Change | None:
+    from flatout.edits.plan import write_recipe_in
+
+    if report.recipe is None:
+        return None
+    after, outcomes = write_recipe_in(project, report.recipe.selections, recorded_loaders(report.run))
+    left = [each.label for each in outcomes if not (each.changed or each.there)]
+    without = f", without {', '.join(left)}" if left else ""
+    return next(_changed(project, after, f"The recipe in your source (flatout patch writes it){without}"), None)
+
+
+def _changed(before: "Project", after: "Project", what: str) -> Iterator[Change]:
+    from flatout.edits.diff import unified_diff
+
+    pairs = zip(before.sources, after.sources, strict=True)
+    text = b"".join(unified_diff(old.code, new.code, old.shown) for old, new in pairs)
+    if text:
+        yield Change(what, tuple(text.decode("utf-8", "replace").splitlines()))
