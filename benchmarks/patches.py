@@ -5,8 +5,9 @@ the fix alone is written into its source: the share that can be written, the lin
 twice changes anything. Then the scripts are run for some optimizer steps, as they are and with the fixes of one class
 written together: BITWISE ones have to give the same weights after every step, to the last bit; for the others it is
 shown how far the weights are apart after one step, which is held to a limit, and at most. Fixes for CUDA are written
-all the same, and their scripts run without one. Speed is not measured here: whether a patched script is as fast as
-under its recipe is left to a table of its own.
+all the same, and their scripts run without one. Planted causes that `flatout patch --findings` has an edit for are
+cured at their marked lines, and have to give the same weights, too. Speed is not measured here: whether a patched
+script is as fast as under its recipe is left to a table of its own.
 
     python benchmarks/patches.py [--quick] [--only SCRIPT] [--steps N] [--out FILE]
 """
@@ -24,7 +25,13 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+import planted
 import torch
+
+from flatout.edits.findings import write_findings_in
+from flatout.schema.facts import Frame
+from flatout.schema.finding import Finding
+from flatout.schema.phase import Phase
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = ("honest", "planted/flawed", "planted/healthy", "cpu_resnet", "ladder", "mnist_guide", "checkpoints")
@@ -99,6 +106,11 @@ def main():
     lines, twice = written(found)
     print("\n".join(lines), flush=True)
     faults = twice
+    lines.append("")
+    for line, fault in cures(options.steps) if not options.only else ():
+        lines.append(line)
+        faults += fault
+        print(line, flush=True)
     lines.append("")
     for name, entry, root in found:
         if (options.quick and name not in QUICK) or entry.parent.name in NO_TRAINING:
@@ -193,21 +205,72 @@ def num_changed(before, after):
 def runs(name, entry, root, steps):
     """Yield a line, and whether it is a fault, for the plain script and for each class of fixes written into it."""
     with tempfile.TemporaryDirectory(prefix="patches-") as top:
-        plain, said = trained(Path(top) / "plain", entry, root, (), steps)
-        again, _ = trained(Path(top) / "again", entry, root, (), steps)
+        untouched = patched(entry, root, ())[1]
+        plain, said = trained(Path(top) / "plain", entry, root, untouched, steps)
+        again, _ = trained(Path(top) / "again", entry, root, untouched, steps)
         if not plain:
             yield f"{name:22} plain                    does not train here: {said}", False
             return
         same = again is not None and len(again) == len(plain) and differs(plain, again) == (0, 0)
         for kind, names in TOGETHER.items():
             applied = [fix for fix in names if re.search(NEEDS[fix], source_of(entry, root))]
-            _, _, outcomes, _ = patched(entry, root, applied)
+            _, after, outcomes, _ = patched(entry, root, applied)
             used = [outcome.label.split()[0] for outcome in outcomes if outcome.changed]
             if used:
-                weights, said = trained(Path(top) / kind.replace(", ", "-"), entry, root, used, steps)
+                weights, said = trained(Path(top) / kind.replace(", ", "-"), entry, root, after, steps)
                 told, fault = verdict(plain, weights, said, LIMITS[kind.partition(",")[0]] if same else 1.0)
                 told += "" if same else " (not deterministic)"
                 yield f"{name:22} {kind:24} {told}: {', '.join(used)}", fault
+
+
+def cures(steps):
+    """Yield a line, and whether it is a fault, for every planted cause that `flatout patch --findings` has an edit for.
+
+    The finding names each line that is marked for it in turn, until one can be changed: a diagnosis names one of them.
+    """
+    from flatout.edits.findings import EDITS
+
+    for script in planted.read_truth():
+        for cause in script.causes:
+            code = next((each for each in cause.codes if each in EDITS), None)
+            if code is None:
+                continue
+            entry = script.files("flawed")[0] if not script.package else HERE / "planted/flawed" / script.name
+            entry = entry if entry.suffix == ".py" else entry / "__main__.py"
+            entry = entry if entry.name != "__init__.py" else entry.with_name("train.py")
+            yield cure(script, code, sorted(script.marked_lines(cause)), entry, steps)
+
+
+def cure(script, code, marked, entry, steps):
+    """Return the line of one planted cause."""
+    root = entry.parent.parent if script.package else entry.parent
+    before = patched(entry, root, ())[0]
+    after, outcome = before, None
+    for path, line in marked:
+        finding = Finding(
+            code=code,
+            name="",
+            phase=Phase.HOST,
+            share=0.1,
+            max_speedup=1.1,
+            message="",
+            location=Frame(str(path), line, ""),
+        )
+        after, (outcome,) = write_findings_in(before, [finding], recorded=before)
+        if outcome.changed:
+            break
+    if outcome is None or not outcome.changed:
+        return (
+            f"{script.name:22} {code} left: {outcome.left[0] if outcome and outcome.left else 'no line is marked'}",
+            False,
+        )
+    with tempfile.TemporaryDirectory(prefix="patches-") as top:
+        plain, said = trained(Path(top) / "plain", entry, root, before, steps)
+        if not plain:
+            return f"{script.name:22} {code} does not train here: {said}", False
+        weights, said = trained(Path(top) / "cured", entry, root, after, steps)
+        told, fault = verdict(plain, weights, said, 0.0)
+        return f"{script.name:22} {code} written in {num_changed(before, after)} lines: {told}", fault
 
 
 def verdict(plain, weights, said, limit):
@@ -220,10 +283,9 @@ def verdict(plain, weights, said, limit):
     return f"{first:.0e} apart after a step, {most:.0e} at most in {len(plain)}", first > limit or not limit
 
 
-def trained(folder, entry, root, names, steps):
-    """Run a script, with fixes written into a copy of its folder; return its weights after each step, or its words."""
-    _, after, _, _ = patched(entry, root, names)
-    for source in after.sources:
+def trained(folder, entry, root, project, steps):
+    """Run a script as it is in `project`, in a folder of its own; return its weights after each step, or its words."""
+    for source in project.sources:
         place = folder / source.path.relative_to(root.resolve())
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(source.code)
