@@ -1,6 +1,7 @@
 """What Python's garbage collector takes in a deep run, and whether one line of the user's asks for it."""
 
 import gc
+import linecache
 import sys
 from collections.abc import Callable, Mapping
 from threading import get_ident
@@ -13,7 +14,8 @@ __all__ = ["CollectorWatch"]
 
 _ONE_PLACE = 0.9  # share of the time: collections that nobody asks for fall on whatever line allocates
 _OLDEST = 2
-_ENOUGH = 5  # full collections on one line
+_ENOUGH = 5  # full collections on one line that does not say that it asks for them
+_ASKS = "collect("
 
 
 class CollectorWatch:
@@ -57,7 +59,8 @@ class CollectorWatch:
         whole = sum(self._times_ns)
         place, called = None, 0
         for where, times in self._full.items():
-            if where is not None and len(times) >= _ENOUGH and sum(times) >= _ONE_PLACE * whole:
+            asks = where is not None and (len(times) >= _ENOUGH or _ASKS in linecache.getline(where.file, where.line))
+            if asks and sum(times) >= _ONE_PLACE * whole:
                 place, called = where, len(times)
         return CollectorFacts(
             collections=len(self._times_ns),

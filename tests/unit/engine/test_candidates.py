@@ -11,7 +11,7 @@ from flatout.fixes.catalog import find_fix
 from flatout.fixes.fix import Fix
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling, LoaderFacts
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, CollectorFacts, Utilization
+from flatout.schema.run import Causes, CollectorFacts, Frame, Utilization
 from flatout.schema.trial import Equivalence
 
 
@@ -122,6 +122,12 @@ def test_collecting_rarely_is_tried_where_collections_were_clocked_or_nothing_wa
     run = replace(RUN, causes=None if seconds is None else deep)
     found = candidates(run, account(run), (), catalog=[find_fix("gc-control")])
     assert bool(found) is tried
+
+
+def test_collections_that_a_line_asks_for_are_not_what_collecting_rarely_saves():
+    clocked = CollectorFacts(collections=4, seconds=1.0, longest_s=0.3, place=Frame("train.py", 9, "train"), called=4)
+    found = replace(RUN, causes=Causes(num_steps=11, phases_s={"host": 5.7}, collector=clocked))
+    assert not candidates(found, account(found), (), catalog=[find_fix("gc-control")])
 
 
 def test_a_fix_that_needs_a_variable_cannot_be_switched_inside_a_process():

@@ -63,8 +63,16 @@ def test_collections_that_nobody_asks_for_have_no_line():
     assert found.place is None
 
 
-def test_a_few_calls_are_not_enough_to_blame_a_line():
-    assert watched(lambda: asks(3)).place is None
+def test_a_few_collections_are_put_to_a_line_that_says_that_it_asks_for_them_and_to_no_other():
+    assert watched(lambda: asks(3)).place.line == line_of_collect()
+
+    def hidden(times, collect=gc.collect):
+        for _ in range(times):
+            collect_now = collect
+            collect_now()
+
+    assert watched(lambda: hidden(4)).place is None
+    assert watched(lambda: hidden(5)).called == 5
 
 
 def test_another_threads_collections_are_not_counted():
