@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from flatout.edits.project import Project
-from flatout.edits.reach import last_name, named_in, reaches_backward
+from flatout.edits.reach import last_name, may_be_trained_on, named_in
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.source import Source
 from flatout.edits.written import Written, with_changes
@@ -26,10 +26,7 @@ def detached(project: Project, source: Source, statement: ast.stmt) -> Written:
     holder, value = kept
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
         return Written(project, there=1)
-    names = {last_name(holder)}
-    if any(
-        reaches_backward(place, scope, statement, names) for place, scope in _scopes(project, source, statement, holder)
-    ):
+    if may_be_trained_on(project, source, statement, {last_name(holder)}):
         return Written(project, left=(source.at(statement, "what is kept may come to a backward pass"),))
     if not (isinstance(statement, ast.AugAssign) or _is_tensor(project, source, value, holder)):
         said = f"{ast.unparse(value)} is not surely one tensor: keep its .detach() by hand"
@@ -54,13 +51,6 @@ def _kept(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
         if isinstance(target, ast.Subscript):
             return target.value, value
     return None
-
-
-def _scopes(project: Project, source: Source, statement: ast.stmt, holder: ast.expr) -> set[tuple[Source, ast.AST]]:
-    """Return where what is kept may be used: in this scope, or wherever something is trained if an object keeps it."""
-    if isinstance(holder, ast.Name):
-        return {(source, source.scope(statement))}
-    return {(place, place.scope(call)) for place, call in project.nodes(ast.Call)}
 
 
 def _is_tensor(project: Project, source: Source, value: ast.expr, holder: ast.expr) -> bool:

@@ -7,7 +7,7 @@ import libcst as cst
 
 from flatout.edits.loops import is_without_gradients, trains
 from flatout.edits.project import Project
-from flatout.edits.reach import reaches_backward
+from flatout.edits.reach import may_be_trained_on
 from flatout.edits.rewrite import OnBlock, parse_line
 from flatout.edits.source import Function, Source
 from flatout.edits.written import Written, with_changes, with_import
@@ -27,14 +27,16 @@ def without_gradients(project: Project, source: Source, statement: ast.stmt) -> 
         place, node = function
         if is_without_gradients(place, node.body[0]):
             return Written(project, there=1)
-        if any(reaches_backward(*each, {node.name}) for each in _results(project, node)):
+        if any(may_be_trained_on(project, place, each) for each in node.body):
+            return Written(project, left=(source.at(statement, "what it keeps may come to a backward pass"),))
+        if any(may_be_trained_on(project, *each, {node.name}) for each in _calls(project, node)):
             return Written(project, left=(source.at(statement, "what it returns may come to a backward pass"),))
         return _written(project, place, node, _decorated)
     loop = _loop(project, source, statement)
     if loop is None:
         said = "the loop that validates, apart from what trains, is not found there"
         return Written(project, left=(source.at(statement, said),))
-    if reaches_backward(source, source.scope(loop), loop):
+    if may_be_trained_on(project, source, loop):
         return Written(project, left=(source.at(statement, "what it computes may come to a backward pass"),))
     return _written(project, source, loop, _wrapped)
 
@@ -64,11 +66,11 @@ def _name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def _results(project: Project, function: Function) -> Iterator[tuple[Source, ast.AST, ast.stmt]]:
-    """Yield the scopes and statements in which a function is called."""
+def _calls(project: Project, function: Function) -> Iterator[tuple[Source, ast.stmt]]:
+    """Yield the statements in which a function is called."""
     for source, call in project.nodes(ast.Call):
         if _name(call) == function.name:
-            yield source, source.scope(call), source.statement(call)
+            yield source, source.statement(call)
 
 
 def _loop(project: Project, source: Source, statement: ast.stmt) -> ast.For | ast.While | None:

@@ -3,24 +3,36 @@
 import ast
 from collections.abc import Iterable
 
+from flatout.edits.project import Project
 from flatout.edits.source import Source
 
-__all__ = ["last_name", "named_in", "reaches_backward"]
+__all__ = ["last_name", "may_be_trained_on", "named_in"]
 
 Binding = tuple[ast.stmt, set[str], set[str]]
 """A statement, the names that it binds, and the names in what it binds them to."""
 
 
-def reaches_backward(source: Source, scope: ast.AST, block: ast.stmt, names: Iterable[str] = ()) -> bool:
-    """Return whether what `block` binds, or what is made of it, may be part of what `scope` calls `backward()` on.
+def may_be_trained_on(project: Project, source: Source, block: ast.stmt, names: Iterable[str] = ()) -> bool:
+    """Return whether what `block` binds, or what is made of it, may be part of what `backward()` is called on.
 
-    `names`: other names for it. Names that stand for something new before each backward pass of a
-    loop count as new ones.
+    `names`: other names for it. Looked at are the scope of the block and, for what objects keep, all scopes that train.
+    """
+    bound = _bound_in(source, block) | set(names)
+    if _reaches_backward(source, source.scope(block), block, bound):
+        return True
+    held = bound & {each.attr for each in ast.walk(block) if isinstance(each, ast.Attribute)}
+    scopes = {(place, place.scope(call)) for place, call in project.nodes(ast.Call) if held and _is_backward(call)}
+    return any(_reaches_backward(place, scope, block, held) for place, scope in scopes)
+
+
+def _reaches_backward(source: Source, scope: ast.AST, block: ast.stmt, names: set[str]) -> bool:
+    """Return whether one of the `names` that `block` binds comes to a backward pass in `scope`.
+
+    Names that stand for something new before each backward pass of a loop count as new ones.
     """
     bindings = [each for each in map(_binding, _of_scope(source, scope)) if each is not None]
     calls = [node for node in _of_scope(source, scope) if isinstance(node, ast.Call) and _is_backward(node)]
-    bound = set(names) | _bound_in(source, block)
-    return any(_made_of(source, bindings, call, block, bound) & named_in(call) for call in calls)
+    return any(_made_of(source, bindings, call, block, names) & named_in(call) for call in calls)
 
 
 def _bound_in(source: Source, block: ast.stmt) -> set[str]:

@@ -139,6 +139,27 @@ def test_a_function_whose_result_is_trained_on_is_left(tmp_path, use):
     assert "what it returns may come to a backward pass" in outcome.left[0]
 
 
+def test_what_an_object_keeps_is_looked_for_wherever_something_is_trained(tmp_path):
+    text = """\
+class Task:
+    def look(self):
+        for x, y in self.test:
+            self.penalty += self.model(x)  # <<
+
+    def train(self):
+        for x, y in self.loader:
+            loss = self.model(x) + self.penalty
+            loss.backward()
+"""
+    changed, (outcome,) = cured(tmp_path, "EP002", text)
+    assert (changed, outcome.changed) == ([], 0)
+    assert "may come to a backward pass" in outcome.left[0]
+    changed, _ = cured(tmp_path, "EP002", text.replace(" + self.penalty", ""))
+    assert "+    @torch.no_grad()" in changed
+    changed, (outcome,) = cured(tmp_path, "ME001", text)
+    assert "may come to a backward pass" in outcome.left[0]
+
+
 # -- kept without its graph -----------------------------------------------------------------------------------------
 
 
