@@ -17,6 +17,7 @@ __all__ = ["autocast"]
 # Methods and functions that a tensor alone is used with.
 _OF_TENSORS = {"argmax", "backward", "detach", "dim", "flatten", "item", "log_softmax", "max", "mean", "reshape"}
 _OF_TENSORS |= {"shape", "size", "softmax", "squeeze", "sum", "transpose", "unsqueeze", "view", "permute", "float"}
+_OF_NUMBERS = (ast.Sub, ast.Div, ast.Pow, ast.MatMult)  # what tuples, lists and dictionaries do not do
 _LOSSES = "torch.nn.functional."
 _OURS = "dtype=torch.bfloat16, cache_enabled=False"
 _WITH = "with torch.autocast(next({model}.parameters()).device.type, " + _OURS + "):"
@@ -58,7 +59,7 @@ def _around(project: Project, source: Source, call: ast.Call) -> OnStatement | N
         name = above.targets[0].id
         return _Kept(call, name) if _is_tensor(project, source, call, name) else None
     free = all(_OUTPUTS not in each.bound and _OUTPUTS not in each.imports for each in project.sources)
-    if free and isinstance(above, ast.Call) and _is_loss(project, source, above, call) and _is_first(source, above):
+    if free and _is_tensor_use(project, source, call) and _is_first(source, call):
         return _Handed(call)
     return None
 
@@ -67,6 +68,8 @@ def _is_first(source: Source, node: ast.expr) -> bool:
     """Return whether nothing of its statement is worked out before `node`."""
     above = source.parents[node]
     if isinstance(above, ast.BinOp) and above.left is node:
+        return _is_first(source, above)
+    if isinstance(above, ast.Call) and above.args[:1] == [node] and _is_named(above.func):
         return _is_first(source, above)
     if isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node):
         return _is_first(source, above)
@@ -85,14 +88,23 @@ def _is_tensor(project: Project, source: Source, call: ast.Call, name: str) -> b
     return any(sure) and not any(each is False for each in sure)
 
 
-def _is_tensor_use(project: Project, source: Source, node: ast.Name) -> bool | None:
+def _is_tensor_use(project: Project, source: Source, node: ast.expr) -> bool | None:
     """Return whether it shows a tensor, None where it does not show."""
     above = source.parents[node]
     if isinstance(above, ast.Attribute):
         return above.attr in _OF_TENSORS
+    if isinstance(above, ast.BinOp) and isinstance(above.op, _OF_NUMBERS):
+        return True
     if isinstance(above, ast.Subscript | ast.Starred | ast.For):
         return False
     return True if isinstance(above, ast.Call) and _is_loss(project, source, above, node) else None
+
+
+def _is_named(node: ast.expr) -> bool:
+    """Return whether an expression is a name with attributes: looking it up does nothing."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 def _is_loss(project: Project, source: Source, call: ast.Call, first: ast.expr) -> bool:

@@ -188,6 +188,30 @@ def test_the_model_inside_a_loss_is_taken_out_for_autocast(tmp_path):
     assert outcome.left == ()
 
 
+@pytest.mark.parametrize(
+    ("loss", "written"),
+    [
+        ("F.mse_loss(model(x).squeeze(1), y)", "F.mse_loss(outputs.float().squeeze(1), y)"),
+        ("(model(x) - y).square().mean()", "(outputs.float() - y).square().mean()"),
+        ("criterion(model(x).softmax(1), y)", "criterion(outputs.float().softmax(1), y)"),
+        ("sum(model(x) / 2)", "sum(outputs.float() / 2)"),
+    ],
+)
+def test_what_only_tensors_can_do_shows_that_the_model_gives_one(tmp_path, loss, written):
+    text = SCRIPT.replace("    out = model(x)\n    loss = F.mse_loss(out, y)", f"    loss = {loss}")
+    after, outcome = one(tmp_path, "bf16-autocast", text)
+    assert f"        outputs = model(x)\n    loss = {written}\n" in after
+    assert outcome.left == ()
+
+
+@pytest.mark.parametrize("loss", ["weigh()(model(x).squeeze(1), y)", "y - model(x)", "criterion(y, model(x).mean())"])
+def test_what_is_worked_out_before_the_model_keeps_it_where_it_is(tmp_path, loss):
+    text = SCRIPT.replace("    out = model(x)\n    loss = F.mse_loss(out, y)", f"    loss = {loss}")
+    after, outcome = one(tmp_path, "bf16-autocast", text)
+    assert after == text
+    assert outcome.left
+
+
 def test_switches_stand_together_behind_the_imports(tmp_path):
     text = SCRIPT
     for fix in ("cpu-threads", "tf32", "denormals"):
