@@ -10,7 +10,7 @@ from functools import cached_property
 from flatout.edits.project import Project
 from flatout.edits.source import Function, Source
 
-__all__ = ["Flow", "Origin"]
+__all__ = ["Flow", "Origin", "pairs"]
 
 Origin = tuple[Source, ast.Call]
 
@@ -119,9 +119,9 @@ class Flow:
         found: dict[ast.AST, list[tuple[ast.expr, ast.expr]]] = {}
         for source in self._project.sources:
             for node in ast.walk(source.tree):
-                pairs = list(_pairs(node))
-                if pairs:
-                    found.setdefault(source.scope(node), []).extend(pairs)
+                bound = list(pairs(node))
+                if bound:
+                    found.setdefault(source.scope(node), []).extend(bound)
         return found
 
     @cached_property
@@ -130,7 +130,7 @@ class Flow:
         found: dict[str, list[tuple[Source, ast.expr]]] = {}
         for source in self._project.sources:
             for node in ast.walk(source.tree):
-                for target, value in _pairs(node):
+                for target, value in pairs(node):
                     if isinstance(target, ast.Attribute):
                         found.setdefault(target.attr, []).append((source, value))
         return found
@@ -170,7 +170,7 @@ def _assigned(pairs: Iterable[tuple[ast.expr, ast.expr]], name: str) -> Iterator
     yield from (value for target, value in pairs if isinstance(target, ast.Name) and target.id == name)
 
 
-def _pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield what one statement binds: targets with values, tuples taken apart."""
     if isinstance(node, ast.Assign):
         for target in node.targets:

@@ -1,12 +1,12 @@
 """The model that is trained: the one whose parameters the optimizers are given, and which the training calls."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from flatout.edits.flow import Flow, Origin
+from flatout.edits.flow import Flow, Origin, pairs
 from flatout.edits.loops import is_without_gradients, loops, trains
 from flatout.edits.optimizers import optimizer_calls
 from flatout.edits.project import Project
@@ -18,14 +18,18 @@ from flatout.fixes.edit import ModelLine
 __all__ = ["Model", "find_model", "model_line", "training_calls"]
 
 
+_PARAMETERS = ("parameters", "named_parameters")
+
+
 @dataclass(frozen=True)
 class Model:
-    """The trained model: the call that makes it, the statement that this stands in, and the name it is given there."""
+    """The trained model: the call that makes it, the statement that gives it a name, and the name."""
 
     source: Source
     made: ast.Call
     statement: ast.stmt
     name: str
+    made_in: Source  # the file of the call: that of the statement, or of a function that it calls
 
 
 def find_model(project: Project) -> Model | str:
@@ -42,19 +46,26 @@ def find_model(project: Project) -> Model | str:
         count = f"{len(made)} models are" if made else "no model is"
         return f"{count} found behind the {len(optimizers)} optimizers of the source, and it takes one"
     (origin, source), *_ = made.items()
-    statement = source.statement(origin)
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-        alone = flow.origins(source, statement.value) == [(source, origin)]
-        if isinstance(target, ast.Name | ast.Attribute) and alone:
-            return Model(source, origin, statement, ast.unparse(target))
+    named = list(_named(project, flow, (source, origin)))
+    if len({(each.name, each.source.path, each.source.scope(each.statement)) for each in named}) == 1:
+        return min(named, key=lambda each: each.statement.lineno)  # others do something to it: model = model.to(device)
     return source.at(origin, "the model is not made by an assignment of its own: give it one")
 
 
+def _named(project: Project, flow: Flow, origin: Origin) -> Iterator[Model]:
+    """Yield the assignments that give the model a name where it is made, by itself or by a function of the user's."""
+    for source, statement in project.nodes(ast.Assign):
+        for target, value in pairs(statement):
+            called = isinstance(target, ast.Name | ast.Attribute) and isinstance(value, ast.Call)
+            if called and flow.origins(source, value) == [origin]:
+                yield Model(source, origin[1], statement, ast.unparse(target), made_in=origin[0])
+
+
 def _parameters_of(node: ast.expr) -> ast.expr | None:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
-        return node.func.value
-    return None
+    """Return whose `parameters()` an optimizer is given, in a list or by themselves; None where of several."""
+    functions = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+    asked = [each.value for each in functions if isinstance(each, ast.Attribute) and each.attr in _PARAMETERS]
+    return asked[0] if len({ast.unparse(each) for each in asked}) == 1 else None
 
 
 def training_calls(project: Project, model: Model) -> list[Origin]:
@@ -65,7 +76,7 @@ def training_calls(project: Project, model: Model) -> list[Origin]:
         method = isinstance(call.func, ast.Attribute) and not flow.origins(source, call.func)
         if method or call is model.made or is_without_gradients(source, call):
             continue
-        if (model.source, model.made) in flow.origins(source, call.func) and _has_backward(source, call):
+        if (model.made_in, model.made) in flow.origins(source, call.func) and _has_backward(source, call):
             found.append((source, call))
     return found
 
@@ -135,7 +146,8 @@ def _view(project: Project, model: Model) -> str:
 
 def _own_classes(project: Project, model: Model) -> set[ast.ClassDef]:
     """Return the class that the model is made of and those that it names, and so on."""
-    names, found = {ast.unparse(model.made.func).rpartition(".")[2]}, set[ast.ClassDef]()
+    names, found = {node.id for node in ast.walk(model.made) if isinstance(node, ast.Name)}, set[ast.ClassDef]()
+    names.add(ast.unparse(model.made.func).rpartition(".")[2])
     while names:
         classes = {each for name in names for _, each in project.classes.get(name, ())} - found
         found |= classes

@@ -212,6 +212,33 @@ def test_what_is_worked_out_before_the_model_keeps_it_where_it_is(tmp_path, loss
     assert outcome.left
 
 
+MADE = "model = nn.Linear(4, 2)\n"
+GIVEN = "(model.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "behind"),
+    [
+        (MADE, "def build():\n    return nn.Linear(4, 2)\n\n\nmodel = build()\n", "model = build()"),
+        (MADE, "start, model = 0, nn.Linear(4, 2)\n", "start, model = 0, nn.Linear(4, 2)"),
+        (MADE, f"{MADE}model = model.to('cpu')\n", "model = nn.Linear(4, 2)"),
+        (GIVEN, "([*model.parameters(), weight], lr=0.1)", "model = nn.Linear(4, 2)"),
+        (GIVEN, "([p for n, p in model.named_parameters() if n], lr=0.1)", "model = nn.Linear(4, 2)"),
+    ],
+)
+def test_the_model_is_found_however_it_is_made_and_handed_to_the_optimizer(tmp_path, before, after, behind):
+    text, outcome = one(tmp_path, "channels-last", SCRIPT.replace(before, after))
+    assert f"\n{behind}\nmodel.to(memory_format=torch.channels_last)\n" in text
+    assert outcome.left == ()
+
+
+def test_a_model_that_is_made_under_two_names_is_left(tmp_path):
+    made = "def build():\n    return nn.Linear(4, 2)\n\n\nmodel = build()\nother = build()\n"
+    text, outcome = one(tmp_path, "channels-last", SCRIPT.replace(MADE, made))
+    assert "channels_last" not in text
+    assert "not made by an assignment of its own" in outcome.left[0]
+
+
 def test_switches_stand_together_behind_the_imports(tmp_path):
     text = SCRIPT
     for fix in ("cpu-threads", "tf32", "denormals"):
