@@ -8,6 +8,8 @@ from flatout.edits.source import Source
 
 __all__ = ["last_name", "may_be_trained_on", "named_in"]
 
+_KEEP = {"add", "append", "appendleft", "extend", "insert", "put", "update"}  # methods that keep what they are given
+
 Binding = tuple[ast.stmt, set[str], set[str]]
 """A statement, the names that it binds, and the names in what it binds them to."""
 
@@ -64,9 +66,10 @@ def _binding(node: ast.AST) -> Binding | None:
         return node, _targets(node.target), named_in(node.value)
     if isinstance(node, ast.For | ast.AsyncFor):
         return node, _targets(node.target), named_in(node.iter)
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        holder = last_name(node.value.func.value)  # losses.append(loss)
-        return node, {holder}, named_in(node.value)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        if isinstance(function, ast.Attribute) and function.attr in _KEEP:
+            return node, {last_name(function.value)}, named_in(node.value)  # losses.append(loss)
     return None
 
 

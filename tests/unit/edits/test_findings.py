@@ -160,6 +160,26 @@ class Task:
     assert "may come to a backward pass" in outcome.left[0]
 
 
+def test_a_method_that_only_switches_the_model_is_cured(tmp_path):
+    text = """\
+class Task:
+    def evaluate(self):
+        self.model.eval()
+        for x, y in self.test:
+            right += (self.model(x) == y).sum().item()  # <<
+        return right
+
+    def train(self):
+        self.model.train()
+        for x, y in self.loader:
+            loss = F.mse_loss(self.model(x), y)
+            loss.backward()
+            self.right = self.evaluate()
+"""
+    changed, (outcome,) = cured(tmp_path, "EP002", "import torch\n" + text)
+    assert (changed, outcome.left) == (["+    @torch.no_grad()"], ())
+
+
 # -- kept without its graph -----------------------------------------------------------------------------------------
 
 
