@@ -7,6 +7,12 @@ from tests.architecture.source import Module, modules, none_of
 
 MAY_PRINT_AND_EXIT = ("cli", "__main__")
 THE_ONLY_MONKEYPATCHING = "flatout.probe.seams"
+SEEDS_A_WHOLE_PROCESS = (
+    "flatout.probe.verify",
+    "flatout.probe.aftermath",
+    "flatout.fixes.worker_seeds",  # as torch seeds a new worker
+    "flatout.demo.train",
+)
 OPENLY_SETTABLE = ("sys.argv",)  # what the script will read as its own command line
 
 
@@ -31,6 +37,19 @@ def test_only_the_seams_set_attributes_of_foreign_modules():
             if module.name != THE_ONLY_MONKEYPATCHING
             for target in _attributes_set(module)
             if _root(target) in set(_foreign_names(module)) and ast.unparse(target) not in OPENLY_SETTABLE
+        ]
+    )
+
+
+def test_only_who_has_a_process_to_itself_seeds_devices():
+    """`torch.manual_seed` sets every device's stream, later too where none is in use, and nothing puts that back."""
+    none_of(
+        [
+            module.at(node.lineno, ast.unparse(node))
+            for module in modules().values()
+            if module.name not in SEEDS_A_WHOLE_PROCESS
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.manual_seed"
         ]
     )
 

@@ -41,11 +41,15 @@ if TYPE_CHECKING:
 __all__ = ["FIX", "bound", "collect_rarely", "patch"]
 
 _UNSEEN = 3.0  # full collections are rare, and a deep run is some seconds
+_FROZEN = 0.1  # times what the collector looks at: `gc.freeze` alone sets so much aside
 _EVERY = 200  # forward passes, or steps of an optimizer
 
 
 class _Collector:
-    """The state of the collector: whether it is ours, and how long ago it ran."""
+    """The state of the collector: whether it is ours, and how long ago it ran.
+
+    From Python 3.12 on a collection sets aside by itself what lives for ever, so some objects always are.
+    """
 
     def __init__(self, every: int, taken: Callable[[], None] = lambda: None) -> None:
         self._every = every
@@ -69,7 +73,7 @@ class _Collector:
             gc.collect()
 
     def _take(self) -> None:
-        if not gc.isenabled() or gc.get_freeze_count():
+        if not gc.isenabled() or gc.get_freeze_count() > _FROZEN * len(gc.get_objects()):
             self._left_alone = True
             return
         gc.collect()

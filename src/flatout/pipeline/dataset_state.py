@@ -14,6 +14,8 @@ from flatout.pipeline.content import content_of
 from flatout.pipeline.reach import LEAVES, handle_of, is_generator, names_in, parts
 
 __all__ = [
+    "RandomStates",
+    "drawn_on_device",
     "draws_elsewhere",
     "fingerprint",
     "holds_generator",
@@ -23,9 +25,13 @@ __all__ = [
     "reseeds",
     "restore_random_states",
     "same",
+    "seed_streams",
     "undrawn",
     "unsafe",
 ]
+
+RandomStates = tuple[Any, Any, Any, list[Any]]
+"""Of Python, of torch on the CPU, of NumPy where it is loaded, of torch on each CUDA device that is in use."""
 
 _OPENCV = {"randu", "randn", "randShuffle"}
 _SETS = {"manual_seed", "seed", "set_rng_state", "setstate", "set_state", "fork_rng", "seed_everything", "set_seed"}
@@ -117,26 +123,47 @@ def _filled(own: dict[str, Any]) -> list[str]:
 # -- random draws -----------------------------------------------------------------------------------------------
 
 
-def random_states() -> tuple[Any, Any, Any]:
-    """Return where the global random streams of Python, torch (CPU) and NumPy stand."""
+def random_states() -> RandomStates:
+    """Return where the global random streams of Python, torch and NumPy stand; of torch those of CUDA devices, too."""
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
-    return random.getstate(), torch.random.get_rng_state(), numpy.random.get_state() if numpy is not None else None
+    of_numpy = numpy.random.get_state() if numpy is not None else None
+    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return random.getstate(), torch.random.get_rng_state(), of_numpy, on_devices
 
 
-def undrawn(before: tuple[Any, Any, Any], after: tuple[Any, Any, Any]) -> bool:
+def seed_streams(seed: int) -> None:
+    """Start torch's global streams from `seed`, for a while: on the CPU and on the CUDA devices that are in use.
+
+    `torch.manual_seed` would do more than `restore_random_states` can undo: where no device is in use yet, torch
+    remembers the seed and starts the devices' streams from it later, in place of the script's own.
+    """
+    torch = sys.modules["torch"]
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
+def undrawn(before: RandomStates, after: RandomStates) -> bool:
     """Return whether nothing was drawn between two looks at the streams."""
-    if before[0] != after[0] or not sys.modules["torch"].equal(before[1], after[1]):
+    if before[0] != after[0] or not sys.modules["torch"].equal(before[1], after[1]) or drawn_on_device(before, after):
         return False
     old, new = before[2], after[2]
     return old is None or (old[2:] == new[2:] and bool((old[1] == new[1]).all()))
 
 
-def restore_random_states(states: tuple[Any, Any, Any]) -> None:
+def drawn_on_device(before: RandomStates, after: RandomStates) -> bool:
+    """Return whether a CUDA device's stream has moved between two looks; False where none was in use at the first."""
+    return any(not sys.modules["torch"].equal(one, other) for one, other in zip(before[3], after[3], strict=False))
+
+
+def restore_random_states(states: RandomStates) -> None:
     """Put the streams back to where they stood."""
     random.setstate(states[0])
     sys.modules["torch"].random.set_rng_state(states[1])
     if states[2] is not None:
         sys.modules["numpy"].random.set_state(states[2])
+    if states[3]:
+        sys.modules["torch"].cuda.set_rng_state_all(states[3])
 
 
 def in_a_worker() -> bool:

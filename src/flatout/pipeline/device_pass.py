@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from flatout.pipeline.ahead import Ahead
@@ -28,14 +29,18 @@ def draws_nothing(walked: Any, cache: Cache) -> Callable[[], bool]:
 
 
 class DevicePass:
-    """An iterator over what another one gives, brought to the device. Errors come at their batch."""
+    """An iterator over what another one gives, brought to the device. Errors come at their batch.
+
+    Nothing in it holds the pass itself: pinned memory that a process forked later finds in a circle and frees there
+    ends that process (seen on an H200: a loader worker, aborted).
+    """
 
     def __init__(self, inner: Any, device: Device, cache: Cache) -> None:
         """Walk `inner`, which `cache` gave."""
         self._inner, self._device = inner, device
         if isinstance(inner, KeptPass):
             inner.leave_unpinned()
-        self._ahead = Ahead(self._taken, draws_nothing(inner, cache))
+        self._ahead = Ahead(partial(_taken, inner, device), draws_nothing(inner, cache))
 
     def __iter__(self) -> "DevicePass":
         return self
@@ -46,8 +51,9 @@ class DevicePass:
     def __next__(self) -> Any:
         return self._device.hand_out(*self._ahead.next())
 
-    def _taken(self) -> tuple[Any, Any]:
-        return self._device.bring(next(self._inner)), self._device.event()
+
+def _taken(inner: Any, device: Device) -> tuple[Any, Any]:
+    return device.bring(next(inner)), device.event()
 
 
 def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Any, Any], Any]) -> None:

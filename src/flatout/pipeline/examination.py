@@ -15,12 +15,14 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import (
+    drawn_on_device,
     draws_elsewhere,
     fingerprint,
     holds_generator,
     random_states,
     restore_random_states,
     same,
+    seed_streams,
     undrawn,
     unsafe,
 )
@@ -30,6 +32,7 @@ __all__ = ["ask", "detached", "draws", "examine", "may_be_left_out", "refusal", 
 
 _DRAWS, _DIFFERS = "draws random numbers", "differs from call to call"
 _CHANGES, _OWN = "changes while it is read", "draws from a random generator of its own"
+_ON_DEVICE = "draws random numbers of a CUDA device, or seeds them"
 _SAMPLES, _FEWEST = 4, 2
 _LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
 
@@ -77,7 +80,10 @@ def _of_two(dataset: Any, index: int, other: int) -> str:
     before, asked = random_states(), detached(dataset)
     new, own = fingerprint(asked), holds_generator(asked)
     first = asked[index]
-    drew, opened = not undrawn(before, random_states()), fingerprint(asked)
+    after = random_states()
+    if drawn_on_device(before, after):
+        return _ON_DEVICE
+    drew, opened = not undrawn(before, after), fingerprint(asked)
     _disturb()
     second = asked[index]
     if opened != new:
@@ -105,7 +111,7 @@ def _disturb() -> None:
     import sys
 
     random.seed(20_231)
-    torch.manual_seed(20_231)
+    seed_streams(20_231)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(20_231)
 

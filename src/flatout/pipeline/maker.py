@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
+from flatout.pipeline.dataset_state import random_states, restore_random_states, same, seed_streams, undrawn
 from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.kernels import Kernel, RandomKernel, flatten, kernel_for
 from flatout.pipeline.kernels.table import Table, num_pointwise, table_of
@@ -169,7 +169,7 @@ def _proven(maker: Maker, loader: Any) -> bool:
     chosen = some_indices(len(loader.dataset), _PROVEN_ON)
     for number, some in enumerate((chosen, chosen[:1], chosen[-2:])):
         asked = detached(loader.dataset)
-        torch.manual_seed(_SEED + number)
+        seed_streams(_SEED + number)
         before = random_states()
         plain = loader.collate_fn([asked[index] for index in some])
         after = random_states()

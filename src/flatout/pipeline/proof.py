@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import random_states, restore_random_states, same
+from flatout.pipeline.dataset_state import random_states, restore_random_states, same, seed_streams
 from flatout.pipeline.examination import ask
 
 __all__ = ["agree"]
@@ -23,9 +23,9 @@ def agree(dataset: Any, collate: Callable[[Any], Any], take: Callable[[torch.Ten
     """
     before = random_states()
     try:
-        torch.manual_seed(_SEED)
+        seed_streams(_SEED)
         plain = collate(ask(dataset, indices, put_back=False))
-        torch.manual_seed(_SEED)
+        seed_streams(_SEED)
         return same(plain, take(torch.tensor(indices)))
     finally:
         restore_random_states(before)

@@ -59,12 +59,15 @@ class CopyWatch:
         """Take what says whether a step is under way, as copies back are counted there alone, and who gets errors."""
         self._in_step = in_step
         self.trouble = trouble
+        self.counting = True  # off before the first step: a model moves to its device, and a context is made
         self._waits: dict[tuple[str, Frame | None], list[int]] = {}
         self._copies: dict[_Key, _Cost] = {}
 
     @guarded
     def copied(self, source: Any, result: Any, nanoseconds: int, blocking: bool) -> None:
         """Take one copy from host to device."""
+        if not self.counting:
+            return
         dtype = str(source.dtype).removeprefix("torch.")
         key = ("to_device", caller(3), dtype, bool(source.is_pinned()), blocking)
         cost = self._add(key, source, nanoseconds)
@@ -97,6 +100,8 @@ class CopyWatch:
 
     def waited(self, operation: str, nanoseconds: int) -> None:
         """Take one wait of the host for the device."""
+        if not self.counting:
+            return
         cost = self._waits.setdefault((operation, caller(3)), [0, 0])
         cost[0] += 1
         cost[1] += nanoseconds

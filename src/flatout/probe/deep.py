@@ -49,6 +49,7 @@ class DeepWatch:
         self._sampler = LineSampler("main", lambda: self._tape.thread, self._where)
         self._sampler.stage_of = lambda: self._fetching.stage
         self.copies = CopyWatch(self._in_step, lambda error: self.trouble(error))
+        self.copies.counting = False
         self._phases_ns = [0] * len(STEP_PHASES)
         self._retained: tuple[Retained, ...] = ()
         self._anomaly = AnomalyPrice()
@@ -79,6 +80,7 @@ class DeepWatch:
         """Take one finished step; sampling begins with the second."""
         if number == 1:
             self._since_unix_s = time.time()
+            self.copies.counting = True
             self._framework = driving_framework(sys._getframe(1))
             self._tape.thread = get_ident()
             self._sampler.start()

@@ -25,6 +25,8 @@ __all__ = ["CapturedSteps", "Replay", "gradients", "nudge"]
 
 _FEWER = ((2 * 2**20, (0, 3, 12)), (512 * 2**20, (0, 12)))  # bytes of parameters and buffers: steps beyond them
 
+_TF32 = 2.0**-11  # half of one unit in the last place: the mantissa has 10 bits (NVIDIA A100 whitepaper)
+
 Write = Callable[[str, Mapping[str, object]], None]
 
 
@@ -153,18 +155,32 @@ def _not_finite(tensors: Tensors, names: Mapping[str, str]) -> list[str]:
 
 
 def nudge(tensors: Tensors, share: float, seed: int) -> None:
-    """Move every weight up or down, at random: by one unit in the last place, or by `share` of itself.
+    """Move every weight up or down, at random: by `share` of itself, or by as much as one rounding of it.
 
-    The random numbers are drawn apart, so that the script's own stay as they are.
+    That is one unit in the last place, or, where the device rounds weights to TF32 before it multiplies, half of one
+    of TF32. The random numbers are drawn apart, so that the script's own stay as they are.
     """
     generator = torch.Generator().manual_seed(seed)
     for one in tensors.values():
         if not one.is_floating_point() or not one.requires_grad:
             continue
         signs = torch.randint(0, 2, one.shape, generator=generator, dtype=torch.int8).to(one.device, one.dtype) * 2 - 1
-        if share:
-            one.data.mul_(1 + signs * share)
+        moved = share or _rounding(one)
+        if moved:
+            one.data.mul_(1 + signs * moved)
         elif one.dtype in (torch.float32, torch.float64):
             one.data.copy_(torch.nextafter(one.data, signs * torch.inf))
         else:
             one.data.mul_(1 + signs * torch.finfo(one.dtype).eps)
+
+
+def _rounding(weight: Any) -> float:
+    """Return what products round a weight by, relative, beyond its own type: 0.0 where that is all."""
+    if weight.device.type != "cuda" or weight.dtype is not torch.float32 or weight.dim() < 2:
+        return 0.0
+    convolves = weight.dim() > 2
+    backend: Any = torch.backends.cudnn if convolves else torch.backends.cuda.matmul
+    setting: Any = getattr(backend, "conv", None) if convolves else backend
+    precision = getattr(setting, "fp32_precision", None)  # torch 2.9 and later
+    in_tf32 = precision == "tf32" if precision is not None else backend.allow_tf32
+    return _TF32 if in_tf32 and torch.cuda.get_device_capability(weight.device) >= (8, 0) else 0.0

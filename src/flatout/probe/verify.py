@@ -2,8 +2,9 @@
 
 All executions of a verification start from the same seeds and follow the same script; between two optimizer steps
 everything that the training sees is noted (`probe.traces`), at the captured steps every tensor is compared
-(`probe.replay`). Nothing here changes what the script computes, with two exceptions that the order asks for: replayed
-steps begin from the baseline's state, and the reference runs them in float64.
+(`probe.replay`). Nothing here changes what the script computes, with three exceptions: replayed steps begin from the
+baseline's state, the reference runs them in float64, and what a device drops out is the same for every type and layout
+(`probe.dropout`).
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from flatout.probe import dropout
 from flatout.probe.aftermath import describe_checkpoint, dry_epoch
 from flatout.probe.capture import Capture, Tensors
 from flatout.probe.fingerprint import tensor_prints
@@ -63,6 +65,7 @@ class Verification:
     def install(self) -> None:
         """Seed what the script may draw from, and begin to follow it."""
         self._seed()
+        dropout.install(self._recorder.seams)
         self._trace.install(self._recorder.seams)
         modules = self._recorder.modules
         modules.on_root.append(lambda module: None)  # so that modules are looked for as soon as there is an optimizer

@@ -151,6 +151,8 @@ def test_safetensors_gets_contiguous_tensors(tmp_path, monkeypatch):
         "    written = {name: each.stride() for name, each in tensors.items()}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    for name in ("safetensors", "safetensors.torch"):  # the real one, where other tests have loaded it
+        monkeypatch.delitem(sys.modules, name, raising=False)
     with under("channels-last"):
         model, _, _ = train()
         import safetensors.torch

@@ -198,6 +198,10 @@ def test_a_process_that_flushes_already_is_left_alone():
 # -- garbage ----------------------------------------------------------------------------------------------------------
 
 
+def frozen():
+    return gc.get_freeze_count() > 10_000  # Python 3.12 sets a few objects aside by itself
+
+
 def test_garbage_is_collected_every_so_many_steps_and_at_no_other_moment():
     collected = []
 
@@ -208,12 +212,12 @@ def test_garbage_is_collected_every_so_many_steps_and_at_no_other_moment():
     with under("gc-control", every=5):
         train(steps=2)
         assert not gc.isenabled()
-        assert gc.get_freeze_count() > 0
+        assert frozen()
         gc.callbacks.append(note)
         train(steps=20)
         gc.callbacks.remove(note)
     assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
+    assert not frozen()
     assert 3 <= len(collected) <= 6
     assert not any(collected)
 
@@ -245,7 +249,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number in range(22):
     if number == 1:
         collected.clear()
-        print("collects by itself:", gc.isenabled(), "frozen:", gc.get_freeze_count() > 0)
+        print("collects by itself:", gc.isenabled(), "frozen:", gc.get_freeze_count() > 10_000)
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()

@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import functools
+import gc
 import random
+import weakref
 from collections import OrderedDict, defaultdict
 from types import SimpleNamespace
 
@@ -430,3 +432,25 @@ def test_a_batch_is_made_on_one_side_stream_and_handed_to_the_current_one(monkey
     monkeypatch.setattr("flatout.pipeline.device.tensors_of", lambda batch: [tensor])
     assert device.hand_out(made, "event") is made
     assert cuda.told[3:] == ["current waits for event", "recorded"]
+
+
+# -- what is left over ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [None, 0])
+@pytest.mark.parametrize("transform", [RESIZED, AUGMENTED, UNKNOWN, ONLY_ON_CPU])
+@pytest.mark.parametrize("taken", [1, 2, 100])
+def test_nothing_that_holds_memory_of_a_device_is_left_to_the_collector(transform, room, taken):
+    """What a forked worker's collector frees of a device's pinned memory ends the worker."""
+    compiled = compile_loader(DataLoader(Pictures(transform), batch_size=7), device="cpu", max_device_bytes=room)
+    device = weakref.ref(compiled._device)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            for _batch in zip(range(taken), compiled, strict=False):
+                pass
+        del compiled, _batch
+        assert device() is None
+    finally:
+        gc.enable()

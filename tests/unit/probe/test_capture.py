@@ -1,13 +1,14 @@
 """The state of a training, kept and put back in place, and how far tensors are off."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from flatout.probe.capture import Capture, copy_of, deviations, read_capture, write_capture
-from flatout.probe.replay import _not_finite, gradients, nudge
+from flatout.probe.replay import _not_finite, _rounding, gradients, nudge
 
 
 def train(model, optimizer, steps):
@@ -89,6 +90,33 @@ def test_a_nudge_moves_every_weight_by_one_unit_and_draws_nothing_from_the_scrip
         off = (value - before[name]).abs()
         assert bool((off > 0).all()), name
         assert bool((off <= before[name].abs() * 2**-22 + 1e-38).all()), name
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "chip", "convolutions", "products", "share"),
+    [
+        ((8, 3, 3, 3), torch.float32, (9, 0), True, False, 2.0**-11),
+        ((8, 3), torch.float32, (9, 0), True, False, 0.0),
+        ((8, 3), torch.float32, (8, 0), False, True, 2.0**-11),
+        ((8,), torch.float32, (9, 0), True, True, 0.0),
+        ((8, 3, 3, 3), torch.bfloat16, (9, 0), True, True, 0.0),
+        ((8, 3, 3, 3), torch.float32, (7, 5), True, True, 0.0),
+    ],
+)
+@pytest.mark.parametrize("torch_2_9", [True, False])
+def test_weights_are_nudged_by_the_rounding_of_the_products_that_they_go_through(
+    monkeypatch, shape, dtype, chip, convolutions, products, share, torch_2_9
+):
+    def setting(in_tf32):
+        return SimpleNamespace(**{"fp32_precision": "tf32" if in_tf32 else "ieee"} if torch_2_9 else {})
+
+    cudnn = SimpleNamespace(conv=setting(convolutions), allow_tf32=convolutions)
+    matmul = SimpleNamespace(**vars(setting(products)), allow_tf32=products)
+    monkeypatch.setattr(torch.backends, "cudnn", cudnn)
+    monkeypatch.setattr(torch.backends.cuda, "matmul", matmul)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: chip)
+    weight = SimpleNamespace(device=torch.device("cuda"), dtype=dtype, dim=lambda: len(shape))
+    assert _rounding(weight) == share
 
 
 def test_only_gradients_that_are_there_are_taken():

@@ -157,3 +157,13 @@ def test_copies_back_outside_of_steps_are_not_counted():
     watch = CopyWatch(lambda: False, raise_it)
     watch.fetching(lambda tensor: tensor)(OnDevice())
     assert watch.transfers() == ()
+
+
+def test_what_moves_before_the_first_step_is_not_counted(watch):
+    watch.counting = False
+    copy(watch, torch.ones(64, 64))
+    watch.waited("item", 1000)
+    assert (watch.transfers(), watch.syncs()) == ((), ())
+    watch.counting = True
+    copy(watch, torch.ones(64, 64))
+    assert the_one(watch).count == 1

@@ -31,6 +31,7 @@ class Loader:
 def threads(monkeypatch):
     """A machine of four cores, whose number of threads is a figure in a list."""
     state = [1]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # where it is, the CPU's threads are no matter
     monkeypatch.setattr(prices, "usable_cores", lambda: 4)
     monkeypatch.setattr(prices, "get_num_threads", lambda: state[-1])
     monkeypatch.setattr(prices, "set_num_threads", state.append)

@@ -34,7 +34,12 @@ def test_schema_one_is_what_it_was_when_it_was_promised():
 def test_trials_and_recipe_are_what_they_were_when_they_were_promised():
     document = to_json(tuned())
     golden = json.loads(GOLDEN.with_name("tuned.json").read_text(encoding="utf-8"))
-    assert {key: document[key] for key in ("trials", "recipe")} == golden
+    assert rounded({key: document[key] for key in ("trials", "recipe")}) == rounded(golden)
+
+
+def rounded(document):
+    """Return a document without the last digits of its numbers: Python 3.12 adds floats up more exactly."""
+    return json.loads(json.dumps(document), parse_float=lambda text: float(f"{float(text):.12g}"))
 
 
 def test_keys_come_in_the_order_of_the_design():
