@@ -4,14 +4,15 @@ The script is `ladder/train.py`: ResNet-18, 32x32 images resized by PIL, batch 3
 rounds, every variant once a round; a ratio is taken within its round. The ceiling is the same loop over a batch that is
 on the device already. Images a second are the last epoch's. On a CUDA device: images of 224, eager and compiled, and
 two more recipes: one in which results may differ, one in which the batch may grow, too. Without: smaller ones, where
-the network takes nearly all of the step and no input can give much. No CUDA device has run this yet.
+the network takes nearly all of the step and no input can give much. What is known so far is in FILE at any time.
 
-    python benchmarks/ladder.py [--quick] [--rounds N] [--budget S] [--out FILE]
+    python benchmarks/ladder.py [--quick] [--rounds N] [--budget S] [--recipes R ...] [--only FIX ...] [--out FILE]
 """
 
 import argparse
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -22,7 +23,9 @@ from trainings import (
     equality,
     in_rounds,
     kept_names,
+    note,
     ratio,
+    ratios,
     run_command,
     table,
     tell,
@@ -49,6 +52,7 @@ PRECISION, LARGER = "flatout run, PRECISION", "flatout run, larger batch"
 SHARE, START = 0.93, 10.0  # of the ceiling; times the untouched script
 H200 = 17_700  # images a second
 PAIRS = ((BITWISE, CEILING), (COMPILED_RUN, COMPILED_CEILING))
+RECIPES = {"bitwise": BITWISE, "compiled": COMPILED_RUN, "precision": PRECISION, "larger": LARGER}
 
 
 def script_text(cuda: bool, quick: bool) -> str:
@@ -60,14 +64,16 @@ def script_text(cuda: bool, quick: bool) -> str:
     return text.replace(SIZES, SMALL[quick])
 
 
-def variants_by_hand(cuda: bool) -> dict[str, tuple[Change, ...]]:
+def variants_by_hand(cuda: bool, recipes: Sequence[str]) -> dict[str, tuple[Change, ...]]:
     found: dict[str, tuple[Change, ...]] = {CEILING: (RESIDENT,)}
     if cuda:
-        found |= {COMPILED: (COMPILE,), COMPILED_CEILING: (RESIDENT, COMPILE), "4 workers, pinned": (WORKERS,)}
+        found |= {"4 workers, pinned": (WORKERS,)}
+    if COMPILED_RUN in recipes:
+        found |= {COMPILED: (COMPILE,), COMPILED_CEILING: (RESIDENT, COMPILE)}
     return found
 
 
-def verdicts(variants: dict[str, Trainings], kept: set[str], cuda: bool) -> list[str]:
+def verdicts(variants: dict[str, Trainings], kept: set[str]) -> list[str]:
     """Return one line for each goal: reached or missed."""
     lines = []
     for name, ceiling in PAIRS:
@@ -75,13 +81,17 @@ def verdicts(variants: dict[str, Trainings], kept: set[str], cuda: bool) -> list
             share = ratio(variants[name].rates, variants[ceiling].rates)
             said = f"{share:.0%}, {verdict(share >= SHARE)}"
             lines.append(f"goal, {name}, last epoch: >= {SHARE:.0%} of the ceiling ({ceiling}): {said}")
-    same = equality(variants[BITWISE], variants[PLAIN])
     again = equality(variants[PLAIN], variants[PLAIN])
-    lines.append(f"{BITWISE}: {same}; plain trainings among themselves: {again}")
-    if cuda:
-        lines.append(f"{COMPILED_RUN}: {equality(variants[COMPILED_RUN], variants[COMPILED])}")
-        gain = ratio(variants[PRECISION].rates, variants[PLAIN].rates)
-        lines.append(f"{PRECISION}, at the script's own batch size: {gain:.2f}x")
+    for name, plain in ((BITWISE, PLAIN), (COMPILED_RUN, COMPILED)):
+        if name in variants:
+            same = equality(variants[name], variants[plain])
+            lines.append(f"{name}: {same}; plain trainings among themselves: {again}")
+    lines += [
+        f"{name}: {ratios(variants[name].rates, variants[PLAIN].rates).strip()} the untouched script's rate, last epoch"
+        for name in (PRECISION, LARGER)
+        if name in variants
+    ]
+    if LARGER in variants:
         gain, rate = ratio(variants[LARGER].rates, variants[PLAIN].rates), statistics.median(variants[LARGER].rates)
         lines.append(f"goal, {LARGER}: >= {START}x: {gain:.2f}x, {verdict(gain >= START)}")
         lines.append(f"goal on an H200, {LARGER}: >= {H200:,} images/s: {rate:,.0f}, {verdict(rate >= H200)}")
@@ -94,30 +104,40 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer images, one round, shorter tunes")
     parser.add_argument("--rounds", type=int, help="trainings of each variant, 3 where none is given")
     parser.add_argument("--budget", help="of each tune")
+    parser.add_argument("--recipes", nargs="*", choices=RECIPES, help="which to make; all where none is named")
+    parser.add_argument("--only", nargs="*", default=(), help="fixes that the tunes may try; all where none is named")
     parser.add_argument("--out", type=Path, help="write the text here, too")
     options = parser.parse_args()
     cuda, quick = torch.cuda.is_available(), options.quick
     rounds, budget = options.rounds or (1 if quick else 3), options.budget or ("2m" if quick else "6m")
     text = script_text(cuda, quick)
+    asked = [RECIPES[each] for each in options.recipes or RECIPES] if cuda else [BITWISE]
     sizes = next(line for line in text.splitlines() if line.startswith("IMAGES"))
     lines = [where(f"ladder, {sizes}", rounds, torch.cuda.get_device_name() if cuda else "")]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        commands = write_variants(text, folder, variants_by_hand(cuda))
+        by_hand = variants_by_hand(cuda, asked)
+        commands = write_variants(text, folder, by_hand)
         kept: set[str] = set()
-        wanted = [(BITWISE, "bitwise", "train.py", "")]
-        if cuda:
-            compiled = commands[COMPILED][-1]
-            wanted += [(COMPILED_RUN, "bitwise", compiled, ""), (PRECISION, "precision", "train.py", "")]
-            wanted += [(LARGER, "precision", "train.py", "larger-batch")]
-        for name, equal, script, also in wanted:
-            said, fixes = tune(folder, equal, budget, script, also)
+        wanted = {
+            BITWISE: ("bitwise", "train.py", ""),
+            COMPILED_RUN: ("bitwise", commands.get(COMPILED, [""])[-1], ""),
+            PRECISION: ("precision", "train.py", ""),
+            LARGER: ("precision", "train.py", "larger-batch"),
+        }
+        for name in asked:
+            equal, script, also = wanted[name]
+            said, fixes = tune(folder, equal, budget, script, also, options.only)
             lines += [said, f"{name} keeps {kept_names(fixes)}"]
+            note(lines, options.out)
             kept |= {name} if fixes else set()
             commands[name] = run_command(folder, equal, script, also)
-        variants = in_rounds(commands, folder, rounds)
-        lines += table(variants, [*variants_by_hand(cuda), COMPILED_RUN])
-        lines += verdicts(variants, kept, cuda)
+        variants: dict[str, Trainings] = {}
+        for number in range(rounds):
+            variants = in_rounds(commands, folder, 1, into=variants)
+            note([*lines, f"after {number + 1} rounds:", *table(variants, [*by_hand, COMPILED_RUN])], options.out)
+        lines += table(variants, [*by_hand, COMPILED_RUN])
+        lines += verdicts(variants, kept)
     tell(lines, options.out)
 
 

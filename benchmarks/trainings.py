@@ -56,10 +56,14 @@ def step_ms(command: Sequence[str], folder: Path | str) -> float:
 
 def tell(lines: Sequence[str], out: Path | None) -> None:
     """Print the text, and write it to `out` where that is given."""
-    text = "\n".join(lines)
-    print(text)
+    print("\n".join(lines))
+    note(lines, out)
+
+
+def note(lines: Sequence[str], out: Path | None) -> None:
+    """Write the text to `out` where that is given."""
     if out is not None:
-        out.write_text(text + "\n", encoding="utf-8")
+        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_variants(text: str, folder: Path, changes: Mapping[str, Sequence[Change]]) -> dict[str, list[str]]:
@@ -81,15 +85,19 @@ def changed(text: str, pairs: Sequence[Change], name: str) -> str:
 
 
 def tune(
-    folder: Path, equal: str, budget: str, script: str = "train.py", also: str = ""
+    folder: Path, equal: str, budget: str, script: str = "train.py", also: str = "", only: Sequence[str] = ()
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Tune the script for one class of equality, `also` being a fix that is tried on request; say what was kept."""
+    """Tune the script for one class of equality, `also` being a fix that is tried on request; say what was kept.
+
+    `only`: the fixes that may be tried, all where none is named.
+    """
     recipe = recipe_of(equal, script, also)
     command = [sys.executable, "-m", "flatout", "tune", "--budget", budget, "--equal", equal, "--recipe", recipe]
     command += ["--also", also] if also else []
+    command += [word for name in only for word in ("--only", name)]
     start = time.monotonic()
     done = subprocess.run([*command, script], cwd=folder, capture_output=True, text=True, check=False)
-    asked = f"--equal {equal} --also {also}" if also else f"--equal {equal}"
+    asked = " ".join([f"--equal {equal}", *([f"--also {also}"] if also else []), *(f"--only {name}" for name in only)])
     said = f"flatout tune {asked} {script}, {time.monotonic() - start:.0f} s:\n{done.stdout}"
     said += done.stderr[-2000:] if done.returncode else ""
     found = folder / recipe
@@ -108,10 +116,14 @@ def run_command(folder: Path, equal: str, script: str = "train.py", also: str = 
 
 
 def in_rounds(
-    commands: Mapping[str, list[str]], folder: Path, rounds: int, saved: str = "weights.pt"
+    commands: Mapping[str, list[str]],
+    folder: Path,
+    rounds: int,
+    saved: str = "weights.pt",
+    into: Mapping[str, Trainings] | None = None,
 ) -> dict[str, Trainings]:
-    """Run every variant once a round."""
-    variants = {name: Trainings() for name in commands}
+    """Run every variant once a round; the trainings are added to those `into` which they belong."""
+    variants = dict(into or {name: Trainings() for name in commands})
     for _ in range(rounds):
         for name, command in commands.items():
             _train(command, folder, folder / saved, variants[name])

@@ -15,6 +15,7 @@ from flatout.schema.trial import Candidate, Equivalence, Selection
 __all__ = ["candidates"]
 
 _MOST = 50.0
+_BEHIND_BITWISE = Equivalence.BITWISE.rank + 0.5
 
 
 def candidates(
@@ -28,6 +29,9 @@ def candidates(
     catalog: Iterable[Fix] | None = None,
 ) -> tuple[Candidate, ...]:
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
+
+    What is another training, and asked for by name, comes right behind the BITWISE ones: a larger batch decides what
+    the others can give.
 
     The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
     finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
@@ -65,7 +69,8 @@ def _turn(fix: Fix, reasons: Sequence[str]) -> tuple[float, ...]:
     What helps few scripts and is hinted at by no finding comes after the others of its class, and what takes long to
     settle (compilation) after all others: it would leave no time for them.
     """
-    return fix.usual_s, fix.equivalence.rank, fix.seldom and not reasons
+    rank = fix.equivalence.rank if fix.equivalence is not Equivalence.SEMANTIC else _BEHIND_BITWISE
+    return fix.usual_s, rank, fix.seldom and not reasons
 
 
 def _ceiling(fix: Fix, breakdown: Breakdown) -> float:

@@ -33,6 +33,7 @@ _SIDE_LOOKS = _LOOKS
 _ROUNDS = 6  # starts of a script that ends before an arm is decided
 _WINDOW_SHARE = 0.03  # of the budget: how long a training is compared, once for each of up to five executions
 
+_SEMANTIC = Equivalence.SEMANTIC
 _VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
 
 
@@ -205,11 +206,17 @@ class Search:
             self.notes.append(f"a trial could not be written to disk: {error.strerror}")
 
     def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
+        """Compare results, under a larger batch at the script's own: there the candidate only has to train."""
         claimed = self._shares.claim(candidate, self.kept)
         if claimed is None:
             return Verdict.UNDECIDED, "results were not compared: the time for it was over", None
-        equality = self._verifier.check((*self.base, candidate.selection), claimed)
-        asked_for = claimed is Equivalence.SEMANTIC and bool(equality.num_steps)  # another training, and it trains
+        same_training = claimed is not Equivalence.SEMANTIC
+        base = tuple(one for one in self.kept if not (same_training and one.candidate.equivalence is _SEMANTIC))
+        equality = self._verifier.check((*(one.candidate.selection for one in base), candidate.selection), claimed)
+        if equality.equal and len(base) < len(self.kept):
+            whole = self._verifier.check((*self.base, candidate.selection), _SEMANTIC)
+            equality = whole if whole.equal is False else equality
+        asked_for = claimed is _SEMANTIC and bool(equality.num_steps)  # another training, and it trains
         if equality.equal or (equality.equal is None and asked_for):
             return Verdict.KEPT, "", equality
         if equality.equal is None:

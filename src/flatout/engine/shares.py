@@ -112,5 +112,6 @@ def _settling_s(candidate: Candidate) -> float:
 
 
 def _claim(candidate: Candidate, kept: Sequence[Trial]) -> Equivalence:
-    classes = (candidate.equivalence, *(trial.candidate.equivalence for trial in kept))
-    return max(classes, key=lambda each: each.rank)
+    """Return the weakest class of all; another training that was kept is left out of what others are held to."""
+    classes = {trial.candidate.equivalence for trial in kept} - {Equivalence.SEMANTIC}
+    return max({candidate.equivalence, *classes}, key=lambda each: each.rank)

@@ -77,7 +77,7 @@ def headline(report: Report) -> str:
         return f"Not finished: {fixes} so far, {tried}; the whole is not confirmed, and there is no recipe yet."
     speedup = report.confirmation.speedup if report.confirmation else report.recipe.proof.speedup
     whole = f"{format_factor(speedup)} as fast with {IN_WORDS[report.recipe.equivalence]}"
-    exact = [each for each in kept if each.equivalence.rank <= Equivalence.ROUNDING.rank]
+    exact = [each for each in _of_the_same_training(kept) if each.equivalence.rank <= Equivalence.ROUNDING.rank]
     if exact and len(exact) < len(kept):
         strict = max((each.equivalence for each in exact), key=lambda each: each.rank)
         product = math.prod(each.speedup for each in exact)
@@ -134,6 +134,12 @@ def _kept(report: Report) -> tuple[Kept, ...]:
     )
 
 
+def _of_the_same_training(kept: Sequence[Kept]) -> Sequence[Kept]:
+    """Return what was kept before anything that makes another training of it: the others' gains are gains on top."""
+    semantic = (place for place, each in enumerate(kept) if each.equivalence is Equivalence.SEMANTIC)
+    return kept[: next(semantic, len(kept))]
+
+
 def _stairs(kept: Sequence[Kept], trials: Sequence[Trial], look: Look, *, verbose: bool) -> list[Text]:
     """Return one stair for each fix: its name, its own gain, how equal results stay, the gain of all so far."""
     if not kept:
@@ -180,13 +186,16 @@ def _evidence(trials: Sequence[Trial], look: Look) -> list[Text]:
 
 def _totals(kept: Sequence[Kept], look: Look) -> list[Text]:
     """Return how long a step still takes with each class of fixes, down to the weakest: the staircase as bars."""
-    classes = [each for each in Equivalence if any(one.equivalence is each for one in kept)]
+    own, last = _of_the_same_training(kept), [Equivalence.SEMANTIC]
+    classes = [each for each in Equivalence if any(one.equivalence is each for one in own)]
+    classes += last if len(own) < len(kept) else []
     if not classes:
         return []
     name = max(len(IN_WORDS[each]) for each in Equivalence) + len("with ")
     rows = [("as it is", 1.0)]
     for each in classes:
-        product = math.prod(one.speedup for one in kept if one.equivalence.rank <= each.rank)
+        of_it = kept if each is Equivalence.SEMANTIC else _of_the_same_training(kept)
+        product = math.prod(one.speedup for one in of_it if one.equivalence.rank <= each.rank)
         rows.append((f"with {IN_WORDS[each]}", product))
     width = look.width - INDENT - name - 2 - TOTAL - 2
     lines = [look.line("Time of a step", style="bold")]

@@ -85,6 +85,18 @@ def test_what_changes_the_optimization_is_tried_only_when_named():
     assert offered(batch, fix("plain"), only=frozenset({"larger-batch"})) == ["larger-batch"]
 
 
+def test_a_larger_batch_is_tried_before_what_it_decides_the_gain_of():
+    catalog = [
+        fix("compiled-module", Equivalence.ROUNDING, usual_s=30.0),
+        fix("bf16-autocast", Equivalence.PRECISION),
+        fix("fused-optimizer", Equivalence.ROUNDING),
+        fix("larger-batch", Equivalence.SEMANTIC, on_request=True),
+        fix("compiled-input"),
+    ]
+    wanted = ["compiled-input", "larger-batch", "fused-optimizer", "bf16-autocast", "compiled-module"]
+    assert offered(*catalog, also=frozenset({"larger-batch"})) == wanted
+
+
 def test_every_setting_that_fits_the_script_is_a_candidate_best_first():
     workers = fix("loader-workers", choices=lambda run: ({"workers": 2}, {"workers": 1}))
     assert offered(workers) == ["loader-workers workers=2", "loader-workers workers=1"]

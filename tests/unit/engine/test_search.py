@@ -252,6 +252,28 @@ def test_another_training_that_was_asked_for_is_kept_when_it_trains(scripted, wr
     assert (found.recipe is not None) == (verdict is Verdict.KEPT)
 
 
+@pytest.mark.parametrize("numbers", [True, False], ids=["trains", "a loss is no number"])
+def test_on_top_of_another_training_a_fix_is_held_to_its_claim_at_the_script_s_own(scripted, monkeypatch, numbers):
+    asked = []
+
+    def check(verifier, selections, claimed):
+        asked.append(([one.fix for one in selections], claimed))
+        if claimed is Equivalence.SEMANTIC:
+            return Equality(claimed=claimed, equal=None if numbers or len(selections) == 1 else False, num_steps=10)
+        return Equality(claimed=claimed, equal=True)
+
+    monkeypatch.setattr(ScriptedVerifier, "check", check)
+    classes = {"larger": Equivalence.SEMANTIC, "bits": Equivalence.PRECISION}
+    found = scripted(["larger", "bits"], factors={"larger": 0.5, "bits": 0.5}, classes=classes, switchable=False)
+    assert asked == [
+        (["larger"], Equivalence.SEMANTIC),
+        (["bits"], Equivalence.PRECISION),
+        (["larger", "bits"], Equivalence.SEMANTIC),
+    ]
+    assert verdicts(found) == {"larger": Verdict.KEPT, "bits": Verdict.KEPT if numbers else Verdict.RESULTS_DIFFER}
+    assert found.kept[-1].candidate.equivalence is (Equivalence.PRECISION if numbers else Equivalence.SEMANTIC)
+
+
 def test_on_top_of_reduced_precision_a_fix_is_kept_as_what_was_shown_of_it(scripted):
     classes = {"bits": Equivalence.PRECISION, "compiled": Equivalence.ROUNDING}
     found = scripted(["bits", "compiled"], factors={"bits": 0.5, "compiled": 0.5}, classes=classes)

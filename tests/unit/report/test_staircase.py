@@ -191,6 +191,17 @@ def test_another_training_is_called_that():
     assert "another training" not in page(tuned())
 
 
+def test_gains_on_top_of_another_training_are_none_of_the_script_s_own():
+    gains = [("compiled-input", Equivalence.BITWISE, 4.0), ("larger-batch", Equivalence.SEMANTIC, 2.0)]
+    gains.append(("bf16-autocast", Equivalence.PRECISION, 1.5))
+    trials = tuple(trial(name, equivalence=each, comparison=comparison(gain)) for name, each, gain in gains)
+    shown = words(page(replace(ordinary(), trials=trials, recipe=recipe(*trials), confirmation=comparison(12.0))))
+    assert "4.0x as fast with identical results; 12x as fast with another training" in shown
+    assert "with identical results 4.0x" in shown
+    assert "with another training 12x" in shown
+    assert "lower precision 6.0x" not in shown
+
+
 def test_verbose_shows_how_often_a_fix_acted_and_the_checks_it_passed():
     shown = page(tuned(), verbose=True)
     assert "torch.utils.data:DataLoader.__init__: 2 times" in shown
