@@ -1,6 +1,6 @@
 """Which fixes are worth a trial on this script, in which order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from flatout.analysis.judge import FLOOR
 from flatout.fixes.catalog import fixes
@@ -12,7 +12,7 @@ from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Candidate, Equivalence, Selection
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "lifted"]
 
 _MOST = 50.0
 _BEHIND_BITWISE = Equivalence.BITWISE.rank + 0.5
@@ -30,30 +30,27 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
 
-    What is another training, and asked for by name, comes right behind the BITWISE ones: a larger batch decides what
-    the others can give.
-
     The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
     finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
-    do; no more than holding the batch gave, or the recording of what it works on says. Fixes on request, and those of
+    do; no more than holding the batch gave, or the recording of what it works on says. Whatever is tried behind the
+    input is offered by what it could give in a step without input (`Candidate.least`). Fixes on request, and those of
     weaker classes than `equal`, are left out unless `only` or `also` names them.
     """
     found: list[tuple[tuple[tuple[float, ...], float, float, int], Candidate]] = []
-    for fix in fixes() if catalog is None else catalog:
-        named = fix.name in only | also
-        if (only and not named) or (not named and (fix.on_request or fix.equivalence.rank > equal.rank)):
-            continue
+    for fix in _asked_for(fixes() if catalog is None else catalog, only, only | also, equal):
         addressed = [finding for finding in findings if finding.code in fix.addresses]
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
         ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
-        if ceiling < FLOOR and not named:  # it would not be kept
+        least = 0.0 if fix.name in only | also else max(FLOOR, fix.least)  # with less it would not be kept
+        if lifted(ceiling, _rest(fix, breakdown)) < least:
             continue
-        between = any(phase is Phase.CHECKPOINT or phase not in STEP_PHASES for phase in fix.phases)
+        between = any(phase in _BOTH or phase not in STEP_PHASES for phase in fix.phases)
         for number, settings in enumerate(fix.choices(run)):
             candidate = Candidate(
                 selection=Selection(fix.name, settings),
                 equivalence=fix.equivalence,
                 ceiling=ceiling,
+                least=least,
                 switchable=fix.switchable and not fix.environment and not between,
                 whole_epochs=between,
                 reasons=tuple(finding.code for finding in addressed),
@@ -63,11 +60,30 @@ def candidates(
     return tuple(candidate for _, candidate in found)
 
 
+def _asked_for(catalog: Iterable[Fix], only: Set[str], named: Set[str], equal: Equivalence) -> Iterator[Fix]:
+    """Yield the fixes that may be tried: those named, and where `only` is empty all that are no weaker than `equal`."""
+    for fix in catalog:
+        if fix.name in named or not (only or fix.on_request or fix.equivalence.rank > equal.rank):
+            yield fix
+
+
+def lifted(ceiling: float, rest: float) -> float:
+    """Return the ceiling in steps that others have shortened to `rest` of what they were."""
+    return min(_MOST, 1 / max(1 / _MOST, 1 - (1 - 1 / ceiling) / max(rest, 1 / _MOST)))
+
+
+def _rest(fix: Fix, breakdown: Breakdown) -> float:
+    """Return what is left of the step when the fix's turn comes, if all goes well: its input is cured by then."""
+    waiting = breakdown.share(Phase.INPUT) + breakdown.share(Phase.TRANSFER)
+    return 1.0 if Phase.INPUT in fix.phases else 1 - waiting
+
+
 def _turn(fix: Fix, reasons: Sequence[str]) -> tuple[float, ...]:
     """Return what puts a fix before or behind others, whatever it may give; the smaller comes first.
 
-    What helps few scripts and is hinted at by no finding comes after the others of its class, and what takes long to
-    settle (compilation) after all others: it would leave no time for them.
+    What is another training, and asked for, comes right behind the BITWISE ones: a larger batch decides what others
+    give. What helps few scripts and is hinted at by no finding comes after the others of its class, and what takes long
+    to settle (compilation) after all others: it would leave no time for them.
     """
     rank = fix.equivalence.rank if fix.equivalence is not Equivalence.SEMANTIC else _BEHIND_BITWISE
     return fix.usual_s, rank, fix.seldom and not reasons

@@ -14,6 +14,7 @@ from pathlib import Path
 from flatout.analysis.epochs import epoch_steps
 from flatout.analysis.judge import compare
 from flatout.engine.blocks import Failure, Measured
+from flatout.engine.candidates import lifted
 from flatout.engine.journal import TrialJournal
 from flatout.engine.pace import Pace
 from flatout.engine.proof import Confirmation, make_recipe
@@ -81,10 +82,13 @@ class Search:
         too_long: list[Candidate] = []
         while self._queue and self._left_s() > 5:
             first = self._queue[0]
-            if not self._shares.suffices(first, self.kept):
+            if not self._worth_trying(first):
+                self._queue.remove(first)
+            elif not self._shares.suffices(first, self.kept):
                 too_long.append(self._queue.pop(0))
             elif first.switchable:
-                self._try_arms([one for one in self._queue if one.switchable and one.equivalence == first.equivalence])
+                alike = [one for one in self._queue if one.switchable and one.equivalence == first.equivalence]
+                self._try_arms([one for one in alike if self._worth_trying(one)])
             else:
                 self._try_processes(first)
             self._drop_kept_fixes()
@@ -95,6 +99,11 @@ class Search:
             )
         if self.kept:
             self._confirm()
+
+    def _worth_trying(self, candidate: Candidate) -> bool:
+        """Return whether it could give enough in steps as short as what was kept has made them."""
+        gains = (trial.comparison.speedup for trial in self.kept if trial.comparison is not None)
+        return lifted(candidate.ceiling, 1 / max(1.0, math.prod(gains))) >= candidate.least
 
     # -- trials -------------------------------------------------------------------------------------------------
 

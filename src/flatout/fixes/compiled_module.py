@@ -48,7 +48,7 @@ __all__ = ["FIX"]
 _MOST_SHAPES = 3  # compiled for one module; torch itself gives up after 8
 _OFTEN = 0.1  # share of the calls that a shape must have to be compiled
 _MOST_KNOWN = 256  # shapes counted for one module
-_LEAST_SHARE = 0.5  # of the step in forward and backward: else compiling has nothing to win
+_LEAST_SHARE = 0.5  # of the step without its input in forward and backward: else compiling has nothing to win
 
 
 class _Module:
@@ -177,7 +177,8 @@ def patch(site: "Site", mode: str = "default") -> None:
 
 def choices(run: Run) -> tuple[dict[str, object], ...]:
     """Offer it where forward and backward dominate the step and something is there to compile with."""
-    total = sum(step.wall_ns for step in run.steps)
+    inputs = [STEP_PHASES.index(phase) for phase in (Phase.INPUT, Phase.TRANSFER)]
+    total = sum(step.wall_ns - sum(step.phases_ns[at] for at in inputs) for step in run.steps)  # others cure the rest
     compute = [STEP_PHASES.index(phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
     share = sum(step.phases_ns[at] for step in run.steps for at in compute) / total if total else 0.0
     if share < _LEAST_SHARE or not run.models or all(model.compiled for model in run.models):
@@ -196,6 +197,7 @@ FIX = Fix(
     choices=choices,
     switchable=True,
     settles_s=120.0,
+    least=1 / (1 - _LEAST_SHARE),
     usual_s=30.0,  # 30.2 s for the small ResNet of benchmarks/cpu_resnet.py on 2 cores
     edit=(
         ModelLine(

@@ -36,8 +36,9 @@ class Fix:
     `run` recorded, and nothing where the fix does not apply (no GPU, the script does it already). `phases` are the
     phases of the step it can shorten: their share bounds what it can give, and so does the speed-up `bound(run)`.
     `switchable`: it takes effect, and stops, at the next step when it is switched; otherwise only from the start of a
-    process. `on_request`: tried only when the user names it. `replaces`: fixes that have nothing left to do once this
-    one is kept. `seldom`: it helps few scripts, and no recording tells which, so it is tried after others of its class.
+    process. `least`: the ceiling below which a trial is not worth its time. `on_request`: tried only when the user
+    names it. `replaces`: fixes that have nothing left to do once this one is kept. `seldom`: it helps few scripts, and
+    no recording tells which, so it is tried after others of its class.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Fix:
     patch: Callable[..., None]
     choices: Choices = always
     bound: Callable[[Run], float] = unbounded
+    least: float = 1.0
     addresses: tuple[str, ...] = ()
     switchable: bool = False
     on_request: bool = False

@@ -56,6 +56,7 @@ class Candidate:
     selection: Selection
     equivalence: Equivalence  # what it promises; the trial tests it
     ceiling: float = 1.0  # the most it could give here, as a factor; 1.0: nothing
+    least: float = 0.0  # what that must have become when its turn comes: in steps that others have shortened it is more
     switchable: bool = False  # can be switched on and off inside one process, between steps
     whole_epochs: bool = False  # what it shortens lies between the steps: blocks must be whole epochs
     reasons: tuple[str, ...] = ()  # codes of the findings it addresses

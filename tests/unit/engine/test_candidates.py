@@ -6,7 +6,7 @@ import pytest
 from tests.unit.report.specimens import finding, run
 
 from flatout.analysis.breakdown import account
-from flatout.engine.candidates import candidates
+from flatout.engine.candidates import candidates, lifted
 from flatout.fixes.catalog import find_fix
 from flatout.fixes.fix import Fix
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, Ceiling, LoaderFacts
@@ -63,6 +63,24 @@ def test_what_cannot_give_two_percent_is_not_tried_unless_it_is_named():
     idle = fix("idle", phases=(Phase.OPTIMIZER,))
     assert offered(idle) == []
     assert offered(idle, only=frozenset({"idle"})) == ["idle"]
+
+
+def test_what_could_give_little_now_is_offered_for_when_the_input_is_cured():
+    step = run(input=90, forward=1, host=9)
+    catalog = [fix("input"), fix("little", phases=(Phase.FORWARD,)), fix("long", phases=(Phase.FORWARD,), least=2.0)]
+    catalog += [fix("half", phases=(Phase.HOST,), least=2.0)]
+    found = candidates(step, account(step), (), catalog=catalog)
+    assert [one.selection.fix for one in found] == ["input", "half", "little"]
+    by_name = {one.selection.fix: one for one in found}
+    assert (by_name["little"].ceiling, by_name["little"].least) == (pytest.approx(1 / 0.99), 1.02)
+    assert (by_name["half"].ceiling, by_name["half"].least) == (pytest.approx(1 / 0.91), 2.0)
+
+
+def test_a_ceiling_is_lifted_by_what_others_take_off_the_step():
+    assert lifted(1 / 0.9, 1.0) == pytest.approx(1 / 0.9)
+    assert lifted(1 / 0.9, 0.2) == pytest.approx(2.0)
+    assert lifted(1 / 0.9, 0.05) == lifted(1 / 0.9, 0.0) == 50.0
+    assert lifted(1.0, 0.1) == 1.0
 
 
 @pytest.mark.parametrize(

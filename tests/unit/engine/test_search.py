@@ -95,7 +95,7 @@ def scripted(monkeypatch, tmp_path):
 
     def search(
         names, *, factors=(), failures=(), wrong=(), noise=0.01, switchable=True, seed=1, folder=None, stop=None,
-        claimed=Equivalence.BITWISE, classes=None, steps=10, budget_s=1000, step_ms=None,
+        claimed=Equivalence.BITWISE, classes=None, steps=10, budget_s=1000, step_ms=None, odd=None,
     ):  # fmt: skip
         ScriptedBench.factors, ScriptedBench.failures = dict(factors), dict(failures)
         ScriptedBench.noise, ScriptedBench.rng = noise, random.Random(seed)
@@ -104,8 +104,8 @@ def scripted(monkeypatch, tmp_path):
             Candidate(
                 selection=Selection(name),
                 equivalence=(classes or {}).get(name, claimed),
-                ceiling=2.0,
                 switchable=switchable,
+                **{"ceiling": 2.0, **(odd or {}).get(name, {})},
             )
             for name in names
         ]
@@ -272,6 +272,18 @@ def test_on_top_of_another_training_a_fix_is_held_to_its_claim_at_the_script_s_o
     ]
     assert verdicts(found) == {"larger": Verdict.KEPT, "bits": Verdict.KEPT if numbers else Verdict.RESULTS_DIFFER}
     assert found.kept[-1].candidate.equivalence is (Equivalence.PRECISION if numbers else Equivalence.SEMANTIC)
+
+
+@pytest.mark.parametrize("switchable", [True, False])
+def test_what_could_give_little_is_tried_once_the_step_is_short_enough(scripted, switchable):
+    """A tenth of the step is half of it when the input is gone, and nothing worth a trial when it is not."""
+    few = {"ceiling": 1 / 0.9, "least": 1.9}
+    settings = {"switchable": switchable, "factors": {"input": 0.2, "rest": 0.5}, "odd": {"rest": few}}
+    assert verdicts(scripted(["input", "rest"], **settings)) == {"input": Verdict.KEPT, "rest": Verdict.KEPT}
+    settings["factors"] = {"input": 1.1, "rest": 0.5}
+    found = scripted(["input", "rest"], **settings)
+    assert "rest" not in verdicts(found)
+    assert not any("budget" in note for note in found.notes)
 
 
 def test_on_top_of_reduced_precision_a_fix_is_kept_as_what_was_shown_of_it(scripted):

@@ -167,12 +167,13 @@ def test_a_module_dies_when_the_script_lets_it_go(eagerly):
         assert ref() is None
 
 
-def run_with(forward, host, kind="cpu"):
+def run_with(forward, host, kind="cpu", waiting=0):
     phases = [0] * len(STEP_PHASES)
     phases[STEP_PHASES.index(Phase.FORWARD)], phases[STEP_PHASES.index(Phase.HOST)] = forward, host
+    phases[STEP_PHASES.index(Phase.INPUT)] = waiting
     return Run(
         header=Header(script="train.py"), environment=Environment(device_kind=kind),
-        steps=(Step(0, forward + host, tuple(phases)),) * 3, models=(ModelFacts(name="Net"),),
+        steps=(Step(0, sum(phases), tuple(phases)),) * 3, models=(ModelFacts(name="Net"),),
     )  # fmt: skip
 
 
@@ -180,6 +181,7 @@ def test_it_is_offered_where_compute_dominates_and_a_compiler_is_there(monkeypat
     assert FIX.choices(run_with(9, 1)) == ({"mode": "default"},)
     assert FIX.choices(run_with(4, 6)) == ()
     assert len(FIX.choices(run_with(9, 1, "cuda"))) == 2
+    assert len(FIX.choices(run_with(9, 1, "cuda", waiting=90))) == 2
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)
     assert FIX.choices(run_with(9, 1)) == ()
