@@ -35,6 +35,9 @@ from trainings import (
     write_variants,
 )
 
+from flatout.fixes.catalog import find_fix
+from flatout.schema.trial import Equivalence
+
 SCRIPT = Path(__file__).resolve().parent / "ladder" / "train.py"
 SIZES = "IMAGES, SIDE, EPOCHS = 9984, 224, 4"
 SMALL = {True: "IMAGES, SIDE, EPOCHS = 320, 48, 3", False: "IMAGES, SIDE, EPOCHS = 1024, 64, 3"}  # on a CPU; quick
@@ -105,7 +108,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="trainings of each variant, 3 where none is given")
     parser.add_argument("--budget", help="of each tune")
     parser.add_argument("--recipes", nargs="*", choices=RECIPES, help="which to make; all where none is named")
-    parser.add_argument("--only", nargs="*", default=(), help="fixes that the tunes may try; all where none is named")
+    parser.add_argument("--only", nargs="*", default=(), help="what the tunes may try, if their class allows; else all")
     parser.add_argument("--out", type=Path, help="write the text here, too")
     options = parser.parse_args()
     cuda, quick = torch.cuda.is_available(), options.quick
@@ -127,7 +130,9 @@ def main() -> None:
         }
         for name in asked:
             equal, script, also = wanted[name]
-            said, fixes = tune(folder, equal, budget, script, also, options.only)
+            weakest = Equivalence(equal.upper()).rank
+            only = [each for each in options.only if find_fix(each).equivalence.rank <= weakest]
+            said, fixes = tune(folder, equal, budget, script, also, only)
             lines += [said, f"{name} keeps {kept_names(fixes)}"]
             note(lines, options.out)
             kept |= {name} if fixes else set()
