@@ -1,4 +1,4 @@
-"""What `flatout diagnose` says of a script on a real CUDA device. No GPU has run these tests yet."""
+"""What `flatout diagnose` says of a script on a real CUDA device."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Compiled input on a real CUDA device: the bits of the CPU, at the right time. No GPU has run these tests yet."""
+"""Compiled input on a real CUDA device: the bits of the CPU, at the right time."""
 
 import pytest
 

@@ -16,8 +16,9 @@ BITWISE: the same numbers, at other addresses.
 
 ## When it is wrong
 
-Needs CUDA; no device has seen this fix yet. Tensors that are shared with other processes, and CUDA graphs, have had
-trouble with such segments. Left alone where the environment says anything about the allocator.
+Needs CUDA; on one H200 it gave nothing to a ResNet-18 (1.01x, 0.97 to 1.06, n=29 pairs). Tensors that are shared with
+other processes, and CUDA graphs, have had trouble with such segments. Left alone where the environment says anything
+about the allocator.
 """
 
 import os

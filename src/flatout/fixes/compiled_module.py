@@ -22,7 +22,7 @@ many steps it takes. Values that forward takes from Python (a counter, a flag) m
 torch goes on uncompiled. `.forward()` called directly is not compiled. On a CPU it needs a C++ compiler. Where
 compiling fails, the call is made as ever and the fix is dropped. Modules that are compiled or scripted already and
 `DistributedDataParallel` are left alone. CUDA graphs have summed gradients wrongly in some versions of torch when
-gradients were accumulated: the trial compares them. No GPU has run it yet.
+gradients were accumulated: the trial compares them. Both modes were tried on one H200 (`make test-gpu`, torch 2.11).
 """
 
 import os

@@ -16,10 +16,10 @@ BITWISE: the same bytes arrive, in the order of the stream.
 
 ## When it is wrong
 
-Needs CUDA; no device has seen this fix yet. A script that writes into the batch on the CPU right after copying it would
-change what the device receives; loaders make fresh batches, so that is rare. Only tensors that came out of a loader as
-they are (no slices of them) are copied without waiting. Pinning takes a copy on the host and memory that cannot be
-paged out.
+Needs CUDA; tried on one H200 (`make test-gpu`, torch 2.11). A script that writes into the batch on the CPU right after
+copying it would change what the device receives; loaders make fresh batches, so that is rare. Only tensors that came
+out of a loader as they are (no slices of them) are copied without waiting. Pinning takes a copy on the host and memory
+that cannot be paged out.
 """
 
 from collections.abc import Mapping

@@ -155,7 +155,7 @@ def compile_loader(
     it is first asked, and 1 GiB stays free) and no `folder` is given; else on the CPU, from where batches travel by way
     of pinned memory on a stream of their own, one ahead of the script. Where the last operations treat bytes one by one
     (to tensor, convert, normalize), bytes are kept and travel, and a table of 256 values, made by the operations
-    themselves on the CPU, is applied on the device. No CUDA device has seen this yet.
+    themselves on the CPU, is applied on the device.
 
     Raises:
         RuntimeError: torch does not know the device, or it is not there.

@@ -2,7 +2,6 @@
 
 Everything is done on a stream of the pipeline's own; a batch is handed to the stream that the script computes on by an
 event, and its memory is not used again before that stream is done with it. A CPU stands for a device without streams.
-No CUDA device has seen this yet.
 """
 
 import contextlib
