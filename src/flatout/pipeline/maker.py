@@ -60,6 +60,11 @@ class Maker:
         places = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
         return min([*places[:1], len(self._steps) - self._pointwise]) + 1
 
+    @property
+    def before_pointwise(self) -> int:
+        """Return the stage after which operations treat each number by itself, or by its channel."""
+        return len(self._steps) - num_pointwise(self._steps)
+
     def keep(self, stage: int) -> None:
         """Say which stage is kept: 0 for values as they are read."""
         self.stage = stage

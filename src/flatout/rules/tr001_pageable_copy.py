@@ -75,5 +75,4 @@ RULE = Rule(
         example(step_ms=80, transfer=12, forward=60, environment=_GPU, causes=_PINNED),
         example(step_ms=80, transfer=12, forward=60, causes=_PAGEABLE),
     ),
-    preview=True,
 )

@@ -13,6 +13,7 @@ from tests.unit.pipeline.test_equality import agree
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from flatout.pipeline import compile_loader
+from flatout.units import format_bytes
 
 v1 = torchvision.transforms
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -164,6 +165,19 @@ def test_what_does_not_fit_is_kept_at_an_earlier_stage():
         for one, other in zip(ours, loaders[1], strict=True):
             assert torch.equal(one["image"], other["image"])
     assert "30 samples kept in" in ours.explain()
+
+
+@pytest.mark.parametrize(("much", "kept"), [(1000, 20 * 20 * 3), (1024**3, 4 * 20 * 20 * 3)])
+def test_of_much_bytes_are_kept_and_not_the_numbers_made_of_them(monkeypatch, much, kept):
+    """Fresh memory for four times as much costs the first pass more than later ones gain."""
+    monkeypatch.setattr("flatout.pipeline.keeping._MUCH", much)
+    transform = v1.Compose([v1.Resize((20, 20)), v1.ToTensor(), v1.Normalize(*RGB)])
+    loaders = [DataLoader(Pictures(transform), batch_size=7) for _ in range(2)]
+    ours = compile_loader(loaders[0])
+    for _ in range(2):
+        for one, other in zip(ours, loaders[1], strict=True):
+            assert torch.equal(one["image"], other["image"])
+    assert f"30 samples kept in {format_bytes(30 * (kept + 8 + 64))}" in ours.explain()
 
 
 def test_a_data_set_too_large_to_keep_is_left_alone_with_its_numbers():

@@ -1,0 +1,37 @@
+"""What the rules say of recordings of real GPUs."""
+
+from pathlib import Path
+
+import pytest
+
+from flatout.analysis.breakdown import account
+from flatout.rules.find import find
+from flatout.schema.codec import read_run
+from flatout.schema.phase import STEP_PHASES, Phase
+
+RECORDINGS = Path(__file__).parent / "recordings"
+LADDER = "ladder_h200.jsonl"
+"""`flatout diagnose benchmarks/ladder/train.py` on an H200 (torch 2.11, 2026-11-22); the folder renamed."""
+
+
+@pytest.fixture(scope="module")
+def ladder():
+    return read_run(RECORDINGS / LADDER)
+
+
+def test_the_causes_are_named_at_their_lines_on_an_h200(ladder):
+    found = find(ladder, account(ladder))
+    assert [(each.code, each.location.line) for each in found] == [
+        ("IN003", 38), ("IN007", 38), ("IN002", 48), ("TR001", 56)
+    ]  # fmt: skip
+
+
+def test_the_device_s_time_stands_beside_the_host_s(ladder):
+    """The step waits for its input most of the time, and so does the device."""
+    compute = [STEP_PHASES.index(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)]
+    timed = [step for step in ladder.steps if step.device_ns]
+    assert len(timed) > 0.9 * len(ladder.steps)
+    for step in timed:
+        assert 0 < sum(step.device_ns) < step.wall_ns
+        assert sum(step.device_ns) < 3 * sum(step.phases_ns[at] for at in compute)
+    assert any(sample.gpu_busy > 0 for sample in ladder.utilization)
