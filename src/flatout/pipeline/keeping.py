@@ -21,8 +21,8 @@ Content = tuple[dict[str, torch.Tensor], dict[str, object]]
 Room = Callable[[int], torch.Tensor | None]
 
 _AT_ONCE_BYTES = 512 * 1024**2  # made before the first batch: 0.2 s at the 3 GB/s that fresh memory takes
-_MUCH, _TIMES = 1024**3, 2  # fresh memory is dear: a first pass over 10,000 images of 224x224 was 0.4 times as fast as
-# the plain loader with 5.6 GiB of float32, 1.3 times with 1.4 GiB of bytes; later ones 13.0k, 8.4k a second (2 cores, n=2)
+_MUCH, _TIMES = 1024**3, 2  # fresh memory is dear: 10,000 images of 224x224 as 5.6 GiB of float32 made a first pass 0.4
+# times as fast as the plain loader, as bytes 1.3 times; later passes gave 13.0k and 8.4k a second (2 cores, n=2)
 _SOME = 1024
 _FEW = 4
 _OF_OTHERS = 8  # samples of another rank that are held against the data set before others are taken
