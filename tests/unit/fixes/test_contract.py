@@ -7,6 +7,7 @@ import inspect
 import json
 import random
 import re
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -102,6 +103,9 @@ CASES = {
 ON_REQUEST_OR_HERE = sorted(set(CASES) & set(ALL))
 
 
+SET_ASIDE = 10_000 if sys.version_info >= (3, 12) else 0  # from 3.12 on a few objects are frozen from the start
+
+
 def state():
     """Return everything outside the script that a fix of the table may touch."""
     data, worker = torch.utils.data.dataloader, torch.utils.data._utils
@@ -115,7 +119,7 @@ def state():
         "anomaly": torch.is_anomaly_enabled(),
         "precision": torch.get_float32_matmul_precision(),
         "search": torch.backends.cudnn.benchmark,
-        "collector": (gc.isenabled(), gc.get_freeze_count() > 10_000),  # Python 3.12 freezes a few by itself
+        "collector": (gc.isenabled(), gc.get_freeze_count() > SET_ASIDE),
         "denormal": float(torch.tensor(2.0**-126) * 0.5) > 0,
         "pin": worker.pin_memory.pin_memory,
     }
