@@ -122,7 +122,7 @@ def in_rounds(
     saved: str = "weights.pt",
     into: Mapping[str, Trainings] | None = None,
 ) -> dict[str, Trainings]:
-    """Run every variant once a round; the trainings are added to those `into` which they belong."""
+    """Run every variant once a round; the trainings are added to those that are in `into`."""
     variants = dict(into or {name: Trainings() for name in commands})
     for _ in range(rounds):
         for name, command in commands.items():
