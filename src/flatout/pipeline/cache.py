@@ -1,10 +1,9 @@
 """What is kept of one loader's batches, and from when on it serves them.
 
 Where the operations of the data set's transform are known, batches are made by kernels from the first pass on.
-Elsewhere the first pass is the script's own: its iterator, its workers. What it delivers is kept, row by row, so
-filling costs a copy and needs no knowledge of the data set; from the pass on in which everything is there, batches are
-gathered. What is kept is held against the data set, sample by sample, at the start of each pass and now and then in it;
-where they differ, the script's own loader goes on by itself.
+Elsewhere the first pass is the script's own: its iterator, its workers. What it delivers is kept, row by row; from the
+pass on in which everything is there, batches are gathered. What is kept is held against the data set at the start of
+each pass and now and then in it; where they differ, the script's own loader goes on by itself.
 """
 
 import functools
@@ -15,15 +14,16 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn, unsafe
 from flatout.pipeline.examination import ask, detached, samples_of, some_indices, weakly
+from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
-from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
-from flatout.pipeline.plan import mark_of, plan_of
+from flatout.pipeline.plan import mark_of, passed_through, plan_of
 from flatout.pipeline.proof import agree
 from flatout.pipeline.samples import KeptSamples, kept_samples
 from flatout.pipeline.sharing import name_for_ranks
@@ -64,8 +64,8 @@ class Cache:
         self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
         self._ref: Callable[[], Any] = weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
-        self._changes, self._next_proof, self.reason, self._computing = 0, 0.0, "", threads_of(loader)
-        self._through = self._rehearsed = False  # through: samples are read early, and there is no room to keep any
+        self._changes, self._next_proof, self.reason = 0, 0.0, ""
+        self._computing, self._intra_op = threads_of(loader), IntraOp()
         self.keeping = self._fresh()
         self._begin(loader)
 
@@ -94,6 +94,7 @@ class Cache:
                 loader,
                 functools.partial(self._make, early=early),
                 seeded_before=seeded,
+                intra_op=self._intra_op,
                 earlier=earlier,
                 follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
             )
@@ -118,19 +119,19 @@ class Cache:
                 self.keeping = self._fresh(maker)
         self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
         self.keeping.open()
-        if waits:
-            found = None if self._plan.once else layout_of(self.collate(ask(loader.dataset, [0])), 1)
-            self._through = not (found and self._budget.fits(found[0].num_bytes * len(loader.dataset)))
+        if loader.num_workers and self._plan.threads and self.keeping.direct:  # as many processes read as fast
+            self.reason = "what its transform is given takes more memory than may be kept"
+        self._through = waits and passed_through(loader, self._plan, self._budget)
 
     def _asked_early(self) -> AskedEarly | None:
         """Return what reads the samples of a pass on threads, None where that does not pay."""
-        maker, threads = self.keeping.maker, self._plan.threads
+        maker = self.keeping.maker
         if (self.keeping.full and not self.keeping.direct) or unsafe(self.dataset):  # has opened a file
             return None
         if self._plan.waits and not self.keeping.full:
             return AskedEarly(lambda: detached(self.dataset).__getitem__, computing_on=self._computing)
-        if threads and maker is not None:
-            return AskedEarly(maker.reader, threads, self._computing)
+        if self._plan.threads and maker is not None:
+            return AskedEarly(maker.reader, self._plan.threads, self._computing)
         return None
 
     def _wanted(self, indices: torch.Tensor) -> torch.Tensor:
@@ -141,8 +142,7 @@ class Cache:
         return self._keep(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
 
     def _save(self) -> None:
-        whole = self.keeping.full and not self.keeping.direct
-        if whole and self.on_disk is not None and not self.on_disk.state:
+        if self.on_disk is not None and self.keeping.full and not (self.keeping.direct or self.on_disk.state):
             self.on_disk.save(self.dataset, self.keeping)
 
     # -- filling ------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Cache:
         if self._through and early is not None:
             self._hit()
             with computing_on(self._computing):
-                return self.collate(early.take(indices.tolist()))
+                return quicker(self.collate)(early.take(indices.tolist()))
         if time.monotonic() > self._next_proof and not self.reason:
             self._prove(indices)
         if self.reason or not self._completed(indices, early):
@@ -240,7 +240,7 @@ class Cache:
         with computing_on(self._computing):
             asked = ask if self._purpose != "run" else samples_of
             samples = early.take(wanted) if early is not None and self._plan.waits else asked(self.dataset, wanted)
-            return self.keeping.add(self.dataset, missing, self.collate(samples))
+            return self.keeping.add(self.dataset, missing, quicker(self.collate)(samples))
 
     def _rehearse(self, missing: torch.Tensor, early: AskedEarly | None) -> str:
         """In a trial, keep something to serve from; a training has filled its memory by now."""

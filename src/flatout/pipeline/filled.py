@@ -20,11 +20,12 @@ class Filled:
         self._shared = None if shared is None else shared.view(torch.bool)
         self._fence = threading.Lock()
         self._trusts = False
-        self._number = 0
+        self._number = 0  # at most: a sample may have been written twice
+        self._counted = True
         self._others = False  # some were among those that were named last
 
     @classmethod
-    def whole(cls, num_samples: int) -> "Filled":
+    def all_of(cls, num_samples: int) -> "Filled":
         """Return one in which every sample is there."""
         made = cls(num_samples)
         made.all()
@@ -33,17 +34,29 @@ class Filled:
     @property
     def number(self) -> int:
         """Return how many samples are there."""
-        if self._trusts and self._number < len(self._own):
-            self._number = int(self._known().sum())
+        others = self._trusts and self._number < len(self._own)
+        if others or not self._counted:
+            self._number, self._counted = int(self._known().sum()), True
         return self._number
 
-    def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the flags of `indices`."""
-        return self._known()[indices]
+    @property
+    def whole(self) -> bool:
+        """Return whether every sample is there."""
+        length = len(self._own)
+        return (self._number >= length or self._trusts) and self.number == length
+
+    def lacking(self, indices: torch.Tensor) -> torch.Tensor:
+        """Return those of `indices` that are not there; asked of NumPy, which keeps the interpreter's lock for so few.
+
+        Where 64 threads wait for that lock, each call that gives it up costs 0.2 to 0.3 ms.
+        """
+        lacking = ~self._known().numpy()[indices.numpy()]
+        return indices if lacking.all() else torch.from_numpy(indices.numpy()[lacking])
 
     def add(self, indices: torch.Tensor) -> None:
         """Take note of samples whose rows are written."""
-        self._number += len(indices[~self._known()[indices]].unique())
+        self._number += len(indices)
+        self._counted = False
         self._set(indices)
 
     def add_from(self, start: int, number: int) -> None:
@@ -53,7 +66,7 @@ class Filled:
 
     def all(self) -> None:
         """Take note that every sample is there."""
-        self._number = len(self._own)
+        self._number, self._counted = len(self._own), True
         self._set(slice(None))
 
     def some(self, number: int, turn: int) -> list[int]:
@@ -88,7 +101,8 @@ class Filled:
             return self._shared
 
     def _set(self, which: torch.Tensor | slice) -> None:
-        self._own[which] = True
+        places = which.numpy() if isinstance(which, torch.Tensor) else which
+        self._own.numpy()[places] = True
         if self._shared is not None:
             with self._fence:
-                self._shared[which] = True
+                self._shared.numpy()[places] = True

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flatout.pipeline.recycled import Recycled
+
 __all__ = ["BANDS", "Form", "pack", "unpack"]
 
 BANDS = {"L": 1, "RGB": 3}  # PIL modes whose bytes are all there is to them; a palette or an alpha channel is more
@@ -28,6 +30,9 @@ class Form:
     mode: str = ""
 
 
+_recycled = Recycled()
+
+
 def pack(values: Sequence[object]) -> tuple[Form, Tensor] | None:
     """Return the form of the values and all of them as one tensor; None where they are not of one known form.
 
@@ -38,6 +43,9 @@ def pack(values: Sequence[object]) -> tuple[Form, Tensor] | None:
     form = forms.pop() if len(forms) == 1 else None
     if form is None:
         return None
+    if form.kind == "image":
+        images = _images(values)
+        return None if images is None else (form, images)
     rows = [_row(form, value) for value in values]
     if any(row is None or not _alike(row, rows[0]) for row in rows):
         return None
@@ -60,6 +68,20 @@ def unpack(form: Form, row: Tensor) -> object:
         return row.clone().numpy()
     value = row.clone()
     return value.as_subclass(_tensor_class(form.mode)) if form.mode else value
+
+
+def _images(values: Sequence[Any]) -> Tensor | None:
+    """Return the pixels of images of one size; None where they are of several."""
+    import numpy
+
+    rows = [numpy.asarray(value) for value in values]
+    shape = rows[0].shape
+    if any(row.shape != shape or row.dtype != numpy.uint8 for row in rows):
+        return None
+    made = _recycled.empty((len(rows), *shape), torch.uint8)
+    for pixels, row in zip(made.numpy(), rows, strict=True):
+        pixels[...] = row
+    return made
 
 
 def _form(value: Any) -> Form | None:

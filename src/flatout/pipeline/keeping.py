@@ -153,7 +153,7 @@ class Keeping:
         assert self.store is not None
         if (layout.skeleton, layout.rows) != (self._layout.skeleton, self._layout.rows):
             return "its batches are not all of one shape"
-        if len(self.store.missing(indices)):
+        if len(self.store.filled.lacking(indices)):
             self.store.fill(indices, parts)
         return ""
 

@@ -3,14 +3,17 @@
 import copy
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
+from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, undrawn
-from flatout.pipeline.order import batches_of, may_draw_ahead
+from flatout.pipeline.intra_op import IntraOp
+from flatout.pipeline.order import as_tensor, batches_of, may_draw_ahead
 from flatout.pipeline.streams import Streams
 from flatout.pipeline.watching import CheckedCollate, Flagged, NotedSampler
 
@@ -41,13 +44,14 @@ class _FillingFetcher:
     def __init__(self, fetcher: Any, deliver: Deliver) -> None:
         """Take the iterator's own."""
         self._fetcher = fetcher
+        fetcher.collate_fn = quicker(fetcher.collate_fn)
         self._deliver = deliver
 
     def fetch(self, indices: Any) -> Any:
         """Return the batch of `indices`."""
         before = random_states()
         data = self._fetcher.fetch(indices)
-        self._deliver(torch.tensor(indices, dtype=torch.int64), data, not undrawn(before, random_states()))
+        self._deliver(as_tensor(indices), data, not undrawn(before, random_states()))
         return data
 
 
@@ -64,7 +68,7 @@ class _FillingWorkers:
     def next_data(self) -> Any:
         """Return the next batch, as the iterator's own method of that name does."""
         flagged: Flagged = self._next(self._iterator())
-        self._deliver(torch.tensor(self._pending.popleft(), dtype=torch.int64), flagged.batch, flagged.drew)
+        self._deliver(as_tensor(self._pending.popleft()), flagged.batch, flagged.drew)
         return flagged.batch
 
 
@@ -105,11 +109,13 @@ class KeptPass(_SingleProcessDataLoaderIter):
         make: Make,
         *,
         seeded_before: bool,
+        intra_op: IntraOp,
         earlier: Streams | None = None,
         follow: Callable[[Iterator[torch.Tensor], bool], Iterator[torch.Tensor]] | None = None,
     ) -> None:
         """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams.
 
+        Batches are computed as `intra_op` finds to be fastest; it stays from pass to pass.
         `follow(indices, ahead)` yields the same indices; `ahead`: it may take them long before they are asked for.
         """
         generator = loader.generator if loader.generator is not None else torch.default_generator
@@ -123,7 +129,7 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
         if follow is not None:
             self._indices = follow(self._indices, may_draw_ahead(self._index_sampler))
-        self._make = make
+        self._make, self._intra_op = make, intra_op
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
 
@@ -133,12 +139,7 @@ class KeptPass(_SingleProcessDataLoaderIter):
 
     def _next_data(self) -> Any:
         indices, stream = next(self._indices), self.streams.next()
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # where another core is busy, a parallel region waits for it: 3 times as long and more
-        try:
-            data = self._make(indices, stream)
-        finally:
-            torch.set_num_threads(threads)
+        data = self._intra_op.run(partial(self._make, indices, stream))
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def __next__(self) -> Any:

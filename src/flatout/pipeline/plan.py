@@ -6,15 +6,16 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import draws_elsewhere, fingerprint, holds_generator, reseeds
-from flatout.pipeline.examination import draws, examine, may_be_left_out, refusal
+from flatout.pipeline.examination import ask, draws, examine, may_be_left_out, refusal
 from flatout.pipeline.keeping import Keeping, rows_refused
+from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
 from flatout.pipeline.waiting import num_reading, reads_quickly, waits
 
-__all__ = ["Plan", "mark_of", "plan_of"]
+__all__ = ["Plan", "mark_of", "passed_through", "plan_of"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,14 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     waiting = maker is None and not random and not alone and waits(dataset)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     return Plan("", random, "" if maker is not None else rows, once, maker, threads, waiting)
+
+
+def passed_through(loader: Any, plan: Plan, budget: Budget) -> bool:
+    """Return whether samples that `plan` has read early are not kept: no room for them, or no rows."""
+    if plan.once:
+        return True
+    found = layout_of(loader.collate_fn(ask(loader.dataset, [0])), 1)
+    return found is None or not budget.fits(found[0].num_bytes * len(loader.dataset))
 
 
 def _collated(loader: Any, budget: Budget) -> tuple[str, str]:

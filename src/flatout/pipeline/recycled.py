@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["Recycled"]
+__all__ = ["RECYCLED_BYTES", "Recycled"]
 
-_LEAST_BYTES = 2 * 1024**2  # below, the C library's own memory is reused as it is
+RECYCLED_BYTES = 2 * 1024**2
+"""From this size on memory is worth recycling; below, the C library's own is reused as it is."""
+
 _NUM_FREE = 1  # kept besides what is in use
 # Torch's own count of a storage's holders: https://github.com/pytorch/pytorch/pull/155451; before, CUDA builds only.
 _num_holders: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
@@ -36,7 +38,7 @@ class Recycled:
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return an uninitialized tensor in the memory of the CPU; it does not show that its memory was used before."""
         num_bytes = math.prod(shape) * dtype.itemsize
-        if num_bytes < _LEAST_BYTES or _num_holders is None:
+        if num_bytes < RECYCLED_BYTES or _num_holders is None:
             return torch.empty(shape, dtype=dtype)
         with self._lock:
             busy = [one for one in self._held if not one.is_free]

@@ -1,13 +1,11 @@
 """The operations of a transform, run one after the other on many samples, of one shape or of several."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
-from flatout.machine import usable_cores
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
+from flatout.pipeline.parallel import in_parallel
 from flatout.pipeline.sources import Value
 
 __all__ = ["Step", "Steps"]
@@ -110,13 +108,5 @@ def _run(step: Step, value: Value, params: Sequence[Drawn]) -> Value:
             return step.run(each, collected(params[number : number + 1]))
         return step.run(each)
 
-    made = list(_in_parallel(one, len(value)))
+    made = list(in_parallel(one, len(value)))
     return torch.cat(made) if len({(each.shape, each.dtype) for each in made}) == 1 else made
-
-
-def _in_parallel(one: Callable[[int], Any], number: int) -> Iterator[Any]:
-    cores = usable_cores()
-    if cores < 2 or number < 2:
-        return map(one, range(number))
-    with ThreadPoolExecutor(cores, thread_name_prefix="flatout-steps") as pool:  # 0.1 ms; one that stays would be left
-        return pool.map(one, range(number))

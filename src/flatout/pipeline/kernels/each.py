@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.kernel import Draw, Params, RandomKernel, Unsuited
-from flatout.pipeline.kernels.pillow import image_of, mode_of, write_pixels
+from flatout.pipeline.kernels.pillow import for_each, image_of, mode_of, write_pixels
 from flatout.pipeline.kernels.strides import collated
 
 __all__ = ["each"]
@@ -32,7 +32,10 @@ def each(name: str, form: Form, draw: Draw, forced: _Forced, exact: bool = True)
 
 def _images(batch: Tensor, params: Params, forced: _Forced) -> Tensor:
     mode, out = mode_of(batch), torch.empty_like(batch, memory_format=torch.contiguous_format)
-    into = out.numpy()
-    for number, row in enumerate(batch.contiguous().numpy()):
-        write_pixels(forced(image_of(row, mode), params, number), into[number])
+    rows, into = batch.contiguous().numpy(), out.numpy()
+
+    def one(number: int) -> None:
+        write_pixels(forced(image_of(rows[number], mode), params, number), into[number])
+
+    for_each(one, len(batch), out[:1].numel())
     return out

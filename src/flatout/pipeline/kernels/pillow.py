@@ -7,8 +7,11 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.kernels.kernel import Unsuited
+from flatout.pipeline.parallel import in_parallel
 
-__all__ = ["converted", "image_of", "mode_of", "one_by_one", "write_pixels"]
+__all__ = ["converted", "for_each", "image_of", "mode_of", "one_by_one", "write_pixels"]
+
+_PAYS_BYTES = 16 * 1024  # that Pillow makes of one image while another thread has the interpreter's lock
 
 
 def mode_of(batch: Tensor) -> str:
@@ -29,8 +32,17 @@ def one_by_one(batch: Tensor, out: Tensor, change: Callable[[Any, int], Any]) ->
     """Write the pixels of `change(image, number)` of every row into the same row of `out`, a contiguous batch."""
     mode = mode_of(batch)
     rows, into = batch.contiguous().numpy(), out.numpy()
-    for number, row in enumerate(rows):
-        write_pixels(change(image_of(row, mode), number), into[number])
+
+    def one(number: int) -> None:
+        write_pixels(change(image_of(rows[number], mode), number), into[number])
+
+    for_each(one, len(batch), out[:1].numel())
+
+
+def for_each(one: Callable[[int], None], number: int, num_bytes: int) -> None:
+    """Do `one` for each number below `number`; on several threads where each writes enough bytes for that to pay."""
+    for _ in in_parallel(one, number) if num_bytes >= _PAYS_BYTES else map(one, range(number)):
+        pass
 
 
 def converted(batch: Tensor, source: str, target: str) -> Tensor:

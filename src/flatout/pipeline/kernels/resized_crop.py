@@ -10,7 +10,7 @@ from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.chance import aspect, below, log_ratio, uniform
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional, pillow_filter
-from flatout.pipeline.kernels.pillow import image_of, mode_of, write_pixels
+from flatout.pipeline.kernels.pillow import for_each, image_of, mode_of, write_pixels
 from flatout.pipeline.kernels.whole import checked
 
 __all__ = ["random_resized_crop"]
@@ -59,10 +59,14 @@ def _by_pillow(batch: Tensor, params: Params, size: tuple[int, ...], pillow_filt
     out = torch.empty((len(batch), *size, *batch.shape[3:]), dtype=torch.uint8)
     boxes = torch.stack([params[name] for name in ("top", "left", "height", "width")], 1).tolist()
     rows, into = batch.numpy(), out.numpy()
-    for number, (top, left, height, width) in enumerate(boxes):
+
+    def one(number: int) -> None:
+        top, left, height, width = boxes[number]
         window = rows[number, top : top + height, left : left + width].copy()
         image = image_of(window, mode)
         write_pixels(image.resize(size[::-1], pillow_filter) if image.size != size[::-1] else image, into[number])
+
+    for_each(one, len(batch), out[:1].numel())
     return out
 
 
