@@ -32,6 +32,7 @@ PAGES = {
     "diagnosis": lambda: page(specimens.ordinary(), preview={"IN001"}, price_h=3.5),
     "tune": lambda: page(specimens.tuned(), handover=Handover("flatout.toml", ("flatout", "run", "train.py"))),
     "healthy": lambda: page(specimens.healthy()),
+    "timeline": lambda: page(specimens.drawn(workers=4)),
     "empty": lambda: page(specimens.empty()),
     "hostile": lambda: page(specimens.hostile()),
     "ten-steps": lambda: page(recorded(10)),
@@ -126,6 +127,29 @@ def test_a_page_is_drawn_in_the_dark(browse):
     found = told(dom, "probe")
     assert found["dark"]
     assert found["wide"] == []
+
+
+ZOOM = """<script>addEventListener("load", () => setTimeout(() => {
+  const region = document.getElementById("timeline"), lanes = region.querySelector(".lanes");
+  const size = () => Math.round(10 * lanes.clientWidth / region.clientWidth) / 10;
+  const button = factor => document.querySelector(`.zoom button[data-zoom="${factor}"]`);
+  const sizes = [size()];
+  button("2").click(); button("2").click(); sizes.push(size());
+  const moved = region.scrollLeft > 0;
+  button("0.5").click(); sizes.push(size());
+  region.dispatchEvent(new WheelEvent("wheel", {deltaY: -1, ctrlKey: true, cancelable: true})); sizes.push(size());
+  button("0").click(); sizes.push(size());
+  region.dispatchEvent(new WheelEvent("wheel", {deltaY: -1, cancelable: true})); sizes.push(size());
+  const place = document.createElement("pre"); place.id = "zoomed";
+  place.textContent = JSON.stringify({sizes, moved, hidden: document.querySelector(".zoom").hidden});
+  document.body.append(place);
+}, 300));</script></body>"""
+
+
+def test_the_steps_as_they_ran_can_be_zoomed(browse):
+    dom, console = browse(watched(PAGES["timeline"](), ZOOM))
+    assert console == []
+    assert told(dom, "zoomed") == {"sizes": [1, 4, 2, 2.5, 1, 1], "moved": True, "hidden": False}
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import Any
 
 from flatout.analysis.breakdown import account
 from flatout.analysis.roles import assign_roles
+from flatout.engine.timeline import timeline
 from flatout.errors import BadRecording
 from flatout.schema.codec import build_run, read_records
 from flatout.schema.phase import STEP_PHASES
@@ -23,6 +24,7 @@ from flatout.schema.run import (
     LoaderFacts,
     RankSummary,
     Run,
+    Span,
     Step,
     Utilization,
     WorkerFacts,
@@ -130,17 +132,20 @@ def _with_workers(run: Run, parts: Path) -> Run:
     lines: list[LineCost] = list(run.causes.lines) if run.causes else []
     workers: list[WorkerFacts] = []
     fetching: dict[str, dict[str, float]] = {}
+    spans: list[Span] = []
     for path in sorted(parts.glob("deep-worker-*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             body = json.loads(path.read_text(encoding="utf-8"))
             workers.append(from_plain(WorkerFacts, body["worker"]))
+            spans.extend(from_plain(Span, span) for span in body["spans"])
             lines.extend(from_plain(LineCost, line) for line in body["lines"])
             for key, stats in body["fetching"].items():
                 total = fetching.setdefault(key, dict.fromkeys(stats, 0))
                 for name, value in stats.items():
                     total[name] += value
     loaders = tuple(_with_fetches(loader, fetching) for loader in run.loaders)
-    causes = dataclasses.replace(run.causes, lines=tuple(lines)) if run.causes else Causes(lines=tuple(lines))
+    causes = run.causes or Causes()
+    causes = dataclasses.replace(causes, lines=tuple(lines), timeline=timeline(causes.timeline, spans))
     return dataclasses.replace(run, causes=causes, workers=tuple(workers), loaders=loaders)
 
 

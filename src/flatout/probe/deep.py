@@ -23,6 +23,7 @@ from flatout.probe.prices import PriceWatch
 from flatout.probe.retention import RetentionWatch
 from flatout.probe.seams import Seams
 from flatout.probe.stages import look_at_stages
+from flatout.probe.timeline import READING, Timeline, fetched
 from flatout.probe.trouble import guarded
 from flatout.probe.workers import watch_workers
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -57,6 +58,7 @@ class DeepWatch:
         self._arithmetic = ArithmeticWatch(self._tape)
         self._exchange = ExchangeWatch(lambda error: self.trouble(error))
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
+        self._timeline = Timeline(lambda: self._where()[0])
         self._num_steps = 0
         self._framework = ""
         self._since_unix_s = 0.0
@@ -70,6 +72,7 @@ class DeepWatch:
         self._anomaly.install(seams)
         self._padding.install(seams)
         self._prices.install(seams)
+        self._tape.on_change = self._timeline.changed
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply
         self._recorder.modules.on_call = self._called
@@ -93,6 +96,9 @@ class DeepWatch:
         self._exchange.step(step, number)
         if not self._anomaly.priced:
             self._prices.step(step, number)
+        if self._prices.switching or self._anomaly.priced:
+            self._timeline.end(step.start_ns + step.wall_ns)
+        self._timeline.step(step, number)
         self._retention.glance(sys._getframe(1))
 
     def _in_step(self) -> bool:
@@ -166,6 +172,7 @@ class DeepWatch:
             padding=self._padding.facts(),
             exchange=self._exchange.facts(),
             arithmetic=self._arithmetic.facts(),
+            timeline=(*self._timeline.spans(), *fetched(READING, self._fetching.spans)),
             framework=self._framework,
         )
 

@@ -9,6 +9,8 @@ from flatout.probe.seams import Hits, Seams
 
 __all__ = ["FetchStats", "FetchWatch"]
 
+_MOST_SPANS = 500  # of a process
+
 
 @dataclass(slots=True)
 class FetchStats:
@@ -32,6 +34,7 @@ class FetchWatch:
         self.busy_ns = 0
         self.busy_cpu_ns = 0
         self.collated_ns = 0
+        self.spans: list[tuple[int, int, int]] = []  # of the first batches: begun, samples there, ended
 
     def install(self, seams: Seams) -> None:
         """Wrap the fetchers of map-style and iterable-style datasets, and the drawing of indices."""
@@ -58,6 +61,8 @@ class FetchWatch:
                 self.stage = ""
                 elapsed = perf_counter_ns() - start
                 collate = self.collated_ns - collated
+                if len(self.spans) < _MOST_SPANS:
+                    self.spans.append((start, start + elapsed - collate, start + elapsed))
                 stats.fetches += 1
                 stats.total_ns += elapsed
                 stats.collate_ns += collate

@@ -72,6 +72,11 @@ class PriceWatch:
         if self._steps >= 2 * _PAIRS * _BLOCK:
             self._set = None
 
+    @property
+    def switching(self) -> bool:
+        """Return whether another setting than the script's may be in force."""
+        return self._set is not None
+
     def end(self) -> None:
         """Put the script's setting back."""
         if self._set is not None and self._other:

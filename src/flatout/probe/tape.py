@@ -107,6 +107,7 @@ class Tape:
         self.tracing = Tracing()
         self.device: DeviceClock | None = None  # only where events are told at once
         self.fetching = False  # a loader is making a batch: a module called meanwhile is part of the input
+        self.on_change: Callable[[int], None] | None = None  # called after each event, where they are told at once
         self.interval_ns = interval_ns
         self.due = 0
         self._events: list[Any] = []
@@ -157,6 +158,8 @@ class Tape:
         event, self.account.moment = event_and_moment
         try:
             event()
+            if self.on_change is not None:
+                self.on_change(self.account.moment)
         except Exception as error:
             self.tracker.trouble(error)
 

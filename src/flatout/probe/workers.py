@@ -19,6 +19,7 @@ import torch
 from flatout.probe.fetching import FetchWatch
 from flatout.probe.lines import LineSampler
 from flatout.probe.seams import Hits, Seams
+from flatout.probe.timeline import fetched
 from flatout.schema.phase import Phase
 from flatout.schema.plain import to_plain
 from flatout.schema.run import WorkerFacts
@@ -86,6 +87,7 @@ class _WorkerWatch:
         )
         body = {
             "worker": to_plain(facts),
+            "spans": to_plain(tuple(fetched(f"worker {self._worker_id}", self._fetching.spans))),
             "fetching": {name: to_plain(stats) for name, stats in self._fetching.stats.items()},
             "lines": to_plain([cost for cost in self._sampler.costs() if cost.phase is Phase.INPUT][:200]),
         }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from flatout.schema.facts import Frame
 
-__all__ = ["Arithmetic", "Denormals", "DeviceMemory", "Exchange", "Padding", "Price"]
+__all__ = ["Arithmetic", "Denormals", "DeviceMemory", "Exchange", "Padding", "Price", "Span"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,16 @@ class Exchange:
     exchange_s: float = 0.0  # median of the whole length of an exchange
     step_s: float = 0.0  # median of the deep run's steps
     place: Frame | None = None  # of the call of the model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What one thread or worker did for a while, in the few steps that a deep run drew as they ran."""
+
+    lane: str  # "steps", "training thread", "reading", "worker 0"
+    name: str  # a phase, "step 12", "sample", "collate"
+    start_ns: int  # after the first of these steps began; negative for what was under way then
+    wall_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

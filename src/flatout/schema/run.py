@@ -23,7 +23,7 @@ from flatout.schema.facts import (
     Transfer,
     WorkerFacts,
 )
-from flatout.schema.measured import Arithmetic, Denormals, DeviceMemory, Exchange, Padding, Price
+from flatout.schema.measured import Arithmetic, Denormals, DeviceMemory, Exchange, Padding, Price, Span
 from flatout.schema.phase import Phase
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "Retained",
     "Run",
     "SamplePrefix",
+    "Span",
     "Stage",
     "Step",
     "SyncPoint",
@@ -199,6 +200,7 @@ class Causes:
     padding: tuple[Padding, ...] = ()
     exchange: Exchange | None = None
     arithmetic: Arithmetic | None = None
+    timeline: tuple[Span, ...] = ()
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

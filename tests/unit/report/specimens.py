@@ -7,7 +7,7 @@ from flatout.schema.finding import Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
-from flatout.schema.run import End, Environment, Frame, Header, Outside, Run, Step
+from flatout.schema.run import Causes, End, Environment, Frame, Header, Outside, Run, Span, Step
 from flatout.schema.trial import Candidate, Check, Comparison, Equality, Equivalence, Pair, Selection, Trial, Verdict
 
 MS = 1_000_000
@@ -89,6 +89,20 @@ def ordinary():
         ),
         headroom=(Ceiling(ceiling="device-resident", median_ms=38.0, speedup=2.63),),
     )
+
+
+def drawn(workers=2):
+    """Return the same with two steps as they ran, read by some workers."""
+    shown, spans = ordinary(), []
+    for number in (0, 1):
+        at = 80 * MS * number
+        spans.append(Span(lane="steps", name=f"step {number + 7}", start_ns=at, wall_ns=80 * MS))
+        for name, start, wall in (("input", -5, 55), ("forward", 50, 10), ("backward", 60, 15), ("host", 75, 5)):
+            spans.append(Span(lane="training thread", name=name, start_ns=at + start * MS, wall_ns=wall * MS))
+    for worker in range(workers):
+        for start, name, wall in ((-40, "sample", 70), (30, "collate", 10), (50, "sample", 200)):
+            spans.append(Span(lane=f"worker {worker}", name=name, start_ns=start * MS, wall_ns=wall * MS))
+    return replace(shown, run=replace(shown.run, causes=Causes(timeline=tuple(spans))))
 
 
 def healthy():

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.unit.report.specimens import hostile, hostile_tune, ordinary, tuned
+from tests.unit.report.specimens import drawn, hostile, hostile_tune, ordinary, tuned
 from tests.unit.report.test_html import EVERY, INVISIBLE
 
 from flatout.report.exports import EXPORTS
@@ -98,6 +98,16 @@ def test_the_machine_becomes_counters():
     counted = events(replace(report, run=replace(report.run, utilization=samples)), "C")
     assert [event["args"]["training"] for event in counted if event["name"] == "cores"] == [0.9, 0.8]
     assert [event["ts"] for event in counted if event["name"] == "GPU busy"] == [1e6]
+
+
+def test_steps_as_they_ran_are_a_process_of_their_own():
+    report = drawn()
+    spans = [event for event in events(report, "X") if event["pid"] == 1]
+    assert len(spans) == len(report.run.causes.timeline)
+    assert all(event["dur"] > 0 for event in spans)
+    names = {event["tid"]: event["args"]["name"] for event in events(report, "M") if event["name"] == "thread_name"}
+    assert [names[event["tid"]] for event in spans][:3] == ["steps", "training thread", "training thread"]
+    assert not {event["tid"] for event in spans} & {event["tid"] for event in events(report, "X") if event["pid"] == 0}
 
 
 def test_a_long_recording_is_cut_and_says_so():

@@ -6,7 +6,19 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from tests.unit.report.specimens import MS, empty, finding, healthy, hostile, hostile_tune, ordinary, report, run, tuned
+from tests.unit.report.specimens import (
+    MS,
+    drawn,
+    empty,
+    finding,
+    healthy,
+    hostile,
+    hostile_tune,
+    ordinary,
+    report,
+    run,
+    tuned,
+)
 
 from flatout.analysis.breakdown import account
 from flatout.report.changes import Change, Changes
@@ -52,7 +64,7 @@ def data_of(text):
     return json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL)[1])
 
 
-EVERY = [ordinary, healthy, empty, hostile, tuned, hostile_tune]
+EVERY = [ordinary, drawn, healthy, empty, hostile, tuned, hostile_tune]
 
 
 @pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
@@ -203,3 +215,25 @@ def test_a_finding_and_the_recipe_are_shown_as_changes_of_the_source():
     assert text.count('<li class="added"><code>+b &lt; c</code></li>') == 2
     assert text.count('<li class="quiet">') == 3
     assert "as a patch" not in page(shown)
+
+
+def test_steps_are_drawn_as_they_ran():
+    text = page(drawn())
+    assert "2 steps of the deep run, 160 ms together" in text
+    rows = re.findall(r'<div class="lane"><span class="quiet">(.*?)</span>.*?aria-label="(.*?)">(.*?)</div>', text)
+    assert [name for name, _, _ in rows] == ["steps", "training thread", "worker 0", "worker 1"]
+    assert rows[1][1] == "training thread: input 105 ms, backward 30.0 ms, forward 20.0 ms, host 10.0 ms"
+    for _, _, spans in rows:
+        places = [tuple(map(float, one)) for one in re.findall(r"left:([\d.]+)%;width:([\d.]+)%", spans)]
+        assert places and all(left >= 0 and left + width <= 100.01 for left, width in places)
+    assert 'class="input" style="left:0.000%;width:31.250%"' in text  # it had begun before
+    assert text.count("<i ") == 2 + 8 + 2 * 3
+
+
+def test_workers_beyond_what_a_screen_shows_are_counted():
+    text = page(drawn(workers=40))
+    assert "24 more workers are not drawn" in text and "worker 15" in text and "worker 16" not in text
+
+
+def test_without_pieces_no_steps_are_drawn_as_they_ran():
+    assert "as they ran" not in page(ordinary())

@@ -2,8 +2,9 @@
 
 The format is Chrome's "Trace Event Format": complete events ("X") with microseconds, counters ("C"), names of threads
 as metadata ("M"). A recording holds the sum of each phase of a step, not its pieces: within a step the phases are drawn
-one after the other in the order of the account. Steps, and what lies outside them, are where they were; in the record
-of a long whole training, several in a row are drawn as one that is as long as all of them.
+one after the other in the order of the account. Of a few steps of the deep run it holds the pieces: they are drawn as
+another process, whose times count from the first of these steps. Steps, and what lies outside them, are where they
+were; in the record of a long whole training, several in a row are drawn as one that is as long as all of them.
 """
 
 import json
@@ -44,7 +45,7 @@ def chrome_trace(report: Report) -> str:
             "steps": run.num_steps,
             "steps_drawn": min(len(run.steps), MAX_STEPS) * run.steps_each,
         },
-        "traceEvents": [*described, *_steps(run), *_outside(run), *_counters(run)],
+        "traceEvents": [*described, *_steps(run), *_outside(run), *_counters(run), *_as_they_ran(run)],
     }
     return json.dumps(document, ensure_ascii=True, allow_nan=False) + "\n"
 
@@ -81,3 +82,18 @@ def _counters(run: Run) -> Iterator[dict[str, Any]]:
         yield {**common, "name": "memory (GiB)", "args": {"resident": sample.memory_bytes / 2**30}}
         if sample.gpu_busy or sample.gpu_memory_bytes:
             yield {**common, "name": "GPU busy", "args": {"share": finite(sample.gpu_busy)}}
+
+
+def _as_they_ran(run: Run) -> Iterator[dict[str, Any]]:
+    spans = run.causes.timeline if run.causes is not None else ()
+    process = run.header.world_size + run.header.rank
+    lanes = {lane: number for number, lane in enumerate(dict.fromkeys(span.lane for span in spans), start=_OUTSIDE + 1)}
+    if lanes:
+        name = {"name": "a few steps of the deep run, as they ran"}
+        yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": name}
+    for lane, number in lanes.items():
+        yield {"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": lane}}
+    for span in spans:
+        begin_ns = max(0, span.start_ns)
+        times = {"ts": begin_ns / 1e3, "dur": (span.start_ns + span.wall_ns - begin_ns) / 1e3}
+        yield {"ph": "X", "name": span.name, **times, "pid": process, "tid": lanes[span.lane]}

@@ -40,6 +40,31 @@
   if (charts.some(one => one.place !== "chart-results")) document.getElementById("over-the-run").classList.add("drawn");
   charts.forEach(draw);
 
+  const timeline = document.getElementById("timeline");
+  let zoom = 1;
+
+  // Makes the rows `factor` times as long; what is `at` so many pixels from the left stays there.
+  function zoomBy(factor, at) {
+    const before = zoom;
+    const place = timeline.scrollLeft + at;
+    zoom = factor ? Math.min(256, Math.max(1, zoom * factor)) : 1;
+    timeline.style.setProperty("--zoom", zoom);
+    timeline.scrollLeft = (place * zoom) / before - at;
+  }
+
+  if (timeline) {
+    const buttons = document.querySelector(".zoom");
+    buttons.hidden = false;
+    buttons.addEventListener("click", event => {
+      if (event.target.dataset.zoom) zoomBy(Number(event.target.dataset.zoom), timeline.clientWidth / 2);
+    });
+    timeline.addEventListener("wheel", event => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      zoomBy(event.deltaY < 0 ? 1.25 : 0.8, event.clientX - timeline.getBoundingClientRect().left);
+    }, { passive: false });
+  }
+
   function again() {
     for (const one of drawn.splice(0)) {
       one.plot.destroy();

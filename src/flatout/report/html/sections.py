@@ -13,6 +13,7 @@ from flatout.report.cards import amounts, format_evidence
 from flatout.report.changes import Change, Changes
 from flatout.report.declined import check_line, format_factor, format_interval, reason
 from flatout.report.html.results import results_sentence
+from flatout.report.html.timeline import timeline
 from flatout.report.look import Look
 from flatout.report.source import relative, source_lines
 from flatout.report.staircase import (
@@ -73,6 +74,7 @@ def sections(
         "outside": [_outside(part) for part in sorted(breakdown.outside, key=lambda part: -part.s) if part.s > 0],
         "sentences": _sentences(report, price_h),
         "steps": _steps(run, breakdown),
+        "timeline": timeline(run),
         "each": "" if run.steps_each <= 1 else f", each the mean of {run.steps_each} steps",
         "findings": [_finding(each, run.header, each.code in preview, changes.findings.get(each)) for each in findings],
         "trials": sorted((_trial(trial, report) for trial in report.trials), key=lambda row: not row["kept"]),

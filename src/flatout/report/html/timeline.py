@@ -1,0 +1,59 @@
+"""A few steps as they ran: the training thread, what it read, and every worker, on one clock."""
+
+from collections import defaultdict
+from typing import Any
+
+from flatout.schema.phase import STEP_PHASES
+from flatout.schema.run import Run, Span
+from flatout.units import format_ms
+
+__all__ = ["timeline"]
+
+MOST_WORKERS = 16
+"""Workers that are drawn, by number; more rows than a screen has show nothing that these do not."""
+
+_STEPS = "steps"
+_KINDS = {phase.value: phase.value for phase in STEP_PHASES} | {"sample": "transfer", "collate": "checkpoint"}
+
+
+def timeline(run: Run) -> dict[str, Any] | None:
+    """Return the rows and how long they are, as plain values for the template; None where nothing was drawn."""
+    spans = run.causes.timeline if run.causes is not None else ()
+    end_ns = max((span.start_ns + span.wall_ns for span in spans if span.lane == _STEPS), default=0)
+    if end_ns <= 0:
+        return None
+    lanes: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.start_ns < end_ns and span.start_ns + span.wall_ns > 0:
+            lanes[span.lane].append(span)
+    workers = [lane for lane in lanes if lane.startswith("worker ")]
+    left_out = workers[MOST_WORKERS:]
+    names = dict.fromkeys(span.name for lane in lanes if lane != _STEPS for span in lanes[lane])
+    return {
+        "rows": [_row(lane, found, end_ns) for lane, found in lanes.items() if lane not in left_out],
+        "steps": len(lanes[_STEPS]),
+        "ms": format_ms(end_ns / 1e6),
+        "key": [(_KINDS.get(name, "other"), name.replace("_", " ")) for name in names],
+        "left_out": len(left_out),
+    }
+
+
+def _row(lane: str, spans: list[Span], end_ns: int) -> dict[str, Any]:
+    """Return one row: its spans as shares of the whole, and its sums in words."""
+    sums: dict[str, int] = defaultdict(int)
+    parts = []
+    for number, span in enumerate(spans):
+        begin = max(0, span.start_ns)
+        wall = min(end_ns, span.start_ns + span.wall_ns) - begin
+        sums[span.name] += wall
+        kind = f"step{number % 2}" if lane == _STEPS else _KINDS.get(span.name, "other")
+        name = span.name.replace("_", " ")
+        shown = name if lane == _STEPS else ""
+        parts.append((kind, f"{100 * begin / end_ns:.3f}%", f"{100 * wall / end_ns:.3f}%", shown, f"{name} {_ms(span)}"))
+    most = sorted(sums, key=lambda name: -sums[name])
+    told = ", ".join(f"{name.replace('_', ' ')} {format_ms(sums[name] / 1e6)}" for name in most)
+    return {"name": lane, "parts": parts, "told": f"{lane}: {told}"}
+
+
+def _ms(span: Span) -> str:
+    return format_ms(span.wall_ns / 1e6)
