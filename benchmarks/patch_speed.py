@@ -1,0 +1,98 @@
+"""Whether a script that `flatout patch` has written into is as fast as the untouched one under the recipe.
+
+For each script, the fixes of one class that can be written into it are written (the sets of patches.py). Then two
+processes train side by side, in turns, as in a trial: the untouched script under these fixes, and the patched one
+without flatout. The figure is the time of a patched step over that of one under the recipe; its interval is over pairs
+of blocks. A pair of plain processes of each script, one in a folder of its own, shows what the method can tell.
+
+    python benchmarks/patch_speed.py [--quick] [--only SCRIPT] [--pairs N] [--out FILE]
+"""
+
+import argparse
+import os
+import platform
+import re
+import statistics
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from patches import NEEDS, NO_TRAINING, QUICK, SETTINGS, TOGETHER, patched, scripts, source_of
+
+from flatout.analysis.judge import compare
+from flatout.engine.blocks import Measured, enough
+from flatout.engine.checkouts import target_in
+from flatout.engine.pace import Pace
+from flatout.engine.timing import Bench
+from flatout.schema.trial import Selection
+
+GOAL = 1.05
+PAIRS, MAX_S = 12, 90.0
+PACE = Pace(step_s=0.02, skip=8)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="the twelve scripts that patches.py --quick trains")
+    parser.add_argument("--only", action="append", default=[], help="scripts of this name")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs of blocks")
+    parser.add_argument("--out", type=Path, help="write the table here, too")
+    options = parser.parse_args()
+    lines = [f"{'script':22} {'class':24} {'patched / recipe':>16}  95% interval   n  fixes"]
+    print(lines[0])
+    found = []
+    for name, entry, root in scripts():
+        wanted = name in options.only if options.only else not options.quick or name in QUICK
+        if not wanted or entry.parent.name in NO_TRAINING or entry.name == "__main__.py":
+            continue
+        for line, ratio in measured_of(name, entry, root, options.pairs):
+            lines.append(line)
+            print(line, flush=True)
+            if ratio is not None:
+                found.append(ratio)
+    slow = sum(ratio > GOAL for ratio in found)
+    middle = f"median {statistics.median(found):.3f}, largest {max(found):.3f}" if found else "nothing measured"
+    where = f"Python {platform.python_version()}, torch {version('torch')}, {platform.machine()}, {os.cpu_count()} CPUs"
+    lines.append(f"{len(found)} comparisons, {middle}; above {GOAL}: {slow}. {where}")
+    print(lines[-1])
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 1 if slow else 0
+
+
+def measured_of(name, entry, root, pairs):
+    """Yield a line and the ratio, None for that of plain processes or where nothing was measured, for each class."""
+    yield line_of(name, "plain beside plain", entry, root, (), (), pairs)[0], None
+    for kind, names in TOGETHER.items():
+        applied = [fix for fix in names if re.search(NEEDS[fix], source_of(entry, root))]
+        used = [outcome.label.split()[0] for outcome in patched(entry, root, applied)[2] if outcome.changed]
+        if used:
+            yield line_of(name, kind, entry, root, used, [Selection(fix, SETTINGS.get(fix, {})) for fix in used], pairs)
+
+
+def line_of(name, kind, entry, root, used, fixes, pairs):
+    """Return the line of one comparison and its ratio."""
+    with tempfile.TemporaryDirectory(prefix="patch-speed-") as top:
+        sides = []
+        for side, fixes_in in (("untouched", ()), ("patched", used)):
+            _, after, _, _ = patched(entry, root, fixes_in)
+            folder = Path(top) / side
+            for source in after.sources:
+                place = folder / source.path.relative_to(root.resolve())
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(source.code)
+            sides.append(target_in(folder, (entry.name,)))
+        bench = Bench(sides[0], Path(top) / "trials", lambda steps: None, PACE, other=sides[1])
+        measured = Measured()
+        bench.side_by_side(fixes, (), measured, looks=(pairs,), decide=enough(pairs), max_s=MAX_S)
+    if not measured.pairs:
+        reason = measured.failure.reason if measured.failure else measured.reason or "no pair in time"
+        return f"{name:22} {kind:24} {'-':>16}  {reason}", None
+    told = compare(measured.pairs, alpha=0.05, looks=())
+    ratio, low, high = 1 / told.speedup, 1 / told.high, 1 / told.low
+    interval = f"{low:.3f} to {high:.3f}"
+    return f"{name:22} {kind:24} {ratio:16.3f}  {interval:14} {len(measured.pairs):2}  {', '.join(used)}", ratio
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
