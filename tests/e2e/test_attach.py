@@ -160,3 +160,7 @@ def test_workers_are_observed_however_they_are_started(flatout):
     for method in ("fork", "forkserver", "spawn"):
         assert ("train.py", f"line of {method}") in seen
     assert len({worker.pid for worker in ended.run.workers}) >= 3
+    drawn = ended.run.causes.timeline
+    assert {span.lane for span in drawn} >= {"steps", "training thread", "worker 0"}
+    end_ns = max(span.start_ns + span.wall_ns for span in drawn if span.lane == "steps")
+    assert all(span.start_ns < end_ns and span.start_ns + span.wall_ns > 0 for span in drawn)

@@ -83,6 +83,7 @@ def diagnosed(flatout, script):
     flatout.write(script)
     ended = flatout.diagnose("train.py", steps=40)
     assert ended.code == 0, ended.err
+    assert {span.lane for span in ended.run.causes.timeline} == {"steps", "training thread", "reading"}
     return {found.code: found for found in find(ended.run, account(ended.run))}
 
 
