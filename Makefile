@@ -63,6 +63,7 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/frameworks.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/gate.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/patches.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/patch_speed.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/report_scale.py $(if $(FULL),,--quick)
 
 test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops where there is none

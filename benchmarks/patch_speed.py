@@ -28,7 +28,7 @@ from flatout.engine.pace import Pace
 from flatout.engine.timing import Bench
 from flatout.schema.trial import Selection
 
-GOAL = 1.05
+GOAL, FEWEST = 1.05, 3  # fewer pairs of blocks say nothing
 UNSEEN = ("allocator", "cpu-threads")
 PAIRS, MAX_S = 12, 90.0
 PACE = Pace(step_s=0.02, skip=8)
@@ -48,15 +48,17 @@ def main():
         wanted = name in options.only if options.only else not options.quick or name in QUICK
         if not wanted or entry.parent.name in NO_TRAINING or entry.name == "__main__.py":
             continue
-        for line, ratio in measured_of(name, entry, root, options.pairs):
+        for line, told in measured_of(name, entry, root, options.pairs):
             lines.append(line)
             print(line, flush=True)
-            if ratio is not None:
-                found.append(ratio)
-    slow = sum(ratio > GOAL for ratio in found)
-    middle = f"median {statistics.median(found):.3f}, largest {max(found):.3f}" if found else "nothing measured"
+            if told is not None:
+                found.append(told)
+    slow = sum(told.low > GOAL for told in found)
+    ratios = [told.speedup for told in found]
+    middle = f"median {statistics.median(ratios):.3f}, largest {max(ratios):.3f}" if found else "nothing measured"
+    above = f"above {GOAL}: {sum(ratio > GOAL for ratio in ratios)}, beyond its interval: {slow}"
     where = f"Python {platform.python_version()}, torch {version('torch')}, {platform.machine()}, {os.cpu_count()} CPUs"
-    lines.append(f"{len(found)} comparisons, {middle}; above {GOAL}: {slow}. {where}")
+    lines.append(f"{len(found)} comparisons, {middle}; {above}. {where}")
     print(lines[-1])
     if options.out:
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -64,7 +66,7 @@ def main():
 
 
 def measured_of(name, entry, root, pairs):
-    """Yield a line and the ratio, None for that of plain processes or where nothing was measured, for each class."""
+    """Yield a line and what is counted of it: not plain processes, too few pairs, or fixes that did not act."""
     yield line_of(name, "plain beside plain", entry, root, (), (), pairs)[0], None
     for kind, names in TOGETHER.items():
         applied = [fix for fix in names if fix not in UNSEEN and re.search(NEEDS[fix], source_of(entry, root))]
@@ -74,7 +76,7 @@ def measured_of(name, entry, root, pairs):
 
 
 def line_of(name, kind, entry, root, used, fixes, pairs):
-    """Return the line of one comparison and its ratio."""
+    """Return the line of one comparison, and its ratio and interval where it counts."""
     with tempfile.TemporaryDirectory(prefix="patch-speed-") as top:
         sides = []
         for side, fixes_in in (("untouched", ()), ("patched", used)):
@@ -96,7 +98,7 @@ def line_of(name, kind, entry, root, used, fixes, pairs):
     words = [fix if fix in acted else f"{fix} (did not act)" for fix in used]
     interval = f"{told.low:.3f} to {told.high:.3f}"
     line = f"{name:22} {kind:24} {told.speedup:16.3f}  {interval:14} {len(measured.pairs):2}  {', '.join(words)}"
-    return line, told.speedup if len(acted) == len(used) else None
+    return line, told if len(acted) == len(used) and len(measured.pairs) >= FEWEST else None
 
 
 if __name__ == "__main__":

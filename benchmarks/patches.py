@@ -6,8 +6,8 @@ twice changes anything. Then the scripts are run for some optimizer steps, as th
 written together: BITWISE ones have to give the same weights after every step, to the last bit; for the others it is
 shown how far the weights are apart after one step, which is held to a limit, and at most. Fixes for CUDA are written
 all the same, and their scripts run without one. Planted causes that `flatout patch --findings` has an edit for are
-cured at their marked lines, and have to give the same weights, too. Speed is not measured here: whether a patched
-script is as fast as under its recipe is left to a table of its own.
+cured at their marked lines, and have to give the same weights, too. Whether a patched script is as fast as under its
+recipe is measured by patch_speed.py.
 
     python benchmarks/patches.py [--quick] [--only SCRIPT] [--steps N] [--out FILE]
 """
