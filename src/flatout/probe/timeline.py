@@ -19,7 +19,7 @@ class Timeline:
     def __init__(self, phase: Callable[[], str]) -> None:
         """Take what says which phase runs now."""
         self._phase = phase
-        self._spans: deque[Span] = deque()
+        self._spans: deque[Span] = deque(maxlen=4 * _MOST_SPANS)  # what is before the first step is not kept long
         self._steps: deque[Span] = deque(maxlen=_STEPS)
         self._name, self._since_ns = "", 0
         self._ended = False
@@ -57,6 +57,7 @@ class Timeline:
         if not self._steps:
             return ()
         end_ns = self._steps[-1].start_ns + self._steps[-1].wall_ns
+        self.end(end_ns)  # the script was ended with the last step
         inside = [span for span in self._spans if span.start_ns < end_ns]
         return (*self._steps, *inside[-_MOST_SPANS:])
 

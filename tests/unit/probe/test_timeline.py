@@ -10,6 +10,7 @@ from flatout.probe import timeline as timelines
 from flatout.probe.lines import where
 from flatout.probe.timeline import MAIN, READING, STEPS, Timeline, fetched
 from flatout.schema.phase import STEP_PHASES
+from flatout.schema.run import Step
 
 
 def drawn(num_steps, *, epochs=1, end_after=0, validate=False):
@@ -89,6 +90,18 @@ def test_steps_of_many_pieces_are_fewer(monkeypatch):
     _, spans = drawn(30)
     assert 1 <= sum(span.lane == STEPS for span in spans) <= 5
     assert sum(span.lane == MAIN for span in spans) <= 30
+
+
+def test_a_script_that_is_ended_with_a_step_has_all_of_it():
+    timeline = Timeline(lambda: phases.pop(0))
+    phases = ["input", "forward"]
+    timeline.changed(0)
+    timeline.changed(30)
+    timeline.step(Step(start_ns=0, wall_ns=100, phases_ns=()), 1)
+    assert [(one.name, one.start_ns, one.wall_ns) for one in timeline.spans() if one.lane == MAIN] == [
+        ("input", 0, 30),
+        ("forward", 30, 70),
+    ]
 
 
 def test_a_training_without_a_step_draws_nothing():

@@ -49,11 +49,8 @@ def _row(lane: str, spans: list[Span], end_ns: int) -> dict[str, Any]:
         kind = f"step{number % 2}" if lane == _STEPS else _KINDS.get(span.name, "other")
         name = span.name.replace("_", " ")
         shown = name if lane == _STEPS else ""
-        parts.append((kind, f"{100 * begin / end_ns:.3f}%", f"{100 * wall / end_ns:.3f}%", shown, f"{name} {_ms(span)}"))
+        left, width = (f"{100 * part / end_ns:.3f}%" for part in (begin, wall))
+        parts.append((kind, left, width, shown, f"{name} {format_ms(span.wall_ns / 1e6)}"))
     most = sorted(sums, key=lambda name: -sums[name])
     told = ", ".join(f"{name.replace('_', ' ')} {format_ms(sums[name] / 1e6)}" for name in most)
     return {"name": lane, "parts": parts, "told": f"{lane}: {told}"}
-
-
-def _ms(span: Span) -> str:
-    return format_ms(span.wall_ns / 1e6)
