@@ -20,12 +20,16 @@ def test_spans_of_workers_stand_where_they_ran():
         span("worker 2", "sample", 900, 100),
         span("worker 2", "collate", 1000, 10),
         span("worker 2", "sample", 1100, 10),
+        span("worker 3", "sample", 700, 100),
+        span("worker 3", "collate", 800, 10),
+        span("worker 4", "sample", 1200, 10),
     ]
     found = timeline(own, workers)
     assert [(one.lane, one.name, one.start_ns, one.wall_ns) for one in found] == [
         ("steps", "step 4", 0, 100),
         ("training thread", "input", -10, 60),
         ("worker 2", "collate", 0, 10),
+        ("worker 3", "collate", -200, 10),
         ("worker 10", "sample", 90, 80),
     ]
 

@@ -22,11 +22,12 @@ from tests.unit.report.specimens import (
 
 from flatout.analysis.breakdown import account
 from flatout.report.changes import Change, Changes
+from flatout.report.exports.chrome import chrome_trace
 from flatout.report.html.charts import MAX_POINTS, charts
 from flatout.report.html.page import page
 from flatout.report.staircase import Handover
 from flatout.schema.report import Report
-from flatout.schema.run import Frame, Step, Utilization
+from flatout.schema.run import Frame, Span, Step, Utilization
 
 INVISIBLE = {"\x1b", "\x07", "\u202e", "\u2066", "\u200b", "\x9b", "\r"}
 SCRIPT = "<script>alert(1)</script>"
@@ -228,6 +229,17 @@ def test_steps_are_drawn_as_they_ran():
         assert places and all(left >= 0 and left + width <= 100.01 for left, width in places)
     assert 'class="input" style="left:0.000%;width:31.250%"' in text  # it had begun before
     assert text.count("<i ") == 2 + 8 + 2 * 3
+
+
+def test_a_worker_that_did_nothing_has_a_row():
+    shown = drawn(workers=1)
+    done = Span(lane="worker 1", name="sample", start_ns=-900, wall_ns=100)
+    causes = replace(shown.run.causes, timeline=(*shown.run.causes.timeline, done))
+    text = page(replace(shown, run=replace(shown.run, causes=causes)))
+    assert 'aria-label="worker 1: nothing"></span>' in text
+    assert len(json.loads(chrome_trace(shown))["traceEvents"]) + 1 == len(
+        json.loads(chrome_trace(replace(shown, run=replace(shown.run, causes=causes))))["traceEvents"]
+    )  # its name
 
 
 def test_workers_beyond_what_a_screen_shows_are_counted():

@@ -94,6 +94,8 @@ def _as_they_ran(run: Run) -> Iterator[dict[str, Any]]:
     for lane, number in lanes.items():
         yield {"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": lane}}
     for span in spans:
+        if span.start_ns + span.wall_ns <= 0:  # of a worker that did nothing in these steps
+            continue
         begin_ns = max(0, span.start_ns)
         times = {"ts": begin_ns / 1e3, "dur": (span.start_ns + span.wall_ns - begin_ns) / 1e3}
         yield {"ph": "X", "name": span.name, **times, "pid": process, "tid": lanes[span.lane]}

@@ -24,8 +24,9 @@ def timeline(run: Run) -> dict[str, Any] | None:
         return None
     lanes: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
+        row = lanes[span.lane]  # a worker may have done nothing in these steps
         if span.start_ns < end_ns and span.start_ns + span.wall_ns > 0:
-            lanes[span.lane].append(span)
+            row.append(span)
     workers = [lane for lane in lanes if lane.startswith("worker ")]
     left_out = workers[MOST_WORKERS:]
     names = dict.fromkeys(span.name for lane in lanes if lane != _STEPS for span in lanes[lane])
@@ -53,4 +54,4 @@ def _row(lane: str, spans: list[Span], end_ns: int) -> dict[str, Any]:
         parts.append((kind, left, width, shown, f"{name} {format_ms(span.wall_ns / 1e6)}"))
     most = sorted(sums, key=lambda name: -sums[name])
     told = ", ".join(f"{name.replace('_', ' ')} {format_ms(sums[name] / 1e6)}" for name in most)
-    return {"name": lane, "parts": parts, "told": f"{lane}: {told}"}
+    return {"name": lane, "parts": parts, "told": f"{lane}: {told or 'nothing'}"}
