@@ -30,21 +30,19 @@ class Form:
     mode: str = ""
 
 
-_recycled = Recycled()
-
-
-def pack(values: Sequence[object]) -> tuple[Form, Tensor] | None:
+def pack(values: Sequence[object], memory: Recycled | None = None) -> tuple[Form, Tensor] | None:
     """Return the form of the values and all of them as one tensor; None where they are not of one known form.
 
     The tensor has one row a value: [B, H, W] uint8 for `L` images, [B, H, W, C] uint8 for others, [B, *shape] for
-    tensors and arrays, with the strides that `default_collate` would give them. It shares no memory with the values.
+    tensors and arrays, with the strides that `default_collate` would give them. It shares no memory with the values;
+    that of images comes from `memory`, where it is given.
     """
     forms = {_form(value) for value in values}
     form = forms.pop() if len(forms) == 1 else None
     if form is None:
         return None
     if form.kind == "image":
-        images = _images(values)
+        images = _images(values, memory or Recycled())
         return None if images is None else (form, images)
     rows = [_row(form, value) for value in values]
     if any(row is None or not _alike(row, rows[0]) for row in rows):
@@ -70,7 +68,7 @@ def unpack(form: Form, row: Tensor) -> object:
     return value.as_subclass(_tensor_class(form.mode)) if form.mode else value
 
 
-def _images(values: Sequence[Any]) -> Tensor | None:
+def _images(values: Sequence[Any], memory: Recycled) -> Tensor | None:
     """Return the pixels of images of one size; None where they are of several."""
     import numpy
 
@@ -78,7 +76,7 @@ def _images(values: Sequence[Any]) -> Tensor | None:
     shape = rows[0].shape
     if any(row.shape != shape or row.dtype != numpy.uint8 for row in rows):
         return None
-    made = _recycled.empty((len(rows), *shape), torch.uint8)
+    made = memory.empty((len(rows), *shape), torch.uint8)
     for pixels, row in zip(made.numpy(), rows, strict=True):
         pixels[...] = row
     return made

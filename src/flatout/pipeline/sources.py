@@ -14,6 +14,7 @@ from flatout.pipeline.copies import loaded
 from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.form import Form, pack
 from flatout.pipeline.layout import Layout, layout_of
+from flatout.pipeline.recycled import Recycled
 
 __all__ = ["Source", "Value", "slots", "source_of"]
 
@@ -186,16 +187,16 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
     if found is None or place is None or len(forms) != 1:
         return None
     form = forms.pop()
-    assemble = functools.partial(_assembled, place, form)
+    assemble = functools.partial(_assembled, place, form, Recycled())
     return Source(
         lambda indices: assemble(list(map(reader(), indices.tolist()))),
         form, transform, place, found[0], reader, assemble, pack([value for value, _ in given]) is None,
     )  # fmt: skip
 
 
-def _assembled(place: int, form: Form, given: list[Any]) -> tuple[Value, list[Any]]:
+def _assembled(place: int, form: Form, memory: Recycled, given: list[Any]) -> tuple[Value, list[Any]]:
     """Return values and the other parts of a batch; raise where they are of another form or no rows."""
-    packed = pack([value for value, _ in given])
+    packed = pack([value for value, _ in given], memory)
     each = [pack([value]) for value, _ in given] if packed is None else [packed]
     parts = layout_of(_collated([sample for _, sample in given]), len(given))
     if parts is None or any(one is None or one[0] != form for one in each):

@@ -52,10 +52,10 @@ def scales(reader: Reader, length: int, num_threads: int) -> bool:
     """
     some = some_indices(length, _SCALED_ON * num_threads)
     one, early = reader(), AskedEarly(reader, num_threads)
-    early.take(some[:num_threads])  # what threads open at first
-    one(some[0])
     alone_s = together_s = 0.0
     try:
+        early.take(some[:num_threads])  # what threads open at first
+        one(some[0])
         for alone, together in ((some[::2], some[1::2]), (some[1::2], some[::2])):
             start = time.perf_counter()
             for index in alone:

@@ -97,5 +97,8 @@ CHAINS = chains(torchvision.transforms)
 @pytest.mark.parametrize("name", CHAINS)
 def test_batches_have_the_same_bits_on_all_threads(two_threads, monkeypatch, name):
     monkeypatch.setattr(intra_op, "_CLEARLY", float("inf"))  # taken after the first trial, whatever it measured
+    decided, usual = [], IntraOp._decide
+    monkeypatch.setattr(IntraOp, "_decide", lambda each, together: (decided.append(together), usual(each, together)))
     transform = torchvision.transforms.Compose(CHAINS[name])
     compared(lambda: (Pictures(transform, ((150, 160),)), {"batch_size": 1}))
+    assert decided[0]

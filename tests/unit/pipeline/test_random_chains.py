@@ -7,7 +7,9 @@ from PIL import Image
 from tests.torchvision_stub import torchvision
 from tests.unit.pipeline.programs import Program
 from tests.unit.pipeline.test_equality import agree
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
+
+from flatout.pipeline import compile_loader, plan
 
 T = torchvision.transforms
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -44,6 +46,16 @@ class Rows(Dataset):
 
     def __getitem__(self, index):
         return self.transform(self.images[index]), index % 4
+
+
+def test_workers_stay_where_what_threads_would_read_cannot_be_kept(monkeypatch):
+    monkeypatch.setattr(plan, "num_reading", lambda reader, length: 2)  # decoding is faster on two threads
+    transform = T.Compose([T.RandomHorizontalFlip(), T.ToTensor()])
+    loader = DataLoader(Pictures(transform), batch_size=4, num_workers=1)
+    assert "samples kept" in compile_loader(loader).explain()
+    assert "more memory than may be kept" in compile_loader(loader, max_bytes=100).explain()
+    alone = DataLoader(Pictures(transform), batch_size=4)
+    assert "made in batches" in compile_loader(alone, max_bytes=100).explain()
 
 
 def both(generation):
