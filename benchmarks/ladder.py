@@ -2,7 +2,8 @@
 
 The script is `ladder/train.py`: ResNet-18, 32x32 images resized by PIL, batch 32, SGD. Trainings follow each other in
 rounds, every variant once a round; a ratio is taken within its round. The ceiling is the same loop over a batch that is
-on the device already. Images a second are the last epoch's. On a CUDA device: images of 224, eager and compiled, and
+on the device already. Images a second are the last epoch's. Tuned is a training of 100 epochs, so that none ends while
+two are compared; those that are timed are shorter. On a CUDA device: images of 224, eager and compiled, and
 two more recipes: one in which results may differ, one in which the batch may grow, too. Without: smaller ones, where
 the network takes nearly all of the step and no input can give much. What is known so far is in FILE at any time.
 
@@ -42,6 +43,8 @@ SCRIPT = Path(__file__).resolve().parent / "ladder" / "train.py"
 SIZES = "IMAGES, SIDE, EPOCHS = 9984, 224, 4"
 SMALL = {True: "IMAGES, SIDE, EPOCHS = 320, 48, 3", False: "IMAGES, SIDE, EPOCHS = 1024, 64, 3"}  # on a CPU; quick
 QUICK = "IMAGES, SIDE, EPOCHS = 4992, 224, 3"
+
+LONG = "100"  # epochs of a training that is tuned
 
 LOADER = "loader = DataLoader(dataset, batch_size=32, shuffle=True)"
 MODEL = "model = models.resnet18(num_classes=10).to(device)"
@@ -132,7 +135,7 @@ def main() -> None:
             equal, script, also = wanted[name]
             weakest = Equivalence(equal.upper()).rank
             only = [each for each in options.only if find_fix(each).equivalence.rank <= weakest]
-            said, fixes = tune(folder, equal, budget, script, also, only)
+            said, fixes = tune(folder, equal, budget, script, also, only, [LONG])
             lines += [said, f"{name} keeps {kept_names(fixes)}"]
             note(lines, options.out)
             kept |= {name} if fixes else set()

@@ -85,20 +85,26 @@ def changed(text: str, pairs: Sequence[Change], name: str) -> str:
 
 
 def tune(
-    folder: Path, equal: str, budget: str, script: str = "train.py", also: str = "", only: Sequence[str] = ()
+    folder: Path,
+    equal: str,
+    budget: str,
+    script: str = "train.py",
+    also: str = "",
+    only: Sequence[str] = (),
+    arguments: Sequence[str] = (),
 ) -> tuple[str, list[dict[str, Any]]]:
     """Tune the script for one class of equality, `also` being a fix that is tried on request; say what was kept.
 
-    `only`: the fixes that may be tried, all where none is named.
+    `only`: the fixes that may be tried, all where none is named; `arguments`: those of the script while it is tuned.
     """
     recipe = recipe_of(equal, script, also)
     command = [sys.executable, "-m", "flatout", "tune", "--budget", budget, "--equal", equal, "--recipe", recipe]
     command += ["--also", also] if also else []
     command += [word for name in only for word in ("--only", name)]
     start = time.monotonic()
-    done = subprocess.run([*command, script], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, script, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     asked = " ".join([f"--equal {equal}", *([f"--also {also}"] if also else []), *(f"--only {name}" for name in only)])
-    said = f"flatout tune {asked} {script}, {time.monotonic() - start:.0f} s:\n{done.stdout}"
+    said = f"flatout tune {asked} {' '.join([script, *arguments])}, {time.monotonic() - start:.0f} s:\n{done.stdout}"
     said += done.stderr[-2000:] if done.returncode else ""
     found = folder / recipe
     return said, tomllib.loads(found.read_text(encoding="utf-8")).get("fix", []) if found.exists() else []

@@ -1,5 +1,6 @@
 """The training of PyTorch's profiler tutorial, as people write it: ResNet-18 on small images, resized one by one."""
 
+import sys
 import time
 
 import numpy as np
@@ -38,7 +39,7 @@ class Pictures(Dataset):
         return self.transform(Image.fromarray(self.data[index])), self.targets[index]
 
 
-def main():
+def main(epochs):
     torch.manual_seed(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     transform = transforms.Compose(
@@ -50,7 +51,7 @@ def main():
     criterion = nn.CrossEntropyLoss()
     optimizer = optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     first = None
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         start, running, seen = time.perf_counter(), 0.0, 0
         for images, labels in loader:
             images, labels = images.to(device), labels.to(device)
@@ -68,4 +69,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else EPOCHS)

@@ -116,3 +116,13 @@ def test_work_on_pixels_that_are_cropped_away_is_found(flatout, order, found):
     if found:
         assert script.splitlines()[codes["IN014"].location.line - 1].endswith("# MADE")
         assert "ColorJitter before RandomCrop, which keeps 1.6%" in codes["IN014"].message
+
+
+def test_a_loader_made_anew_for_each_epoch_is_known_by_its_dataset(flatout):
+    """It is gone as soon as the loop has its iterator."""
+    script = CROPPED.replace("{order}", "ColorJitter(), RandomCrop()")
+    script = script.replace("loader = torch.utils.data.DataLoader(Images(), batch_size=8)  # MADE", "images = Images()")
+    script = script.replace("in loader:", "in torch.utils.data.DataLoader(images, batch_size=8):  # MADE")
+    script = script.replace("for images, labels", "for x, labels").replace("model(images)", "model(x)")
+    codes = diagnosed(flatout, script)
+    assert script.splitlines()[codes["IN014"].location.line - 1].endswith("# MADE")

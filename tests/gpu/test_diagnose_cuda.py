@@ -64,3 +64,18 @@ def test_places_of_copies_and_waits_are_the_scripts_lines(run):
 def test_the_machine_is_sampled(run):
     assert any(sample.gpu_busy > 0 for sample in run.utilization)
     assert any(sample.gpu_memory_bytes > 0 for sample in run.utilization)
+
+
+def test_kernels_and_copies_are_drawn_beside_the_steps_they_belong_to(run):
+    work, spans = run.causes.device_work, run.causes.timeline
+    assert not work.reason and work.num_steps == sum(span.lane == "steps" for span in spans)
+    assert 0 < work.busy_s <= work.wall_s
+    assert work.num_kernels > 10 * work.num_steps and work.longest
+    device = [span for span in spans if span.lane.startswith("device")]
+    assert {"kernel", "copy to the device", "copy to the host"} <= {span.name for span in device}
+    waits = [span for span in spans if span.lane == "training thread" and span.name == "sync"]
+    for wait in waits:  # `.item()` returns when the device has copied the value back
+        end = wait.start_ns + wait.wall_ns
+        assert any(
+            span.name == "copy to the host" and wait.start_ns - 1e6 <= span.start_ns <= end + 1e6 for span in device
+        )

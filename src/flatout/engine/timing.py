@@ -230,8 +230,8 @@ class Bench:
         return 1000 * (1 + sum(1 for _ in self._folder.glob("*")))
 
     def _next(self) -> Path:
-        number = sum(1 for _ in self._folder.glob("*")) + 1 if self._folder.is_dir() else 1
-        folder = self._folder / f"{number:04d}"
+        taken = [int(each.name) for each in self._folder.glob("*") if each.name.isdecimal()]
+        folder = self._folder / f"{max(taken, default=0) + 1:04d}"
         (folder / "parts").mkdir(parents=True)
         return folder
 

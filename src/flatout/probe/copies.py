@@ -80,7 +80,7 @@ class CopyWatch:
         """Return `original`, a method that copies a tensor back to the host, so that the copy alone is timed."""
         always = getattr(original, "__name__", "") not in ("to", "cuda")
 
-        def fetch(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        def fetch(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
             on_device = tensor.device.type == "cuda" and not kwargs.get("non_blocking") and self._in_step()
             if not on_device or not (always or any(map(_is_host, (*args, *kwargs.values())))):
                 return original(tensor, *args, **kwargs)

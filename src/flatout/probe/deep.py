@@ -14,6 +14,7 @@ from flatout.probe.collector import CollectorWatch
 from flatout.probe.compiling import compiled_functions, graph_breaks
 from flatout.probe.copies import CopyWatch
 from flatout.probe.datasets import look_at_samples, random_states_kept
+from flatout.probe.device_trace import DeviceTrace, device_work, drawn
 from flatout.probe.exchange import ExchangeWatch
 from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.frameworks import driving_framework
@@ -23,7 +24,7 @@ from flatout.probe.prices import PriceWatch
 from flatout.probe.retention import RetentionWatch
 from flatout.probe.seams import Seams
 from flatout.probe.stages import look_at_stages
-from flatout.probe.timeline import READING, Timeline, fetched
+from flatout.probe.timeline import DRAWN_FROM, READING, STEPS, Timeline, fetched
 from flatout.probe.trouble import guarded
 from flatout.probe.workers import watch_workers
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from flatout.probe.recorder import Recorder
 
 __all__ = ["DeepWatch"]
+
+_SLOW_NS = 100_000_000  # so long a step, and a deep run may end before the steps that are drawn best
 
 
 class DeepWatch:
@@ -59,6 +62,7 @@ class DeepWatch:
         self._exchange = ExchangeWatch(lambda error: self.trouble(error))
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
         self._timeline = Timeline(lambda: self._where()[0])
+        self._device = DeviceTrace()
         self._num_steps = 0
         self._framework = ""
         self._since_unix_s = 0.0
@@ -99,7 +103,15 @@ class DeepWatch:
         if self._prices.switching or self._anomaly.priced:
             self._timeline.end(step.start_ns + step.wall_ns)
         self._timeline.step(step, number)
+        self._follow_device(step, number)
         self._retention.glance(sys._getframe(1))
+
+    def _follow_device(self, step: Step, number: int) -> None:
+        """Record what the device does in the steps that are drawn; the start of its profiler is slow."""
+        if self._timeline.ended:
+            self._device.stop()
+        elif number >= DRAWN_FROM or step.wall_ns > _SLOW_NS:
+            self._device.start()
 
     def _in_step(self) -> bool:
         tracker = self._recorder.tape.tracker
@@ -130,22 +142,20 @@ class DeepWatch:
         self._collector.stop()
         self._anomaly.end()
         self._prices.end()
+        self._device.stop()
         part = self._recorder.part
         self._retained = self._retention.find(sys._getframe(1))
         loaders = self._recorder.loading.loaders
         training = self._recorder.tape.tracker.trained_passes
-        looked = 0
+        looked: dict[int, dict[str, Any]] = {}  # loaders made anew for each epoch share their dataset
         for watched in loaders:
             loader = watched.ref()
-            if loader is None or not watched.passes:
+            dataset = loader.dataset if loader is not None else watched.dataset()
+            if dataset is None or not watched.passes:
                 continue
-            watched.extra = _fetch_fields(self._fetching.stats.get(dataset_key(loader.dataset)))
-            if watched.passes & training and looked < 2:
-                looked += 1
-                watched.extra["prefix"] = prefix = look_at_samples(loader.dataset)
-                if not prefix.reason:
-                    with random_states_kept():
-                        watched.extra["stages"] = look_at_stages(loader.dataset)
+            watched.extra = _fetch_fields(self._fetching.stats.get(dataset_key(dataset)))
+            if watched.passes & training and (id(dataset) in looked or len(looked) < 2):
+                watched.extra |= looked.get(id(dataset)) or looked.setdefault(id(dataset), _sample_fields(dataset))
         part.put_many("loaders", self._recorder.loading.describe(training))
         self._recorder.modules.anomaly = self._anomaly.facts()
         models = self._recorder.modules.describe()
@@ -156,6 +166,9 @@ class DeepWatch:
         part.put("causes", self._causes())
 
     def _causes(self) -> Causes:
+        spans = self._timeline.spans()
+        steps = [span for span in spans if span.lane == STEPS]
+        events = self._device.within(steps)
         return Causes(
             lines=self._sampler.costs(),
             num_steps=self._num_steps,
@@ -172,9 +185,19 @@ class DeepWatch:
             padding=self._padding.facts(),
             exchange=self._exchange.facts(),
             arithmetic=self._arithmetic.facts(),
-            timeline=(*self._timeline.spans(), *fetched(READING, self._fetching.spans)),
+            timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
+            device_work=device_work(events, steps, self._device.reason),
             framework=self._framework,
         )
+
+
+def _sample_fields(dataset: Any) -> dict[str, Any]:
+    """Return the fields of LoaderFacts that a look at a few samples gives."""
+    prefix = look_at_samples(dataset)
+    if prefix.reason:
+        return {"prefix": prefix}
+    with random_states_kept():
+        return {"prefix": prefix, "stages": look_at_stages(dataset)}
 
 
 def _fetch_fields(stats: FetchStats | None) -> dict[str, Any]:

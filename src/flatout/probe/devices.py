@@ -1,6 +1,6 @@
 """Copies between host and device, and places where the host waits for the device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -35,6 +35,18 @@ def _on_device(tensor: Any) -> bool:
     return bool(tensor.device.type != "cpu")
 
 
+def _to_device(original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | None:
+    """Return whether `.to` or `.cuda` is asked for a tensor on a device; None where no place is asked for."""
+    if getattr(original, "__name__", "") == "cuda":
+        return True
+    target = kwargs.get("device", args[0] if args else kwargs.get("tensor"))
+    if target is None or isinstance(target, torch.dtype):
+        return None
+    if isinstance(target, torch.Tensor | torch.device):
+        return (target.device if isinstance(target, torch.Tensor) else target).type != "cpu"
+    return not str(target).startswith("cpu")
+
+
 class DeviceWatch:
     """Charges copies to `transfer` and waits to `sync`; on a machine without accelerator nothing is installed."""
 
@@ -61,10 +73,12 @@ class DeviceWatch:
         tape, sink = self._tape, self._sink
         watched = original if sink is None else sink.fetching(original)  # never for Dynamo to trace
 
-        def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        def copy(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling() or get_ident() != tape.thread:
                 return original(tensor, *args, **kwargs)
             from_device = _on_device(tensor)
+            if _to_device(original, args, kwargs) in (None, from_device):  # another type or layout, where it is
+                return original(tensor, *args, **kwargs)
             tape.record((tape.enter[SYNC if from_device else TRANSFER], tape.now()))
             start = perf_counter_ns()
             try:
@@ -84,7 +98,7 @@ class DeviceWatch:
         name = getattr(original, "__name__", "item")
         watched = sink.fetching(original) if sink is not None and name in _FETCHES else original
 
-        def wait(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        def wait(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling() or not _on_device(tensor) or get_ident() != tape.thread:
                 return original(tensor, *args, **kwargs)
             hits.count += 1

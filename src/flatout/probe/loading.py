@@ -42,6 +42,10 @@ def batch_size(batch: Any) -> int:
     return next((int(tensor.shape[0]) for tensor in tensors_in(batch) if tensor.dim()), 0)
 
 
+def _gone() -> None:
+    """Stand for what cannot be held weakly."""
+
+
 class WatchedLoader:
     """What is known of one DataLoader object."""
 
@@ -52,6 +56,7 @@ class WatchedLoader:
         self.iterated_at: Frame | None = None
         self.passes: set[int] = set()
         self.iterator: weakref.ref[Any] | None = None  # of the latest pass
+        self.dataset: Callable[[], Any] = _gone  # a loader made for one pass alone is gone before its batches are
         self.start_ns = 0
         self.waits = 0
         self.wait_ns = 0
@@ -200,6 +205,8 @@ class LoaderWatch:
             watched.passes.add(self._passes)
             watched.start_ns += end - start
             watched.iterated_at = watched.iterated_at or caller(2)
+            with contextlib.suppress(TypeError):  # a list, for instance
+                watched.dataset = weakref.ref(loader.dataset)
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
             with contextlib.suppress(AttributeError, TypeError):
                 iterator._flatout = (self._passes, watched, tape.asked(self._passes))

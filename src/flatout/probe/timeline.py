@@ -5,11 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from flatout.schema.run import Span, Step
 
-__all__ = ["MAIN", "READING", "STEPS", "Timeline", "fetched"]
+__all__ = ["DRAWN_FROM", "MAIN", "READING", "STEPS", "Timeline", "fetched"]
 
 MAIN, STEPS, READING = "training thread", "steps", "reading"
 
 _STEPS, _UNTIL = 8, 40  # the last few of the first so many: what fills up at the start has done so
+DRAWN_FROM = _UNTIL - _STEPS - 2
+"""The step after which what is slow to start may start: two steps more than are drawn."""
+
 _MOST_SPANS = 800  # of fewer steps, where they have more
 
 
@@ -22,11 +25,11 @@ class Timeline:
         self._spans: deque[Span] = deque(maxlen=4 * _MOST_SPANS)  # what is before the first step is not kept long
         self._steps: deque[Span] = deque(maxlen=_STEPS)
         self._name, self._since_ns = "", 0
-        self._ended = False
+        self.ended = False  # whether all that is drawn has been
 
     def changed(self, moment: int) -> None:
         """Something happened at `moment`; it may have changed the phase."""
-        if self._ended:
+        if self.ended:
             return
         name = str(self._phase())
         if name != self._name:
@@ -35,7 +38,7 @@ class Timeline:
 
     def step(self, step: Step, number: int) -> None:
         """Take one finished step, the `number`-th; what follows the last one that is wanted is left out."""
-        if self._ended:
+        if self.ended:
             return
         end_ns = step.start_ns + step.wall_ns
         self._steps.append(Span(lane=STEPS, name=f"step {number - 1}", start_ns=step.start_ns, wall_ns=step.wall_ns))
@@ -48,9 +51,9 @@ class Timeline:
 
     def end(self, moment: int) -> None:
         """Take no more after `moment`."""
-        if not self._ended:
+        if not self.ended:
             self._close(moment)
-        self._ended = True
+        self.ended = True
 
     def spans(self) -> tuple[Span, ...]:
         """Return the steps and the phases of the training thread in them, as long as they were inside."""

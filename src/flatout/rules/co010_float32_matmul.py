@@ -96,5 +96,4 @@ RULE = Rule(
         example(step_ms=100, forward=90, environment=_GPU, causes=_with(_BF16)),
         example(step_ms=100, forward=30, backward=60, causes=_with(_WIDE)),
     ),
-    preview=True,
 )

@@ -54,6 +54,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     lines = costs(run, Phase.INPUT, process=process, stages=("collate",))
     spot = None if loader.default_collate else hottest(lines, among=lines)
     where = f", in {at(spot.place)}" if spot else " by the default function" if loader.default_collate else ""
+    clocked = (
+        (Evidence("collate", loader.collate_s * 1000, "ms"), Evidence("batches measured", loader.fetches, ""))
+        if loader.fetches
+        else ()
+    )
     return Finding(
         code="IN004",
         name="slow-collate",
@@ -63,11 +68,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} collates samples into a batch{where}. Return tensors "
         "from the dataset, and stack or pad the whole batch in one call.",
-        evidence=(
-            Evidence("collate", loader.collate_s * 1000, "ms"),
-            Evidence("share of the loading", fraction, ""),
-            Evidence("batches measured", loader.fetches, ""),
-        ),
+        evidence=(Evidence("share of the loading", fraction, ""), *clocked),
         fixes=("compiled-input",),
     )
 

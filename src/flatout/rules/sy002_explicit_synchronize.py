@@ -103,5 +103,4 @@ RULE = Rule(
         example(step_ms=100, forward=8, causes=_calling(GIVE_BACK), device_ns=_IDLE),
         example(step_ms=100, forward=50, environment=_GPU, causes=_calling(GIVE_BACK, ms=2.9), device_ns=_IDLE),
     ),
-    preview=True,
 )

@@ -3,7 +3,7 @@
 ## What it measures
 
 The copies from host to device that the deep run saw, by place, and whether their source was pinned. It fires on CUDA
-devices when pageable copies take at least 5% of the step.
+devices when pageable copies take at least 5% of the step. The same tensor again and again is for TR004.
 
 ## Why it matters
 
@@ -24,7 +24,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
-from flatout.rules.transfers import copies, seconds
+from flatout.rules.transfers import copies, is_repeated, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
@@ -35,8 +35,8 @@ MIN_SHARE = 0.05
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """TR001: copies from pageable memory take a twentieth of the step."""
-    every = copies(run)
-    pageable = [copy for copy in every if not copy.pinned]
+    every, steps = copies(run), run.causes.num_steps if run.causes else 0
+    pageable = [copy for copy in every if not (copy.pinned or is_repeated(copy, steps))]
     if not pageable or seconds(every) <= 0:
         return None
     share = breakdown.share(Phase.TRANSFER) * seconds(pageable) / seconds(every)
@@ -60,6 +60,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 _GPU = Environment(device="NVIDIA H200", device_kind="cuda", num_devices=1)
 _PLACE = Frame("train.py", 41, "train")
 _PAGEABLE = Causes(transfers=(Transfer(direction="to_device", place=_PLACE, count=20, num_bytes=1 << 30, seconds=0.2),))
+_CONSTANT = Causes(
+    num_steps=20, transfers=(Transfer(direction="to_device", place=_PLACE, count=20, seconds=0.2, repeats=18),)
+)
 _PINNED = Causes(transfers=(Transfer(direction="to_device", place=_PLACE, count=20, seconds=0.2, pinned=True),))
 
 RULE = Rule(
@@ -73,6 +76,7 @@ RULE = Rule(
     quiet_on=(
         example(step_ms=80, transfer=3.9, forward=60, environment=_GPU, causes=_PAGEABLE),
         example(step_ms=80, transfer=12, forward=60, environment=_GPU, causes=_PINNED),
+        example(step_ms=80, transfer=12, forward=60, environment=_GPU, causes=_CONSTANT),
         example(step_ms=80, transfer=12, forward=60, causes=_PAGEABLE),
     ),
 )

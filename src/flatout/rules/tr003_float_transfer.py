@@ -108,5 +108,4 @@ RULE = Rule(
         example(step_ms=80, transfer=12, environment=_GPU, causes=_with(replace(_IMAGES, dtype="uint8"))),
         example(step_ms=80, transfer=12, causes=_with(_IMAGES)),
     ),
-    preview=True,
 )

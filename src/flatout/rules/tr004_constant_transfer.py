@@ -27,22 +27,19 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
-from flatout.rules.transfers import copies, seconds
+from flatout.rules.transfers import copies, is_repeated, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
 from flatout.units import format_bytes
 
 MIN_SHARE = 0.02
-MIN_REPEATED = 0.9
-MIN_PER_STEP = 0.9
-MIN_COPIES = 10
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """TR004: copies of what has not changed take 2% of the step."""
     every, steps = copies(run), run.causes.num_steps if run.causes else 0
-    same = [copy for copy in every if _is_repeated(copy, steps)]
+    same = [copy for copy in every if is_repeated(copy, steps)]
     if not same or seconds(every) <= 0:
         return None
     share = breakdown.share(Phase.TRANSFER) * seconds(same) / seconds(every)
@@ -67,11 +64,6 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=(),
     )
-
-
-def _is_repeated(copy: Transfer, steps: int) -> bool:
-    often = copy.count >= max(MIN_COPIES, MIN_PER_STEP * steps)
-    return copy.place is not None and often and copy.repeats >= MIN_REPEATED * (copy.count - 2)  # a sum is made twice
 
 
 _GPU = Environment(device="NVIDIA H200", device_kind="cuda", num_devices=1)
@@ -106,5 +98,4 @@ RULE = Rule(
         example(step_ms=80, transfer=12, environment=_GPU, causes=_with(replace(_MASK, count=8, repeats=7))),
         example(step_ms=80, transfer=12, causes=_with(_MASK)),
     ),
-    preview=True,
 )

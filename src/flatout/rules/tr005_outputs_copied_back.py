@@ -99,5 +99,4 @@ RULE = Rule(
         example(step_ms=80, sync=20, environment=_GPU, causes=_with(replace(_LOGITS, direction="to_device"))),
         example(step_ms=80, sync=20, causes=_with(_LOGITS)),
     ),
-    preview=True,
 )

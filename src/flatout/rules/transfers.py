@@ -4,7 +4,11 @@ from collections.abc import Iterable
 
 from flatout.schema.run import Run, Transfer
 
-__all__ = ["copies", "seconds"]
+__all__ = ["copies", "is_repeated", "seconds"]
+
+MIN_REPEATED = 0.9
+MIN_PER_STEP = 0.9
+MIN_COPIES = 10
 
 
 def copies(run: Run) -> tuple[Transfer, ...]:
@@ -17,3 +21,9 @@ def copies(run: Run) -> tuple[Transfer, ...]:
 def seconds(transfers: Iterable[Transfer]) -> float:
     """Return the host's seconds in all of `transfers` together."""
     return sum(max(0.0, transfer.seconds) for transfer in transfers)
+
+
+def is_repeated(copy: Transfer, steps: int) -> bool:
+    """Return whether a place copies what has not changed, in nearly each of the `steps` of the deep run."""
+    often = copy.count >= max(MIN_COPIES, MIN_PER_STEP * steps)
+    return copy.place is not None and often and copy.repeats >= MIN_REPEATED * (copy.count - 2)  # a sum is made twice

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from flatout.schema.facts import Frame
 
-__all__ = ["Arithmetic", "Denormals", "DeviceMemory", "Exchange", "Padding", "Price", "Span"]
+__all__ = ["Arithmetic", "Denormals", "DeviceMemory", "DeviceWork", "Exchange", "Kernel", "Padding", "Price", "Span"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ class Exchange:
 class Span:
     """What one thread or worker did for a while, in the few steps that a deep run drew as they ran."""
 
-    lane: str  # "steps", "training thread", "reading", "worker 0"
-    name: str  # a phase, "step 12", "sample", "collate"
+    lane: str  # "steps", "training thread", "reading", "worker 0", "device"
+    name: str  # a phase, "step 12", "sample", "collate", "kernel", "copy to the device"
     start_ns: int  # after the first of these steps began; negative for what was under way then
     wall_ns: int
 
@@ -86,3 +86,25 @@ class Arithmetic:
     float32_flops_s: float = 0.0  # most float32 operations a second without tensor cores; 0 when not known
     tf32_possible: bool = False
     matmul_precision: str = ""  # "highest", "high", "medium"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """All launches of one kernel in the steps of the timeline."""
+
+    name: str
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWork:
+    """What the device did in the steps of the timeline, as torch's profiler saw it."""
+
+    num_steps: int
+    wall_s: float = 0.0  # of these steps
+    busy_s: float = 0.0  # of which at least one kernel or copy was under way
+    num_kernels: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by kind: "kernel", "copy to the device", ...
+    longest: tuple[Kernel, ...] = ()  # the kernels that took most, all launches of one together
+    reason: str = ""  # why nothing was recorded

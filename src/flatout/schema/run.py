@@ -23,7 +23,17 @@ from flatout.schema.facts import (
     Transfer,
     WorkerFacts,
 )
-from flatout.schema.measured import Arithmetic, Denormals, DeviceMemory, Exchange, Padding, Price, Span
+from flatout.schema.measured import (
+    Arithmetic,
+    Denormals,
+    DeviceMemory,
+    DeviceWork,
+    Exchange,
+    Kernel,
+    Padding,
+    Price,
+    Span,
+)
 from flatout.schema.phase import Phase
 
 __all__ = [
@@ -34,12 +44,14 @@ __all__ = [
     "CompiledFunction",
     "Denormals",
     "DeviceMemory",
+    "DeviceWork",
     "End",
     "Environment",
     "Exchange",
     "Frame",
     "GraphBreak",
     "Header",
+    "Kernel",
     "LineCost",
     "LoaderFacts",
     "ModelFacts",
@@ -201,6 +213,7 @@ class Causes:
     exchange: Exchange | None = None
     arithmetic: Arithmetic | None = None
     timeline: tuple[Span, ...] = ()
+    device_work: DeviceWork | None = None
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

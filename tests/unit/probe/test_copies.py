@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from flatout.probe.copies import CopyWatch, holds_bytes
 from flatout.probe.devices import DeviceWatch
 from flatout.probe.seams import Seams
+from flatout.probe.spans import TRANSFER
 from flatout.probe.tape import Tape
 from flatout.probe.trouble import raise_it
 
@@ -167,3 +168,47 @@ def test_what_moves_before_the_first_step_is_not_counted(watch):
     watch.counting = True
     copy(watch, torch.ones(64, 64))
     assert the_one(watch).count == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "charged"),
+    [
+        pytest.param(lambda tensor: tensor.to(torch.float16), "", id="another type"),
+        pytest.param(lambda tensor: tensor.to(dtype=torch.float16), "", id="another type by name"),
+        pytest.param(lambda tensor: tensor.to("cpu"), "", id="where it lies"),
+        pytest.param(lambda tensor: tensor.to(torch.zeros(1)), "", id="where another one lies, here too"),
+        pytest.param(lambda tensor: tensor.to("meta"), "transfer", id="a name"),
+        pytest.param(lambda tensor: tensor.to(torch.device("meta"), torch.float16), "transfer", id="a device"),
+        pytest.param(lambda tensor: tensor.to(device="meta"), "transfer", id="a device by name"),
+        pytest.param(lambda tensor: tensor.to(torch.zeros(1, device="meta")), "transfer", id="another's device"),
+        pytest.param(
+            lambda tensor: tensor.to(tensor=torch.zeros(1, device="meta")), "transfer", id="the other by name"
+        ),
+    ],
+)
+def test_only_what_goes_to_a_device_is_charged_to_transfer(monkeypatch, change, charged):
+    """A type changed on the CPU, as ToTensor does to every image, is the work of whoever does it."""
+    entered = []
+    tape = Tape(lambda _: None, lambda _: None)
+    monkeypatch.setattr(tape, "record", lambda event: entered.append(event[0]))
+    seams = Seams()
+    DeviceWatch(tape, None, everywhere=True).install(seams)
+    try:
+        change(torch.ones(3))
+    finally:
+        seams.undo()
+    assert [kind for kind in entered if kind != tape.leave] == ([tape.enter[TRANSFER]] if charged else [])
+
+
+def test_a_type_changed_on_the_device_is_no_wait_for_it(monkeypatch):
+    entered = []
+    tape = Tape(lambda _: None, lambda _: None)
+    monkeypatch.setattr(tape, "record", entered.append)
+    seams = Seams()
+    DeviceWatch(tape, None, everywhere=True).install(seams)
+    try:
+        torch.ones(3, device="meta").to(torch.float16)
+        torch.ones(3, device="meta").to("meta")
+    finally:
+        seams.undo()
+    assert entered == []

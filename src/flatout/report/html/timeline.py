@@ -13,7 +13,13 @@ MOST_WORKERS = 16
 """Workers that are drawn, by number; more rows than a screen has show nothing that these do not."""
 
 _STEPS = "steps"
-_KINDS = {phase.value: phase.value for phase in STEP_PHASES} | {"sample": "transfer", "collate": "checkpoint"}
+_KINDS = {phase.value: phase.value for phase in STEP_PHASES} | {
+    "sample": "transfer",
+    "collate": "checkpoint",
+    "kernel": "computing",
+    "copy to the device": "transfer",
+    "copy to the host": "sync",
+}
 
 
 def timeline(run: Run) -> dict[str, Any] | None:
