@@ -6,6 +6,7 @@ pass on in which everything is there, batches are gathered. What is kept is held
 each pass and now and then in it; where they differ, the script's own loader goes on by itself.
 """
 
+import contextlib
 import functools
 import time
 import weakref
@@ -24,7 +25,7 @@ from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
 from flatout.pipeline.plan import mark_of, passed_through, plan_of
-from flatout.pipeline.proof import agree
+from flatout.pipeline.proof import Pace, agree
 from flatout.pipeline.samples import KeptSamples, kept_samples
 from flatout.pipeline.sharing import name_for_ranks
 from flatout.pipeline.streams import drawn_from
@@ -35,7 +36,6 @@ from flatout.pipeline.waiting import AskedEarly
 __all__ = ["Cache"]
 
 _PROOFS = 2  # samples that are asked for again at the start of a pass
-_PROOF_SHARE = 0.003  # of the time, for proofs within a pass
 _CHANGES = 2  # changes of the data set between passes after which nothing more is kept
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
@@ -64,7 +64,7 @@ class Cache:
         self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
         self._ref: Callable[[], Any] = weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
-        self._changes, self._next_proof, self.reason = 0, 0.0, ""
+        self._changes, self._pace, self.reason = 0, Pace(), ""
         self._computing, self._intra_op = threads_of(loader), IntraOp()
         self.keeping = self._fresh()
         self._begin(loader)
@@ -179,7 +179,7 @@ class Cache:
             self._hit()
             with computing_on(self._computing):
                 return quicker(self.collate)(early.take(indices.tolist()))
-        if time.monotonic() > self._next_proof and not self.reason:
+        if self._pace.due and not self.reason:
             self._prove(indices)
         if self.reason or not self._completed(indices, early):
             with computing_on(self._computing), drawn_from(stream):
@@ -257,15 +257,13 @@ class Cache:
 
     def _prove(self, indices: torch.Tensor) -> None:
         """Ask for one of the samples of a batch again."""
-        start = time.monotonic()
-        some = indices[int(start * 1e3) % len(indices)].reshape(1)
-        if self.on_disk is not None and self.on_disk.changed(self.dataset):
-            self._refuse(f"what {type(self.dataset).__name__} reads has changed")
-        elif not self.keeping.empty and not len(self.keeping.missing(some)):
-            with computing_on(self._computing), Untouched(self.dataset, self.collate):
-                self._agrees(some.tolist())
-        end = time.monotonic()
-        self._next_proof = end + (end - start) / _PROOF_SHARE
+        some = indices[int(time.monotonic() * 1e3) % len(indices)].reshape(1)
+        with self._pace.proving():
+            if self.on_disk is not None and self.on_disk.changed(self.dataset):
+                self._refuse(f"what {type(self.dataset).__name__} reads has changed")
+            elif not self.keeping.empty and not len(self.keeping.missing(some)):
+                with computing_on(self._computing), Untouched(self.dataset, self.collate):
+                    self._agrees(some.tolist())
 
     def _look_again(self, loader: Any) -> None:
         """Begin a pass: hold what is kept against the data set."""
@@ -282,8 +280,9 @@ class Cache:
         if against:
             self._refuse(against)
         known = self.keeping.some_known(len(self.dataset), _PROOFS)
-        if known and self._agrees(known) and self.keeping.store is not None:
-            self.keeping.store.filled.trust()
+        with self._pace.proving() if known else contextlib.nullcontext():
+            if known and self._agrees(known) and self.keeping.store is not None:
+                self.keeping.store.filled.trust()
 
     def _agrees(self, indices: list[int]) -> bool:
         try:

@@ -58,7 +58,8 @@ def examine(dataset: Any) -> str:
 
 def some_indices(length: int, number: int) -> list[int]:
     """Return the first, the last and some between, spread evenly."""
-    return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(min(number, length))})
+    number = min(number, length)
+    return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(number)})
 
 
 def _asked_twice(dataset: Any, index: int, other: int, own: bool) -> str:

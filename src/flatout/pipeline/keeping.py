@@ -242,8 +242,11 @@ class Keeping:
 
     def _collates_by_row(self, dataset: Any, indices: torch.Tensor, parts: list[Any]) -> str:
         """Return why a row may depend on the others of its batch, an empty string when it does not."""
-        default = torch.utils.data.dataloader.default_collate
-        whole = indices.tolist()
+        default, whole = torch.utils.data.dataloader.default_collate, indices.tolist()
+        if self._collate is not default and len(set(whole)) == 1 < min(len(whole), len(dataset)):
+            whole = [whole[0], (whole[0] + 1) % len(dataset)]  # one sample twice shows nothing
+            found = layout_of(self._collate(ask(dataset, whole)), len(whole))
+            parts = found[1] if found is not None else []
         tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self._collate is not default else [whole[:1]]
         for some in tried[:1] if len(whole) == 1 else tried:
             samples, before = ask(dataset, some), random_states()

@@ -1,6 +1,8 @@
 """Whether batches that were kept are those that the data set gives."""
 
-from collections.abc import Callable
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -8,9 +10,31 @@ import torch
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, seed_streams
 from flatout.pipeline.examination import ask
 
-__all__ = ["agree"]
+__all__ = ["Pace", "agree"]
 
 _SEED = 4099
+_SHARE = 0.003  # of the time, for proofs within a pass
+
+
+class Pace:
+    """Says when a proof is due: all of them together are to take a small share of the time."""
+
+    def __init__(self) -> None:
+        """Have one due at once."""
+        self.next_s = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Return whether it is time for one."""
+        return time.monotonic() > self.next_s
+
+    @contextlib.contextmanager
+    def proving(self) -> Iterator[None]:
+        """Clock a proof, and put off the next one accordingly."""
+        start = time.monotonic()
+        yield
+        end = time.monotonic()
+        self.next_s = end + (end - start) / _SHARE
 
 
 def agree(dataset: Any, collate: Callable[[Any], Any], take: Callable[[torch.Tensor], Any], indices: list[int]) -> bool:

@@ -14,6 +14,7 @@ from flatout.pipeline.dataset_state import random_states, restore_random_states,
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.own_streams import generators_in, restore_states, states_of
+from flatout.pipeline.proof import Pace
 from flatout.pipeline.reading import Entry, Reader, at_once, behind, reader_of
 from flatout.pipeline.reading_batches import AroundBatches
 from flatout.pipeline.untouched import Untouched
@@ -23,7 +24,6 @@ __all__ = ["KeptSamples", "kept_samples"]
 
 _TRIED = 4
 _TIMED = 3
-_PROOF_SHARE = 0.003  # of the time, for proofs within a pass
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
 
@@ -66,7 +66,7 @@ class KeptSamples:
         self.reason = ""
         self._ref, self._random, self._hit, self._repeats = weakly(loader), random, hit, repeats
         self._num_bytes = self._served = self._limit = 0
-        self._next_proof = 0.0
+        self._pace = Pace()
         self._entries: dict[int, Entry] = {}
         self._readers: dict[int, Reader] = {}
         self._own, self._at_once = generators_in(loader.dataset), at_once(loader.dataset)
@@ -120,10 +120,9 @@ class KeptSamples:
         """Return samples as the data set gives them, kept from now on if there is room."""
         if set(map(type, indices)) != {int}:  # indices of a sampler of the script's own: no key
             return list(samples_of(self._dataset, indices))
-        start = time.monotonic()
-        if start > self._next_proof and indices[0] in self._entries:
-            self._prove(indices[0])
-            self._next_proof = time.monotonic() + (time.monotonic() - start) / _PROOF_SHARE
+        if self._pace.due and indices[0] in self._entries:
+            with self._pace.proving():
+                self._prove(indices[0])
         wanted = self._repeated(indices) if self._repeats and len(self._entries) >= _REHEARSED else indices
         new = self._completed([index for index in wanted if index not in self._entries])
         if self.reason or new is None:

@@ -19,6 +19,7 @@ from torch.utils.data import (
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.dataset_state import same
+from flatout.pipeline.examination import some_indices
 
 MANY = settings(
     max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -170,6 +171,24 @@ def test_a_data_set_that_cannot_be_kept_says_why(dataset, reason):
 
 def test_a_collate_function_that_mixes_samples_is_given_samples_that_are_kept():
     assert "12 samples kept" in kept(Images(12), collate_fn=programs.centred)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("length", [2, 12])
+def test_a_collate_function_that_mixes_samples_is_seen_through_where_the_first_batch_holds_one_twice(
+    length, num_workers
+):
+    order = [0, 0, 0, 1, 1, 1, 1, 1]
+    options = {"batch_size": 2, "sampler": order, "collate_fn": programs.centred, "num_workers": num_workers}
+    agree(Program(Images(length), options))
+
+
+@pytest.mark.parametrize("length", range(1, 12))
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_some_indices_are_the_first_the_last_and_some_between(length, number):
+    some = some_indices(length, number)
+    assert len(some) == min(length, number) and some == sorted(set(some)) and some[0] == 0
+    assert number == 1 or some[-1] == length - 1
 
 
 def test_a_call_of_the_data_set_for_proof_does_not_count():

@@ -359,7 +359,7 @@ def test_a_file_that_changes_while_its_samples_are_served_ends_the_serving(data,
     next(batches)
     write(data, 100)
     cache = loader._kept.of(loader._plain)
-    cache._next_proof = 0.0
+    cache._pace.next_s = 0.0
     assert float(next(batches)[0][0, 0, 0]) == 105.0
     assert "has changed" in loader.explain()
 
