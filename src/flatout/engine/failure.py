@@ -109,6 +109,6 @@ def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome
         )
     return NothingMeasured(
         f"{target.name} ended after {seconds} without an optimizer step.",
-        "flatout measures between optimizer steps (torch.optim, or backward() where there is no optimizer).",
+        "flatout measures between optimizer steps (torch.optim; without one, between calls of backward() or grad()).",
         f"Check its arguments; its output is in {folder / 'output-timed.log'}.",
     )

@@ -18,8 +18,8 @@ the script says. Errors of the data set come at their batch.
 ## When it is wrong
 
 Needs CUDA, and a loader with workers: without, the batch would be made earlier, and random numbers drawn out of turn.
-On one H200 it was slower where `compiled-input` makes the batches (0.89x, 0.84 to 0.96, n=4 pairs). It holds one more
-batch on the device. A batch generator written by hand is not reached.
+On one H200 it was slower where `compiled-input` makes the batches (0.89x, 0.84 to 0.96, n=4 pairs): it is not tried on
+top of that. It holds one more batch on the device. A batch generator written by hand is not reached.
 """
 
 import contextlib

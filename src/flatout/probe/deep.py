@@ -76,6 +76,7 @@ class DeepWatch:
         self._anomaly.install(seams)
         self._padding.install(seams)
         self._prices.install(seams)
+        self._device.install(seams)
         self._tape.on_change = self._timeline.changed
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply

@@ -1,8 +1,8 @@
 """What the device did in a few steps of a deep run: every kernel and every copy from when to when, by torch's profiler.
 
 Kineto, the recorder inside `torch.profiler`, is asked for the device's own events alone; it counts its times from the
-epoch, and they are put on the clock that the steps have. Where the script profiles itself nothing is recorded: two at
-once do not work.
+epoch, and they are put on the clock that the steps have. Where the script profiles itself nothing is recorded: torch
+has one profiler at a time, and the script's would fail.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._C._autograd import DeviceType, _profiler_enabled
 
+from flatout.probe.seams import Hits, Seams
 from flatout.schema.run import DeviceWork, Kernel, Span
 
 __all__ = ["DEVICE", "DeviceEvent", "DeviceTrace", "device_work", "drawn"]
@@ -60,18 +61,43 @@ class DeviceTrace:
         self._make = profiler or _torch_profiler
         self._profiler: Any = None
         self._events: list[DeviceEvent] = []
-        self._tried = False
-        self.reason = ""  # why nothing was recorded
+        self._tried = self._making = False
+        self._reason = ""
+
+    @property
+    def reason(self) -> str:
+        """Return why nothing was recorded, an empty string where no device is in use."""
+        return self._reason if torch.cuda.is_initialized() else ""
+
+    def install(self, seams: Seams) -> None:
+        """Note where the script makes a profiler of its own."""
+        seams.wrap("torch.profiler.profiler:_KinetoProfile.__init__", self._made)
+        seams.wrap("torch.autograd.profiler:profile.__init__", self._made)
+
+    def _made(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def init(profiler: Any, *args: Any, **kwargs: Any) -> None:
+            if not self._making:
+                hits.count += 1
+                self._leave()
+            original(profiler, *args, **kwargs)
+
+        return init
+
+    def _leave(self) -> None:
+        """Record nothing, now or later: the script's own profiler needs to be the only one."""
+        self.stop()
+        self._events, self._tried, self._reason = [], True, "the script makes a profiler of its own"
 
     def start(self) -> None:
         """Record from now on, where a CUDA device is in use and nobody profiles already; only once."""
         if self._tried or not torch.cuda.is_initialized() or _profiler_enabled():
             return
-        self._tried = True
+        self._tried = self._making = True
         with self._failing():
             profiler = self._make()
             profiler.start()
             self._profiler = profiler
+        self._making = False
 
     def stop(self) -> None:
         """Record no more, and keep what was recorded."""
@@ -95,7 +121,7 @@ class DeviceTrace:
         try:
             yield
         except Exception as error:
-            self.reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self._reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
     def within(self, steps: Sequence[Span]) -> list[DeviceEvent]:
         """Return what lies, at least in part, in the steps, the earliest first."""

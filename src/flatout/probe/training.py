@@ -10,6 +10,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from flatout.probe.functional import instead
 from flatout.probe.losses import LIMIT, Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.places import caller
@@ -36,8 +37,7 @@ class TrainingWatch:
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
         self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
         self._created: dict[int, Frame | None] = {}
-        self._steps = Hits()  # of optimizers
-        self._backwards = Hits()
+        self._steps, self._backwards = Hits(), Hits()  # of optimizers
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
         self.before_save: Callable[[Any], None] | None = None
@@ -48,6 +48,7 @@ class TrainingWatch:
         """Wrap what the loop calls; the optimizer's own global hooks mark its steps."""
         self._watch_tracing = lambda: self._tape.tracing.watch(seams)
         self._watch_tracing()
+        seams.wrap("torch.autograd:grad", instead(self._backward, self._tape.tracker, lambda: self._backwards))
         seams.wrap("torch.autograd:backward", self._backward)  # Tensor.backward calls it too
         seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
         seams.wrap("torch.optim.optimizer:Optimizer.zero_grad", self._as_optimizer)

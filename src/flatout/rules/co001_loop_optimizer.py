@@ -3,8 +3,8 @@
 ## What it measures
 
 The optimizer's share of the step, together with how it works: torch's for-loop implementation over at least 10
-tensors where a fused one is available, or an optimizer written in the script, seen by its own lines. It fires at 15%
-of the step.
+tensors where a fused one is available, an optimizer written in the script, seen by its own lines, or at least 10
+optimizers, most of them of fewer tensors. It fires at 15% of the step.
 
 ## Why it matters
 
@@ -14,7 +14,8 @@ batch at hand is 6.2 times as fast as the whole script, and 8.4 times with a fus
 ## What to do
 
 `torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD and Adagrad, on CPU and CUDA), or `foreach=True`. For an
-optimizer of your own, `torch._foreach_...` operations on lists of tensors.
+optimizer of your own, `torch._foreach_...` operations on lists of tensors. For rates or decays that differ between
+parameters, one optimizer with a group for each in place of many.
 
 ## When it is wrong
 
@@ -34,7 +35,7 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, OptimizerFacts, Run
 
 MIN_SHARE = 0.15
-MIN_TENSORS = 10
+MIN_TENSORS = MIN_OPTIMIZERS = 10
 MOSTLY = 0.5
 COMPILED_SHARE = 0.2  # of the optimizer's time in generated kernels: its loop is over kernels then
 
@@ -42,6 +43,8 @@ COMPILED_SHARE = 0.2  # of the optimizer's time in generated kernels: its loop i
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO001: an optimizer that loops over tensors is 15% of the step."""
     share = breakdown.share(Phase.OPTIMIZER)
+    if share >= MIN_SHARE and _many_of_few(run):
+        return _many(run, breakdown)
     loop = next((facts for facts in run.optimizers if _loops(facts)), None)
     own = _own(run)
     if share < MIN_SHARE or (loop is None and not own) or _compiled(run):
@@ -66,6 +69,35 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes {what}",
         evidence=(Evidence("optimizer", breakdown.ms(Phase.OPTIMIZER), "ms"), Evidence("tensors", tensors, "")),
         fixes=("fused-optimizer",) if spot is None else (),
+    )
+
+
+def _many_of_few(run: Run) -> bool:
+    """Return whether the script makes many optimizers of torch's, most of them of few tensors."""
+    sizes = sorted(facts.num_tensors for facts in run.optimizers if facts.from_torch)
+    return len(sizes) >= MIN_OPTIMIZERS and sizes[len(sizes) // 2] < MIN_TENSORS
+
+
+def _many(run: Run, breakdown: Breakdown) -> Finding:
+    number, tensors = len(run.optimizers), sum(facts.num_tensors for facts in run.optimizers)
+    seen, share = costs(run, Phase.OPTIMIZER), breakdown.share(Phase.OPTIMIZER)
+    spot = hottest(seen, among=seen)
+    return Finding(
+        code="CO001",
+        name="loop-optimizer",
+        phase=Phase.OPTIMIZER,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=spot.place if spot is not None else run.optimizers[0].created_at,
+        message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes in {number} optimizers of {tensors} "
+        "tensors together, one after the other. Make one of them, with a group of parameters for each setting, and "
+        "fused=True.",
+        evidence=(
+            Evidence("optimizer", breakdown.ms(Phase.OPTIMIZER), "ms"),
+            Evidence("optimizers", number, ""),
+            Evidence("tensors", tensors, ""),
+        ),
+        fixes=(),
     )
 
 
@@ -103,11 +135,14 @@ RULE = Rule(
     fires_on=(
         example(step_ms=10, optimizer=3, forward=3, backward=3, optimizers=(_ADAM,), lines=_TORCH),
         example(step_ms=10, optimizer=3, forward=3, backward=3, lines=_OWN),
+        example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=1),) * 40, lines=_TORCH),
     ),
     quiet_on=(
         example(step_ms=10, optimizer=1.4, forward=4, backward=4, optimizers=(_ADAM,), lines=_TORCH),
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, implementation="fused"),), lines=_TORCH),
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=4),), lines=_TORCH),
+        example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=2),) * 3, lines=_TORCH),
+        example(step_ms=10, optimizer=1.4, optimizers=(replace(_ADAM, num_tensors=1),) * 40, lines=_TORCH),
         example(step_ms=10, optimizer=3, lines=_KERNELS),
         example(step_ms=10, optimizer=3, optimizers=(_ADAM,), lines=_KERNELS),
         example(step_ms=10, optimizer=3, lines=[line(0.07, ("optim.py", 17, "Lion.step"), phase=Phase.OPTIMIZER)]),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.probe.device_trace import DEVICE, DeviceEvent, DeviceTrace, device_work, drawn
+from flatout.probe.seams import Seams
 from flatout.schema.run import Span
 
 STEPS = [Span(lane="steps", name=f"step {number}", start_ns=1000 * number, wall_ns=1000) for number in range(1, 4)]
@@ -113,6 +114,43 @@ def test_a_script_that_profiles_itself_is_left_to_it():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         DeviceTrace(lambda: profiler).start()
     assert profiler.started == 0
+
+
+@pytest.fixture
+def seams():
+    made = Seams()
+    yield made
+    made.undo()
+
+
+@pytest.mark.usefixtures("_cuda_in_use")
+@pytest.mark.parametrize("when", ["before", "while recording"])
+@pytest.mark.parametrize("make", [torch.profiler.profile, torch.autograd.profiler.profile])
+def test_a_script_that_will_profile_itself_is_left_to_it(seams, when, make):
+    """One with a schedule is made long before it starts, and would fail if another were at work then."""
+    profiler = Profiler([Recorded("gemm", time_ns(), 1000)])
+    trace = DeviceTrace(lambda: profiler)
+    trace.install(seams)
+    if when == "before":
+        make()
+    trace.start()
+    if when == "while recording":
+        make()
+    trace.start()
+    trace.stop()
+    assert profiler.started == profiler.stopped == (0 if when == "before" else 1)
+    assert trace.within([Span(lane="steps", name="step 1", start_ns=0, wall_ns=2 * perf_counter_ns())]) == []
+    assert "of its own" in trace.reason
+
+
+@pytest.mark.usefixtures("_cuda_in_use")
+def test_a_profiler_of_torch_s_that_we_make_is_not_taken_for_the_script_s(seams):
+    trace = DeviceTrace(lambda: torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]))
+    trace.install(seams)
+    trace.start()
+    torch.ones(3).add(1)
+    trace.stop()
+    assert trace.reason == ""
 
 
 def test_the_time_that_the_device_was_busy_counts_once_what_ran_at_once():

@@ -581,6 +581,39 @@ def test_passes_over_what_was_collected(w):
     assert sum(stretch.wall_ns for stretch in w.outside) / MS + w.rest() == 12 * FORWARD
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_gradients_asked_for_are_the_backward_pass_of_a_script_in_functions(w, by_name):
+    model = w.model()
+    parameters = list(model.parameters())
+    for _ in range(5):
+        for x in w.loader(4):
+            given = {"outputs": w.loss(model, x)} if by_name else {}
+            grads = torch.autograd.grad(*(() if by_name else (w.loss(model, x),)), inputs=parameters, **given)
+            with torch.no_grad():
+                for parameter, grad in zip(parameters, grads, strict=True):
+                    parameter -= 1e-4 * grad
+            w.clock.spend(OPTIMIZER)
+    w.end()
+    assert w.walls()[1:] == [STEP] * 12
+    assert w.phases(5)["backward"] == BACKWARD
+
+
+@pytest.mark.parametrize("optimizer", [True, False])
+def test_gradients_asked_for_on_the_way_to_a_step_are_none(w, optimizer):
+    """A penalty on gradients, in a script that steps by an optimizer or by `backward()`."""
+    model = w.model()
+    stepping = w.sgd(model) if optimizer else None
+    for _ in range(5):
+        for x in w.loader(4):
+            penalty = torch.autograd.grad(model(x).sum(), list(model.parameters()), create_graph=True)
+            (w.loss(model, x) + sum(one.square().sum() for one in penalty)).backward()
+            if stepping is not None:
+                stepping.step()
+    w.end()
+    assert w.batches()[2:] == [1] * (len(w.steps) - 2)
+    assert len(w.steps) >= 12
+
+
 def test_plain_gradient_descent_without_an_optimizer(w):
     model = w.model()
     for _ in range(5):

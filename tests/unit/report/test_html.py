@@ -27,7 +27,7 @@ from flatout.report.html.charts import MAX_POINTS, charts
 from flatout.report.html.page import page
 from flatout.report.staircase import Handover
 from flatout.schema.report import Report
-from flatout.schema.run import Frame, Span, Step, Utilization
+from flatout.schema.run import DeviceWork, Frame, Kernel, Span, Step, Utilization
 
 INVISIBLE = {"\x1b", "\x07", "\u202e", "\u2066", "\u200b", "\x9b", "\r"}
 SCRIPT = "<script>alert(1)</script>"
@@ -229,6 +229,35 @@ def test_steps_are_drawn_as_they_ran():
         assert places and all(left >= 0 and left + width <= 100.01 for left, width in places)
     assert 'class="input" style="left:0.000%;width:31.250%"' in text  # it had begun before
     assert text.count("<i ") == 2 + 8 + 2 * 3
+
+
+def test_what_the_device_did_is_drawn_and_its_longest_kernels_are_named():
+    shown = drawn()
+    device = (
+        Span(lane="device", name="kernel", start_ns=55 * MS, wall_ns=20 * MS),
+        Span(lane="device", name="copy to the device", start_ns=50 * MS, wall_ns=2 * MS),
+    )
+    work = DeviceWork(
+        num_steps=2,
+        wall_s=0.16,
+        busy_s=0.04,
+        num_kernels=2400,
+        longest=(Kernel(name=f"void gemm<{SCRIPT}>", count=30, seconds=0.02),),
+    )
+    causes = replace(shown.run.causes, timeline=(*shown.run.causes.timeline, *device), device_work=work)
+    text = page(replace(shown, run=replace(shown.run, causes=causes)))
+    assert 'aria-label="device: kernel 20.0 ms, copy to the device 2.00 ms"' in text
+    words = Reader(text).words
+    assert "The device was busy for 25% of these steps, with 1,200 kernels in each" in words
+    assert "15 in a step, 10.0 ms together" in words
+    assert SCRIPT not in text
+
+
+def test_why_the_device_is_not_drawn_is_said():
+    shown = drawn()
+    causes = replace(shown.run.causes, device_work=DeviceWork(num_steps=0, reason="RuntimeError: CUPTI <b>"))
+    text = page(replace(shown, run=replace(shown.run, causes=causes)))
+    assert "torch's profiler could not record it (RuntimeError: CUPTI &lt;b&gt;)" in text.replace("&#39;", "'")
 
 
 def test_a_worker_that_did_nothing_has_a_row():

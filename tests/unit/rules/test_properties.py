@@ -14,6 +14,7 @@ from flatout.schema.run import (
     Causes,
     Denormals,
     DeviceMemory,
+    DeviceWork,
     Environment,
     Exchange,
     Frame,
@@ -152,6 +153,14 @@ arithmetic = st.builds(
     tf32_possible=st.booleans(),
     matmul_precision=st.sampled_from(["", "highest", "high"]),
 )
+device_works = st.builds(
+    DeviceWork,
+    num_steps=small,
+    wall_s=st.sampled_from([0.0, 0.1]),
+    busy_s=st.floats(0, 0.1),
+    num_kernels=st.integers(0, 100_000),
+    seconds=st.dictionaries(st.sampled_from(["kernel", "copy to the device"]), st.floats(0, 0.2)),
+)
 exchanges = st.builds(
     Exchange,
     steps=small,
@@ -188,6 +197,7 @@ causes = st.builds(
     padding=st.lists(paddings, max_size=1).map(tuple),
     exchange=st.none() | exchanges,
     arithmetic=st.none() | arithmetic,
+    device_work=st.none() | device_works,
     lines=st.lists(lines, max_size=8).map(tuple),
     syncs=st.lists(
         st.builds(

@@ -4,8 +4,8 @@ from collections import defaultdict
 from typing import Any
 
 from flatout.schema.phase import STEP_PHASES
-from flatout.schema.run import Run, Span
-from flatout.units import format_ms
+from flatout.schema.run import DeviceWork, Run, Span
+from flatout.units import format_ms, format_share
 
 __all__ = ["timeline"]
 
@@ -42,6 +42,22 @@ def timeline(run: Run) -> dict[str, Any] | None:
         "ms": format_ms(end_ns / 1e6),
         "key": [(_KINDS.get(name, "other"), name.replace("_", " ")) for name in names],
         "left_out": len(left_out),
+        "device": _device(run.causes.device_work if run.causes is not None else None),
+    }
+
+
+def _device(work: DeviceWork | None) -> dict[str, Any] | None:
+    """Return in words how busy the device was in these steps, and with which kernels."""
+    if work is None or work.num_steps <= 0 or work.wall_s <= 0:
+        return {"reason": work.reason} if work is not None and work.reason else None
+    return {
+        "reason": "",
+        "busy": format_share(work.busy_s / work.wall_s),
+        "kernels": f"{work.num_kernels / work.num_steps:,.0f}",
+        "longest": [
+            (kernel.name, f"{kernel.count / work.num_steps:.3g}", format_ms(kernel.seconds / work.num_steps * 1e3))
+            for kernel in work.longest
+        ],
     }
 
 
