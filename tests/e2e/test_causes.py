@@ -126,3 +126,32 @@ def test_a_loader_made_anew_for_each_epoch_is_known_by_its_dataset(flatout):
     script = script.replace("for images, labels", "for x, labels").replace("model(images)", "model(x)")
     codes = diagnosed(flatout, script)
     assert script.splitlines()[codes["IN014"].location.line - 1].endswith("# MADE")
+
+
+COUNTED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+data = torch.utils.data.TensorDataset(torch.randn(512, 256), torch.randint(0, 10, (512,)))
+model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+hits = 0
+while True:
+    for x, y in torch.utils.data.DataLoader(data, batch_size=128):
+        logits = model(x)
+        loss = nn.functional.cross_entropy(logits, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        hits += ({again}.argmax(1) == y).sum().item()  # COUNTED
+"""
+
+
+@pytest.mark.parametrize(("again", "found"), [pytest.param("model(x)", True), pytest.param("logits", False)])
+def test_a_second_pass_that_only_counts_hits_is_found_at_its_line(flatout, again, found):
+    script = COUNTED.replace("{again}", again)
+    codes = diagnosed(flatout, script)
+    assert ("CO014" in codes) is found
+    if found:
+        assert script.splitlines()[codes["CO014"].location.line - 1].endswith("# COUNTED")

@@ -21,6 +21,7 @@ from flatout.probe.frameworks import driving_framework
 from flatout.probe.lines import LineSampler, where
 from flatout.probe.padding import PaddingWatch
 from flatout.probe.prices import PriceWatch
+from flatout.probe.repeats import RepeatWatch
 from flatout.probe.retention import RetentionWatch
 from flatout.probe.seams import Seams
 from flatout.probe.stages import look_at_stages
@@ -63,6 +64,7 @@ class DeepWatch:
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
         self._timeline = Timeline(lambda: self._where()[0])
         self._device = DeviceTrace()
+        self._repeats = RepeatWatch(self._in_step)
         self._num_steps = 0
         self._framework = ""
         self._since_unix_s = 0.0
@@ -82,6 +84,7 @@ class DeepWatch:
         self._recorder.modules.on_forward = self._anomaly.apply
         self._recorder.modules.on_call = self._called
         self._recorder.modules.around.append(self._arithmetic.around)
+        self._recorder.modules.around_always.append(self._repeats.around)
 
     @guarded
     def step(self, step: Step, number: int) -> None:
@@ -95,6 +98,7 @@ class DeepWatch:
             self._collector.start()
             return
         self._num_steps += 1
+        self._repeats.step()
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step, with_host=not self._recorder.modules.modules())
@@ -187,6 +191,7 @@ class DeepWatch:
             exchange=self._exchange.facts(),
             arithmetic=self._arithmetic.facts(),
             timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
+            repeated=self._repeats.facts(),
             device_work=device_work(events, steps, self._device.reason),
             framework=self._framework,
         )

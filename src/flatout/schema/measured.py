@@ -5,7 +5,18 @@ from dataclasses import dataclass, field
 
 from flatout.schema.facts import Frame
 
-__all__ = ["Arithmetic", "Denormals", "DeviceMemory", "DeviceWork", "Exchange", "Kernel", "Padding", "Price", "Span"]
+__all__ = [
+    "Arithmetic",
+    "Denormals",
+    "DeviceMemory",
+    "DeviceWork",
+    "Exchange",
+    "Kernel",
+    "Padding",
+    "Price",
+    "RepeatedForward",
+    "Span",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +97,16 @@ class Arithmetic:
     float32_flops_s: float = 0.0  # most float32 operations a second without tensor cores; 0 when not known
     tf32_possible: bool = False
     matmul_precision: str = ""  # "highest", "high", "medium"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedForward:
+    """Calls of the model, from one place, on what it had just been given, whose outputs got no gradient."""
+
+    place: Frame | None = None
+    count: int = 0
+    steps: int = 0  # that were looked at
+    seconds: float = 0.0  # of all these calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from flatout.schema.measured import (
     Kernel,
     Padding,
     Price,
+    RepeatedForward,
     Span,
 )
 from flatout.schema.phase import Phase
@@ -60,6 +61,7 @@ __all__ = [
     "Padding",
     "Price",
     "RankSummary",
+    "RepeatedForward",
     "Retained",
     "Run",
     "SamplePrefix",
@@ -214,6 +216,7 @@ class Causes:
     arithmetic: Arithmetic | None = None
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None
+    repeated: tuple[RepeatedForward, ...] = ()
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

@@ -26,6 +26,7 @@ from flatout.schema.run import (
     Padding,
     Price,
     RankSummary,
+    RepeatedForward,
     Retained,
     SamplePrefix,
     Stage,
@@ -198,6 +199,9 @@ causes = st.builds(
     exchange=st.none() | exchanges,
     arithmetic=st.none() | arithmetic,
     device_work=st.none() | device_works,
+    repeated=st.lists(
+        st.builds(RepeatedForward, place=place, count=small, steps=small, seconds=st.floats(0, 20)), max_size=2
+    ).map(tuple),
     lines=st.lists(lines, max_size=8).map(tuple),
     syncs=st.lists(
         st.builds(

@@ -1,0 +1,91 @@
+"""The model computes a batch that it has just computed, and nothing is learned from it.
+
+## What it measures
+
+In the deep run, calls of the model in training mode on tensors that it was given before, in the step under way or the
+one before, not written to since, with the same other arguments; of these the ones to whose outputs no gradient came by
+the end of the step. It fires when they are made in at least half of the steps and take at least 10% of it.
+
+## Why it matters
+
+Hits are counted, or a loss is printed, by calling the model once more. A forward pass is about a third of a step; one
+that keeps a graph for gradients takes its memory as well. Layers with batch statistics see the batch twice.
+
+## What to do
+
+Keep the outputs of the pass that is trained on, and count on them: `logits = model(x)`, then
+`criterion(logits, y)` and `logits.detach().argmax(1)`.
+
+## When it is wrong
+
+Where the weights have changed in between, and the new outputs are what is wanted (the divergence of a policy after its
+update). Under `torch.no_grad()` such a pass costs less. On a device the host's time is what is measured.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Frame, RepeatedForward, Run
+
+MIN_SHARE = 0.10
+MIN_PER_STEP = 0.5
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO014: forward passes of what has been computed already take a tenth of the step."""
+    causes = run.causes or Causes()
+    often = [one for one in causes.repeated if one.steps > 0 and one.count >= MIN_PER_STEP * one.steps]
+    whole_s = sum(causes.phases_s.values())
+    if not often or whole_s <= 0:
+        return None
+    worst = max(often, key=lambda one: one.seconds)
+    share = min(breakdown.share(Phase.FORWARD), max(0.0, worst.seconds / whole_s))
+    if share < MIN_SHARE:
+        return None
+    return Finding(
+        code="CO014",
+        name="repeated-forward",
+        phase=Phase.FORWARD,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=worst.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes a batch once more that the model has just "
+        f"computed{f', in {at(worst.place)}' if worst.place else ''}: no gradient comes back to these outputs. "
+        "Keep those of the pass that is trained on.",
+        evidence=(
+            Evidence("such calls in a step", worst.count / worst.steps, ""),
+            Evidence("one of them", worst.seconds / max(1, worst.count) * 1e3, "ms"),
+        ),
+        fixes=(),
+    )
+
+
+_AT = Frame("train.py", 35, "train_epoch")
+_COUNTED = RepeatedForward(place=_AT, count=40, steps=40, seconds=0.16)
+
+
+def _with(*found: RepeatedForward) -> Causes:
+    return Causes(num_steps=40, phases_s={"forward": 0.4, "backward": 0.4}, repeated=found)
+
+
+RULE = Rule(
+    code="CO014",
+    name="repeated-forward",
+    check=check,
+    fires_on=(
+        example(step_ms=20, forward=10, backward=9, causes=_with(_COUNTED)),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_COUNTED, seconds=0.001, count=1), _COUNTED)),
+    ),
+    quiet_on=(
+        example(step_ms=20, forward=10, backward=9, causes=_with()),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_COUNTED, count=15))),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_COUNTED, seconds=0.07))),
+        example(step_ms=20, forward=1.5, backward=18, causes=_with(_COUNTED)),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_COUNTED, steps=0))),
+    ),
+)
