@@ -39,26 +39,17 @@ MIN_TENSORS = MIN_OPTIMIZERS = 10
 MOSTLY = 0.5
 COMPILED_SHARE = 0.2  # of the optimizer's time in generated kernels: its loop is over kernels then
 
+_Found = tuple[Frame | None, str, tuple[str, ...]]  # a place, what is there, and its fixes
+
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """CO001: an optimizer that loops over tensors is 15% of the step."""
+    """CO001: an optimizer that loops over tensors, or many optimizers of few, are 15% of the step."""
     share = breakdown.share(Phase.OPTIMIZER)
-    if share >= MIN_SHARE and _many_of_few(run):
-        return _many(run, breakdown)
-    loop = next((facts for facts in run.optimizers if _loops(facts)), None)
-    own = _own(run)
-    if share < MIN_SHARE or (loop is None and not own) or _compiled(run):
+    found = None if share < MIN_SHARE else _many(run) or _loop(run)
+    if found is None:
         return None
-    spot = hottest(own, among=costs(run, Phase.OPTIMIZER))
-    tensors = max((facts.num_tensors for facts in run.optimizers), default=0)
-    if spot is not None:
-        place: Frame | None = spot.place
-        what = f"in the script's own optimizer, {at(spot.place)}. Use torch's with fused=True, or torch._foreach_..."
-    elif loop is not None:
-        place = loop.created_at
-        what = f"in {loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. Set fused=True."
-    else:
-        return None
+    place, what, fixes = found
+    tensors = sum(facts.num_tensors for facts in run.optimizers)
     return Finding(
         code="CO001",
         name="loop-optimizer",
@@ -66,39 +57,38 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=place,
-        message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes {what}",
+        message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes in {what}",
         evidence=(Evidence("optimizer", breakdown.ms(Phase.OPTIMIZER), "ms"), Evidence("tensors", tensors, "")),
-        fixes=("fused-optimizer",) if spot is None else (),
+        fixes=fixes,
     )
 
 
-def _many_of_few(run: Run) -> bool:
-    """Return whether the script makes many optimizers of torch's, most of them of few tensors."""
+def _many(run: Run) -> _Found | None:
+    """Return what is to be said of many optimizers of torch's, most of them of few tensors."""
     sizes = sorted(facts.num_tensors for facts in run.optimizers if facts.from_torch)
-    return len(sizes) >= MIN_OPTIMIZERS and sizes[len(sizes) // 2] < MIN_TENSORS
-
-
-def _many(run: Run, breakdown: Breakdown) -> Finding:
-    number, tensors = len(run.optimizers), sum(facts.num_tensors for facts in run.optimizers)
-    seen, share = costs(run, Phase.OPTIMIZER), breakdown.share(Phase.OPTIMIZER)
+    if len(sizes) < MIN_OPTIMIZERS or sizes[len(sizes) // 2] >= MIN_TENSORS:
+        return None
+    seen = costs(run, Phase.OPTIMIZER)
     spot = hottest(seen, among=seen)
-    return Finding(
-        code="CO001",
-        name="loop-optimizer",
-        phase=Phase.OPTIMIZER,
-        share=share,
-        max_speedup=speedup_without(share),
-        location=spot.place if spot is not None else run.optimizers[0].created_at,
-        message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes in {number} optimizers of {tensors} "
-        "tensors together, one after the other. Make one of them, with a group of parameters for each setting, and "
-        "fused=True.",
-        evidence=(
-            Evidence("optimizer", breakdown.ms(Phase.OPTIMIZER), "ms"),
-            Evidence("optimizers", number, ""),
-            Evidence("tensors", tensors, ""),
-        ),
-        fixes=(),
-    )
+    what = f"{len(sizes)} optimizers of {sum(sizes)} tensors together, one after the other. Make one of them, with a "
+    place = spot.place if spot is not None else run.optimizers[0].created_at
+    return place, what + "group of parameters for each setting, and fused=True.", ()
+
+
+def _loop(run: Run) -> _Found | None:
+    """Return what is to be said of an optimizer that loops over its tensors: the script's own, or one of torch's."""
+    loop = next((facts for facts in run.optimizers if _loops(facts)), None)
+    own = _own(run)
+    if (loop is None and not own) or _compiled(run):
+        return None
+    spot = hottest(own, among=costs(run, Phase.OPTIMIZER))
+    if spot is not None:
+        what = f"the script's own optimizer, {at(spot.place)}. Use torch's with fused=True, or torch._foreach_..."
+        return spot.place, what, ()
+    if loop is None:
+        return None
+    what = f"{loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. Set fused=True."
+    return loop.created_at, what, ("fused-optimizer",)
 
 
 def _loops(facts: OptimizerFacts) -> bool:
