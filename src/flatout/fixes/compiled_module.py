@@ -196,6 +196,7 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     switchable=True,
+    addresses=("CO013",),
     settles_s=120.0,
     least=1 / (1 - _LEAST_SHARE),
     usual_s=30.0,  # 30.2 s for the small ResNet of benchmarks/cpu_resnet.py on 2 cores

@@ -170,7 +170,7 @@ FIX = Fix(
     phases=(Phase.OPTIMIZER,),
     patch=patch,
     choices=choices,
-    addresses=("CO001",),
+    addresses=("CO001", "CO013"),
     switchable=True,
     edit=(
         OptimizerArgument(

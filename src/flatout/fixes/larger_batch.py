@@ -122,6 +122,7 @@ FIX = Fix(
     phases=(Phase.INPUT, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.SYNC, Phase.HOST),
     patch=patch,
     choices=choices,
+    addresses=("CO013",),
     on_request=True,
     edit=(
         Unwritten(

@@ -87,6 +87,15 @@ def num_reading(reader: Reader, length: int) -> int:
     return cores if cores > 1 and scales(reader, length, cores) else 0
 
 
+def _compute_on(number: int) -> None:
+    """Let torch compute on so many threads in this one.
+
+    torch gives a thread a number at its first look at it, whichever was set last anywhere: it has to look before.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(number)
+
+
 class AskedEarly:
     """The samples of one pass over a data set, asked for ahead of their batches.
 
@@ -101,7 +110,7 @@ class AskedEarly:
         self._reader = reader
         self._num_threads = num_threads
         self._own = threading.local()
-        self._pool = ThreadPoolExecutor(num_threads, "flatout-samples", torch.set_num_threads, (computing_on,))
+        self._pool = ThreadPoolExecutor(num_threads, "flatout-samples", _compute_on, (computing_on,))
         self._asked: dict[int, Future[Any]] = {}
 
     def follow(self, batches: Iterator[torch.Tensor], early: bool, *, wanted: Any) -> Iterator[torch.Tensor]:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.ahead import Ahead
-from flatout.pipeline.waiting import waits
+from flatout.pipeline.waiting import AskedEarly, waits
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +87,27 @@ def test_many_wait_at_a_time():
 
     list(compile_loader(DataLoader(Watched(200, 0.02), batch_size=10)))
     assert waiting[1] > 20
+
+
+def test_a_thread_computes_on_as_many_as_it_was_told_whatever_others_set_meanwhile(two_threads):
+    """torch gives a thread its number at its first operation: whichever was set last, anywhere in the process."""
+    begun, changed = threading.Event(), threading.Event()
+
+    def reader():
+        begun.set()
+        changed.wait(10)
+        return lambda index: torch.get_num_threads()
+
+    early = AskedEarly(reader, 1, 2)
+    try:
+        early._ask([0])
+        begun.wait(10)
+        torch.set_num_threads(1)  # as a batch that is made on one thread has it
+        changed.set()
+        assert early.take([0]) == [2]
+    finally:
+        early.end()
+        torch.set_num_threads(2)
 
 
 def test_a_pass_that_is_left_early_leaves_no_threads():
