@@ -6,7 +6,6 @@ pass on in which everything is there, batches are gathered. What is kept is held
 each pass and now and then in it; where they differ, the script's own loader goes on by itself.
 """
 
-import contextlib
 import functools
 import time
 import weakref
@@ -280,9 +279,10 @@ class Cache:
         if against:
             self._refuse(against)
         known = self.keeping.some_known(len(self.dataset), _PROOFS)
-        with self._pace.proving() if known else contextlib.nullcontext():
-            if known and self._agrees(known) and self.keeping.store is not None:
-                self.keeping.store.filled.trust()
+        if known:
+            with self._pace.proving():
+                if self._agrees(known) and self.keeping.store is not None:
+                    self.keeping.store.filled.trust()
 
     def _agrees(self, indices: list[int]) -> bool:
         try:

@@ -112,7 +112,7 @@ class DeepWatch:
         self._retention.glance(sys._getframe(1))
 
     def _follow_device(self, step: Step, number: int) -> None:
-        """Record what the device does in the steps that are drawn; the start of its profiler is slow."""
+        """Record what the device does in the steps that are drawn, and little more."""
         if self._timeline.ended:
             self._device.stop()
         elif number >= DRAWN_FROM or step.wall_ns > _SLOW_NS:

@@ -8,8 +8,8 @@ least 100 kernels of at most 25 us on average, which take at most half of that t
 
 ## Why it matters
 
-Starting a kernel costs the host 5 to 10 us, with all the Python around it; one that runs for 3 us leaves the device
-waiting for the next. A faster device changes nothing then.
+Starting a kernel costs the host some microseconds, with all the Python around it; one that runs for less leaves the
+device waiting for the next. A faster device changes nothing then.
 
 ## What to do
 

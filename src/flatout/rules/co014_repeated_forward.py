@@ -8,8 +8,9 @@ the end of the step. It fires when they are made in at least half of the steps a
 
 ## Why it matters
 
-Hits are counted, or a loss is printed, by calling the model once more. A forward pass is about a third of a step; one
-that keeps a graph for gradients takes its memory as well. Layers with batch statistics see the batch twice.
+Hits are counted, or a loss is printed, by calling the model once more: a small convolutional network on two CPU cores
+trained 1.24 times as fast without (`benchmarks/planted.py`, cloud_types, n=2). A pass that keeps a graph for gradients
+takes its memory as well, and layers with batch statistics see the batch twice.
 
 ## What to do
 
