@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn, unsafe
 from flatout.pipeline.examination import ask, detached, samples_of, some_indices, weakly
@@ -54,7 +55,7 @@ class Cache:
         keep: Callable[..., Keeping] = Keeping,
     ) -> None:
         """Look at the data set of `loader`, and for what `folder` has of it. `purpose` and `hit` as in `Kept`."""
-        self.collate, self.served = loader.collate_fn, 0  # batches gathered
+        self.collate, self._by_row, self.served = loader.collate_fn, ByRow(loader.collate_fn), 0  # batches gathered
         self._purpose, self._hit, self._budget, self._folder, self._keep = purpose, hit, budget, folder, keep
         self.on_disk: OnDisk | None = None
         self.samples: KeptSamples | None = None  # in place of rows
@@ -156,10 +157,9 @@ class Cache:
             self._twins[loader] = noted(loader)
         return fill(iterate(self._twins[loader]), self._twins[loader], deliver)
 
-    def _delivered(self, indices: torch.Tensor, batch: Any, drew: bool) -> None:
+    def _delivered(self, indices: torch.Tensor, batch: Any, reason: str) -> None:
         if self.reason or self.samples is not None:
             return
-        reason = "random numbers are drawn while a batch is made" if drew else ""
         try:
             with computing_on(self._computing):
                 reason = reason or self.keeping.add(self.dataset, indices, batch)
@@ -224,7 +224,7 @@ class Cache:
                 return self._completed(indices)
             reason = f"making samples by themselves raised {type(error).__name__}"
         if not reason and not undrawn(before, random_states()):
-            reason = "random numbers are drawn while a batch is made"
+            reason = DRAWS
         if reason:
             restore_random_states(before)
             self._refuse(reason)
@@ -239,7 +239,8 @@ class Cache:
         with computing_on(self._computing):
             asked = ask if self._purpose != "run" else samples_of
             samples = early.take(wanted) if early is not None and self._plan.waits else asked(self.dataset, wanted)
-            return self.keeping.add(self.dataset, missing, quicker(self.collate)(samples))
+            made = self._by_row(samples)
+            return self._by_row.against or self.keeping.add(self.dataset, missing, made)
 
     def _rehearse(self, missing: torch.Tensor, early: AskedEarly | None) -> str:
         """In a trial, keep something to serve from; a training has filled its memory by now."""

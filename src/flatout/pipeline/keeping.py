@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
+from flatout.pipeline.by_row import DEPENDS, DRAWS, rows_equal
+from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.examination import ask, some_indices
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
@@ -259,8 +260,8 @@ class Keeping:
             found = layout_of(made, len(some))
             places = [whole.index(index) for index in some]
             drew = drew or untouched.changed
-            if drew or found is None or not _rows_equal(found[1], parts, places):
-                return "a row of its batches depends on the other samples, or changes from call to call"
+            if drew or found is None or not rows_equal(found[1], parts, places):
+                return DEPENDS
         return ""
 
 
@@ -276,22 +277,11 @@ def rows_refused(keeping: Keeping, loader: Any) -> str:
     try:
         batch = loader.collate_fn(ask(loader.dataset, some))
         drew = not undrawn(before, random_states())
-        reason = "random numbers are drawn while a batch is made" if drew else ""
-        return reason or keeping.add(loader.dataset, torch.tensor(some), batch)
+        return (DRAWS if drew else "") or keeping.add(loader.dataset, torch.tensor(some), batch)
     except Exception:  # the script's own batches will show it
         return ""
     finally:
         restore_random_states(before)
-
-
-def _rows_equal(made: list[Any], whole: list[Any], places: list[int]) -> bool:
-    if len(made) != len(whole):
-        return False
-    for one, part in zip(made, whole, strict=True):
-        wanted = [part[place] for place in places] if isinstance(part, list) else part[places].contiguous()
-        if not same(one.contiguous() if isinstance(one, torch.Tensor) else one, wanted):
-            return False
-    return True
 
 
 def _facts(rows: Sequence[Rows], number: int, stage: int) -> dict[str, object]:

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
-from flatout.pipeline.collating import quicker
+from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.dataset_state import random_states, undrawn
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.order import as_tensor, batches_of, may_draw_ahead
@@ -21,14 +21,14 @@ __all__ = ["Deliver", "KeptPass", "fill", "noted", "weakly_called"]
 
 _PLAIN_NEXT = _BaseDataLoaderIter.__next__
 
-Deliver = Callable[[torch.Tensor, Any, bool], None]
-"""What a filling pass tells: the indices of a batch, the batch, and whether random numbers were drawn for it."""
+Deliver = Callable[[torch.Tensor, Any, str], None]
+"""What a filling pass tells: the indices of a batch, the batch, and what speaks against keeping it, "" for nothing."""
 
 
 def noted(loader: Any) -> Any:
     """Return a loader that does what `loader`, which has workers, does, and notes each batch's indices and draws."""
     twin = copy.copy(loader)
-    collate = CheckedCollate(loader.collate_fn, loader.worker_init_fn)
+    collate = _RowsChecked(loader.collate_fn, loader.worker_init_fn)
     vars(twin).update(  # past DataLoader.__setattr__, which locks some of these
         batch_sampler=NotedSampler(loader.batch_sampler),
         collate_fn=collate,
@@ -38,20 +38,32 @@ def noted(loader: Any) -> Any:
     return twin
 
 
+class _RowsChecked(CheckedCollate):
+    """Looks whether rows depend on each other, too."""
+
+    def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None) -> None:
+        self._by_row = ByRow(collate)
+        super().__init__(self._by_row, init)
+
+    def __call__(self, samples: Any) -> Flagged:
+        return super().__call__(samples)._replace(against=self._by_row.against)
+
+
 class _FillingFetcher:
     """What makes the batches of a single-process iterator, told to `deliver`."""
 
     def __init__(self, fetcher: Any, deliver: Deliver) -> None:
         """Take the iterator's own."""
         self._fetcher = fetcher
-        fetcher.collate_fn = quicker(fetcher.collate_fn)
+        self._collate = fetcher.collate_fn = ByRow(fetcher.collate_fn)
         self._deliver = deliver
 
     def fetch(self, indices: Any) -> Any:
         """Return the batch of `indices`."""
         before = random_states()
         data = self._fetcher.fetch(indices)
-        self._deliver(as_tensor(indices), data, not undrawn(before, random_states()))
+        drew = not undrawn(before, random_states())
+        self._deliver(as_tensor(indices), data, DRAWS if drew else self._collate.against)
         return data
 
 
@@ -68,17 +80,17 @@ class _FillingWorkers:
     def next_data(self) -> Any:
         """Return the next batch, as the iterator's own method of that name does."""
         flagged: Flagged = self._next(self._iterator())
-        self._deliver(as_tensor(self._pending.popleft()), flagged.batch, flagged.drew)
+        self._deliver(as_tensor(self._pending.popleft()), flagged.batch, DRAWS if flagged.drew else flagged.against)
         return flagged.batch
 
 
 def weakly_called(method: "weakref.WeakMethod[Deliver]") -> Deliver:
     """Return a function that calls `method` while its object lives."""
 
-    def call(indices: torch.Tensor, batch: Any, drew: bool) -> None:
+    def call(indices: torch.Tensor, batch: Any, against: str) -> None:
         alive = method()
         if alive is not None:
-            alive(indices, batch, drew)
+            alive(indices, batch, against)
 
     return call
 
@@ -129,16 +141,18 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
         if follow is not None:
             self._indices = follow(self._indices, may_draw_ahead(self._index_sampler))
-        self._make, self._intra_op = make, intra_op
+        self._make, self._intra_op, self._resident = make, intra_op, False
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
 
-    def leave_unpinned(self) -> None:
-        """Give batches as they are made, whatever the loader says of pinned memory."""
-        self._pin_memory = False
+    def leave_to_device(self, resident: bool) -> None:
+        """Give batches as they are made, whatever the loader says of pinned memory; `resident`: a device makes them."""
+        self._pin_memory, self._resident = False, resident
 
     def _next_data(self) -> Any:
         indices, stream = next(self._indices), self.streams.next()
+        if self._resident:
+            return self._make(indices, stream)
         data = self._intra_op.run(partial(self._make, indices, stream))
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 

@@ -10,10 +10,11 @@ __all__ = ["CheckedCollate", "Flagged", "NotedSampler"]
 
 
 class Flagged(NamedTuple):
-    """A batch from a worker, and whether random numbers were drawn while it was made."""
+    """A batch from a worker, whether random numbers were drawn for it, and what else speaks against keeping it."""
 
     batch: Any
     drew: bool
+    against: str = ""
 
 
 class CheckedCollate:
