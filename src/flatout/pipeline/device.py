@@ -5,6 +5,7 @@ event, and its memory is not used again before that stream is done with it. A CP
 """
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["Device"]
 
 _SHARE = 0.25  # of what is free on the device when first asked: the training has hardly begun to take its own
 _HEADROOM = 1024**3  # bytes that stay free whatever is kept
+_PASSES = 4  # over one store at a time, whose orders are there at once
 
 
 class Device:
@@ -121,10 +123,10 @@ class Device:
             here = tensor.to("cpu", copy=True)
         return here.pin_memory() if pinned else here
 
-    def store(self, rows: Sequence[Rows], number: int) -> Store | None:
-        """Return a store for `number` samples on the device, None where there is no room."""
+    def store(self, rows: Sequence[Rows], number: int, share: float = 1.0) -> Store | None:
+        """Return a store for `number` samples on the device, None where it needs more than `share` of what is left."""
         wanted = mapped_bytes(rows, number)
-        if not wanted or wanted > self._left():
+        if not wanted or wanted > share * self._left():
             return None
         assert self._budget is not None
         try:
@@ -132,7 +134,7 @@ class Device:
                 memory = torch.empty(wanted, dtype=torch.uint8, device=self.device)
         except RuntimeError:  # out of memory, whatever was said to be free
             return None
-        made = Store(rows, number, memory, lambda indices: self.arrive([indices])[0])
+        made = Store(rows, number, memory, _Orders(self).sent)
         self._budget.take(wanted, made)
         return made
 
@@ -150,3 +152,27 @@ class Device:
 
     def _is_away(self, tensor: Tensor) -> bool:
         return tensor.device != self.device
+
+
+class _Orders:
+    """The indices of batches, on the device: the order of a pass, which they are cut from, is sent in one piece."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._latest: deque[tuple[Tensor, int, Tensor]] = deque(maxlen=_PASSES)  # order, its version, its copy
+
+    def sent(self, indices: Tensor) -> Tensor:
+        """Return `indices`, shape (samples,), on the device."""
+        whole: Tensor | None = indices._base
+        if whole is None or not (whole.is_contiguous() and indices.is_contiguous()):
+            moved: Tensor = self._device.arrive([indices])[0]
+            return moved
+        start = indices.storage_offset() - whole.storage_offset()
+        return self._there(whole)[start : start + len(indices)]
+
+    def _there(self, whole: Tensor) -> Tensor:
+        for known, version, there in self._latest:
+            if known is whole and version == whole._version:
+                return there
+        self._latest.append((whole, whole._version, self._device.arrive([whole])[0]))
+        return self._latest[-1][2]

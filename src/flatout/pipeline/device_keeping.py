@@ -7,7 +7,7 @@ import torch
 
 from flatout.pipeline.device import Device
 from flatout.pipeline.keeping import Keeping, Room, no_room
-from flatout.pipeline.layout import Layout
+from flatout.pipeline.layout import Layout, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.moving import replaced
@@ -16,10 +16,15 @@ from flatout.pipeline.store import Store
 __all__ = ["DeviceKeeping"]
 
 
+_SHARE = 0.5  # of the room that is left on the device: what numbers made of bytes may take in their place
+_CHUNK_BYTES = 256 * 1024**2  # of numbers, made of bytes at a time
+
+
 class DeviceKeeping(Keeping):
     """As `Keeping`; what is taken is on the device, but for `shown`.
 
-    Where what is done last to bytes can be a table, bytes are what is kept, and what travels.
+    Where what is done last to bytes can be a table, bytes are what travels. Bytes are kept, too, until all are there;
+    then what the table makes of them, if there is much room on the device: a batch is gathered, and that is all.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class DeviceKeeping(Keeping):
         self._device = device
         self._may_reside = room is no_room
         self._there: Store | None = None
+        self._looked = False  # for room for what the table makes
         if maker is not None:
             maker.ends_elsewhere(device.arrive)
 
@@ -69,10 +75,33 @@ class DeviceKeeping(Keeping):
         """Return the batch of samples that are all there, on the device, by its own stream."""
         with self._device.working():
             if self.maker is not None:
+                if not self._looked and self.resident and self.full:
+                    self._looked = True
+                    self._look_up(self.maker)
                 return super().take(indices, stream, given)
             assert self._layout is not None
             assert self.store is not None
             return self._layout.build(self._device.arrive(self.store.take(indices)))
+
+    def _look_up(self, maker: Maker) -> None:
+        """Keep what the table makes of the bytes in their place, if there is a table, and room."""
+        kept, number = self.store, maker.num_samples
+        if kept is None or not maker.looks_up:
+            return
+        try:
+            one = maker.looked_up(kept.take(torch.tensor([0])))
+            found = layout_of([part.cpu() if isinstance(part, torch.Tensor) else part for part in one], 1)
+            made = None if found is None else self._device.store(found[0].rows, number, _SHARE)
+            if made is None:
+                return
+            some = max(1, _CHUNK_BYTES // (made.num_bytes // number))
+            for start in range(0, number, some):
+                indices = torch.arange(start, min(start + some, number))
+                made.fill_from(start, maker.looked_up(kept.take(indices)), len(indices))
+        except RuntimeError:  # out of memory for what lies between
+            return
+        self.store = self._there = made
+        maker.keep_looked_up()
 
     def make(self, indices: torch.Tensor, given: list[Any] | None = None) -> None:
         """Make the rows of `indices`, and write them on the device's stream."""

@@ -8,6 +8,7 @@ from typing import Any
 from flatout.pipeline.ahead import Ahead
 from flatout.pipeline.cache import Cache
 from flatout.pipeline.device import Device
+from flatout.pipeline.device_keeping import DeviceKeeping
 from flatout.pipeline.order import may_draw_ahead
 from flatout.pipeline.passes import KeptPass
 
@@ -39,7 +40,7 @@ class DevicePass:
         """Walk `inner`, which `cache` gave."""
         self._inner, self._device = inner, device
         if isinstance(inner, KeptPass):
-            inner.leave_unpinned()
+            inner.leave_to_device(_resident(cache))
         self._ahead = Ahead(partial(_taken, inner, device), draws_nothing(inner, cache))
 
     def __iter__(self) -> "DevicePass":
@@ -56,6 +57,10 @@ def _taken(inner: Any, device: Device) -> tuple[Any, Any]:
     return device.bring(next(inner)), device.event()
 
 
+def _resident(cache: Cache) -> bool:
+    return isinstance(cache.keeping, DeviceKeeping) and cache.keeping.resident and cache.keeping.full
+
+
 def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Any, Any], Any]) -> None:
     """Let `walked` give what `change(batch, event)` makes of its batches; each is begun one batch ahead if may be."""
     weak, kind = weakref.ref(walked), type(walked)
@@ -64,6 +69,6 @@ def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable
         alive: Any = weak()  # held by whoever asks
         return kind._next_data(alive), device.event()
 
-    walked.leave_unpinned()
+    walked.leave_to_device(_resident(cache))
     ahead = Ahead(take, draws_nothing(walked, cache))
     walked._next_data = lambda: change(*ahead.next())  # type: ignore[method-assign]

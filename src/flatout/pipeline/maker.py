@@ -42,6 +42,7 @@ class Maker:
         self._arrive: Callable[[list[Any]], list[Any]] | None = None
         self._table: Table | None = None
         self._pointwise = 0  # of the last operations, as a table
+        self._looked_up = False  # in what is kept
         self.keep(self.num_stages - 1)
 
     @property
@@ -117,12 +118,28 @@ class Maker:
     def finish(self, parts: list[Any], stream: torch.Generator | None = None) -> Any:
         """Return the batch that kept `parts` make; random operations draw from `stream`, or from torch's own."""
         place = self._source.place
+        if self._looked_up and self._table is not None:
+            self._table.check()
+            return self.layout.build(parts)
         parts[place] = self._after.run(parts[place], stream)
         if self._arrive is not None:
             parts = self._arrive(parts)
-        if self._table is not None:
-            parts[place] = self._table.run(parts[place])
-        return self.layout.build(parts)
+        return self.layout.build(self.looked_up(parts) if self._table is not None else parts)
+
+    @property
+    def looks_up(self) -> bool:
+        """Return whether the last stage is made into batches by a table alone."""
+        return self._table is not None and self.stage == self.num_stages - 1 and not self.random
+
+    def looked_up(self, parts: list[Any]) -> list[Any]:
+        """Return parts of the last stage as the table makes them."""
+        assert self._table is not None
+        parts[self._source.place] = self._table.run(parts[self._source.place])
+        return parts
+
+    def keep_looked_up(self) -> None:
+        """Say that what is kept is what the table makes; nothing is left to do at a batch."""
+        self._looked_up = True
 
     def rows(self) -> tuple[Rows, ...]:
         """Return the layout of what is kept, of one sample; values of several shapes are as large as some are."""

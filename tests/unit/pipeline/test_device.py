@@ -19,13 +19,14 @@ from tests.unit.pipeline.test_equality import MANY, pipelines, raises
 from tests.unit.pipeline.test_maker import NORMALIZED, RGB, Pictures
 from torch.utils.data import DataLoader, TensorDataset
 
-from flatout.pipeline import compile_loader, compiled
+from flatout.pipeline import compile_loader, compiled, device_keeping
 from flatout.pipeline.dataset_state import same
 from flatout.pipeline.device import Device
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import Unsuited, kernel_for
 from flatout.pipeline.kernels.table import num_pointwise, table_of
 from flatout.pipeline.layout import Rows
+from flatout.pipeline.maker import Maker
 from flatout.pipeline.ring import Ring, travels
 
 v1 = torchvision.transforms
@@ -87,15 +88,78 @@ def told(transform, kind=Pictures, **options):
 # -- where batches come from ----------------------------------------------------------------------------------------
 
 
+KIB_OF_BYTES, KIB_OF_FLOATS = 30 * (3 * 144 + 72) / 1024, 30 * (4 * 3 * 144 + 72) / 1024
+
+
 @pytest.mark.usefixtures("apart")
-def test_bytes_are_kept_on_the_device_and_scaled_there():
-    assert told(RESIZED).startswith(f"made in batches; 30 samples kept in {30 * (3 * 144 + 72) / 1024:.1f} KiB on cpu")
+def test_what_bytes_become_is_kept_on_the_device_once_all_are_there():
+    assert told(RESIZED).startswith(f"made in batches; 30 samples kept in {KIB_OF_FLOATS:.1f} KiB on cpu")
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize("chunk_bytes", [1, 9000])
+def test_what_bytes_become_is_made_piece_by_piece(monkeypatch, chunk_bytes):
+    monkeypatch.setattr(device_keeping, "_CHUNK_BYTES", chunk_bytes)
+    assert f"{KIB_OF_FLOATS:.1f} KiB on cpu" in told(RESIZED)
+
+
+@pytest.mark.usefixtures("apart")
+def test_bytes_stay_where_there_is_little_more_room_on_the_device():
+    """Room for the bytes, and for what they become beside them, but that would be more than half of what is left."""
+    most = round((KIB_OF_BYTES + 1.5 * KIB_OF_FLOATS) * 1024)
+    assert f"{KIB_OF_BYTES:.1f} KiB on cpu" in told(RESIZED, max_device_bytes=most)
+
+
+@pytest.mark.usefixtures("apart")
+def test_bytes_stay_where_memory_ends_while_they_are_looked_up(monkeypatch):
+    monkeypatch.setattr(Maker, "looked_up", fails_on_many(Maker.looked_up))
+    assert f"{KIB_OF_BYTES:.1f} KiB on cpu" in told(RESIZED)
+
+
+def fails_on_many(looked_up):
+    def fail(maker, parts):
+        if len(parts[0]) > 7:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return looked_up(maker, parts)
+
+    return fail
+
+
+@pytest.mark.usefixtures("apart")
+def test_what_bytes_become_is_not_given_once_torch_s_default_type_is_another():
+    seen = []
+    for make in (lambda loader: loader, functools.partial(compile_loader, device="cpu")):
+        loader = make(DataLoader(Pictures(RESIZED), 7))
+        seen.append([*loader, *loader])
+        torch.set_default_dtype(torch.float64)
+        try:
+            seen[-1] += [*loader]
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert same(*seen)
+
+
+@pytest.mark.usefixtures("apart")
+def test_the_order_of_a_pass_is_sent_in_one_piece(monkeypatch):
+    sent = []
+    arrive = Apart.arrive
+    monkeypatch.setattr(Apart, "arrive", lambda device, parts: sent.append(list(parts)) or arrive(device, parts))
+    loader = compile_loader(DataLoader(Pictures(RESIZED), 7, shuffle=True), device="cpu")
+    for _ in range(3):
+        list(loader)
+    sent.clear()
+    one, other = iter(loader), iter(loader)
+    for _ in range(5):
+        next(one), next(other)
+    orders = [part for parts in sent for part in parts if part.dtype is torch.int64 and part.shape == (30,)]
+    assert len(orders) == 2
+    assert not [part for parts in sent for part in parts if part.shape == (7,) and len(parts) == 1]
 
 
 @pytest.mark.usefixtures("apart")
 def test_bytes_travel_where_the_device_has_no_room():
     said = told(RESIZED, max_device_bytes=0)
-    assert said.startswith(f"made in batches; 30 samples kept in {30 * (3 * 144 + 72) / 1024:.1f} KiB; ")
+    assert said.startswith(f"made in batches; 30 samples kept in {KIB_OF_BYTES:.1f} KiB; ")
     assert said.endswith("batches are copied to cpu")
 
 

@@ -39,15 +39,22 @@ class Table:
         Raises:
             Unsuited: the values are made for another default type of numbers.
         """
-        if torch.get_default_dtype() is not self._default:
-            raise Unsuited("torch's default type has changed")
+        self.check()
         values, starts = self._there.get(batch.device) or self._brought(batch.device)
         seen = _channels_first(batch) if self._moves else batch
-        places = torch.empty(seen.shape, dtype=torch.int32, device=batch.device)
-        places.copy_(seen)
+        places = seen.to(torch.int32, memory_format=torch.contiguous_format)
         if len(starts) > 1:
             places += starts
         return torch.index_select(values, 0, places.view(-1)).view(seen.shape)
+
+    def check(self) -> None:
+        """Look whether the values still hold.
+
+        Raises:
+            Unsuited: they are made for another default type of numbers.
+        """
+        if torch.get_default_dtype() is not self._default:
+            raise Unsuited("torch's default type has changed")
 
     def _brought(self, device: torch.device) -> tuple[Tensor, Tensor]:
         starts = torch.arange(0, self._values.numel(), 256, dtype=torch.int32).view(-1, 1, 1)
