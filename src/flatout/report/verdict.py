@@ -69,9 +69,8 @@ def verdict(report: Report) -> str:
     best = best_finding(report)
     if best is None:
         return _without_findings(breakdown)
-    subject, spent = SUBJECTS[best.phase]
-    inside = best.phase in STEP_PHASES and best.phase is not Phase.CHECKPOINT
-    share = max(best.share, breakdown.share(best.phase)) if inside else best.share
+    subject = SUBJECTS[best.phase][0]
+    share, spent = _spent(best, breakdown)
     if best.max_speedup < WORTH_READING:
         subject = "Little to gain" if best.max_speedup < 1.005 else f"Little to gain ({format_speedup(best)})"
         return f"{subject}: {format_share(share)} {spent}; {_where(best)} comes first."
@@ -126,6 +125,19 @@ def short_place(place: Frame) -> str:
     """Return `train.py:48`, the last part of the file and the line."""
     name = place.file.replace("\\", "/").rpartition("/")[2]
     return f"{shorten_path(name, LONGEST_NAME)}:{place.line}"
+
+
+def _spent(best: Finding, breakdown: Breakdown) -> tuple[float, str]:
+    """Return a share of the time, and what it goes to: the phase of `best`, or all phases that it lies in."""
+    spent, own = SUBJECTS[best.phase][1], breakdown.share(best.phase)
+    if best.phase not in STEP_PHASES or best.phase is Phase.CHECKPOINT:
+        return best.share, spent
+    if best.phase not in COMPUTING or best.share <= own:
+        return max(best.share, own), spent
+    computing = sum(breakdown.share(phase) for phase in COMPUTING)
+    if best.share <= computing:
+        return computing, "of each step is forward, backward and optimizer"
+    return best.share, "of each step the device computes"  # while the host waits for it
 
 
 def _where(finding: Finding) -> str:

@@ -95,5 +95,4 @@ RULE = Rule(
         example(step_ms=100, forward=30, backward=60, environment=_GPU, causes=_with(_IMAGES), models=(_GROUPS,)),
         example(step_ms=100, forward=30, backward=60, causes=_with(_IMAGES)),
     ),
-    preview=True,
 )

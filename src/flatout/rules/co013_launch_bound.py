@@ -103,5 +103,4 @@ RULE = Rule(
         example(step_ms=12, forward=4, backward=5, environment=_GPU, causes=_with(None)),
         example(step_ms=12, forward=4, backward=5, causes=_with(_SMALL)),
     ),
-    preview=True,
 )  # fmt: skip

@@ -19,10 +19,14 @@ Keep a running sum instead of all values; compute the metric at the end of the e
 ## When it is wrong
 
 Steps that get longer (batches sorted by length, a curriculum, one episode of a game a step) make all phases grow
-together: when the rest of the step grows by 60% of what this phase does, the rule is quiet. The growth is measured;
-the line is only where that phase spends its time.
+together: when the rest of the step grows by 60% of what this phase does, the rule is quiet. So it is where the host
+begins by running ahead of a device and later waits for it, in whichever phase its queue is full. The growth is
+measured; the line is only where that phase spends its time.
 """
 
+from collections.abc import Sequence
+
+from flatout.analysis.statistics import median
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line, steps_of
 from flatout.rules.growth import Growth, factor_of, growth
@@ -32,12 +36,13 @@ from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
-from flatout.schema.run import Run
+from flatout.schema.run import Run, Step
 from flatout.units import format_ms, format_ratio
 
 MIN_SHARE = 0.05
 MIN_SHARE_OF_PHASE = 0.3
 TOGETHER = 0.6  # where the rest of the step grows by this part of what a phase does, the steps themselves grow
+AHEAD = 1.5  # times as long as the first steps of the host do the same steps take the device: its queue is filling
 PHASES = (Phase.HOST, Phase.SYNC, Phase.FORWARD)
 PASSES = (Phase.FORWARD, Phase.BACKWARD)
 COMPUTING = (*PASSES, Phase.OPTIMIZER)
@@ -77,12 +82,18 @@ def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:
     """Return how a phase grows, where the rest of the step does not grow with it."""
     steps = run.steps[breakdown.warmup :]
     rise = growth(steps, phase)
-    if rise is None:
+    if rise is None or _ran_ahead(steps):
         return None
     alike = 1 + TOGETHER * (rise.factor - 1)
     rests = [[part for part in parts if part != phase] for parts in (PASSES, COMPUTING, STEP_PHASES)]
     together = any(factor_of(steps, rest, every_epoch=rise.every_epoch) >= alike for rest in rests)
     return None if together else rise
+
+
+def _ran_ahead(steps: Sequence[Step]) -> bool:
+    """Return whether the device had more to do in the first third than the host gave it time for."""
+    first = [step for step in steps[: len(steps) // 3] if step.device_ns and step.wall_ns]
+    return bool(first) and median([sum(step.device_ns) / step.wall_ns for step in first]) > AHEAD
 
 
 def _hotspot(run: Run, phase: Phase) -> Hotspot | None:
@@ -105,6 +116,10 @@ _LONGER_BATCHES = steps_of([{Phase.FORWARD: 5 + 0.2 * i, Phase.BACKWARD: 10 + 0.
 _LONGER_EPISODES = steps_of(
     [{Phase.HOST: 2 + 0.5 * i, Phase.FORWARD: 1 + 0.2 * i, Phase.BACKWARD: 2 + 0.4 * i} for i in range(60)]
 )
+_QUEUE_FILLS = steps_of(
+    [{Phase.FORWARD: 0.5 if i < 25 else 40, Phase.BACKWARD: 0.7} for i in range(60)],
+    device_ns=(20_000_000, 25_000_000, 100_000),
+)
 
 RULE = Rule(
     code="HO003",
@@ -115,6 +130,7 @@ RULE = Rule(
         example(steps=_LITTLE, lines=_LINES),
         example(steps=_LONGER_BATCHES),
         example(steps=_LONGER_EPISODES, lines=_LINES),
+        example(steps=_QUEUE_FILLS, lines=_LINES),
         example(step_ms=100, forward=40, lines=_LINES),
     ),
 )

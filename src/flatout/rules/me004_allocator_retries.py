@@ -80,5 +80,4 @@ RULE = Rule(
         example(step_ms=100, forward=50, environment=_GPU, device_memory=_FULL, n=300),
         example(step_ms=100, forward=50, environment=_GPU),
     ),
-    preview=True,
 )

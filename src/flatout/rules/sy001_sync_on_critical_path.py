@@ -93,5 +93,4 @@ RULE = Rule(
         example(step_ms=100, sync=60, forward=20, environment=_GPU, causes=_SEEN, device_ns=_BUSY),
         example(step_ms=100, sync=25, forward=50, causes=_SEEN),
     ),
-    preview=True,
 )

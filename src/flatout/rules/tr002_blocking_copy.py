@@ -81,5 +81,4 @@ RULE = Rule(
         example(step_ms=80, transfer=12, environment=_GPU, causes=_copying(pinned=True, blocking=False)),
         example(step_ms=80, transfer=12, environment=_GPU, causes=_copying(pinned=False, blocking=True)),
     ),
-    preview=True,
 )

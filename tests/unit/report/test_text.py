@@ -102,6 +102,19 @@ def test_the_verdict_comes_first_and_names_the_place():
     )
 
 
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.15, "20% of each step is the forward pass"),
+        (0.3, "38% of each step is forward, backward and optimizer"),
+        (0.55, "55% of each step the device computes"),
+    ],
+)
+def test_a_fault_of_all_the_computing_is_not_said_of_one_phase(share, said):
+    """The step: 20% forward, 15% backward, 2.5% optimizer."""
+    assert verdict(report(finding(phase=Phase.FORWARD, share=share))).startswith(f"Training computes: {said}; ")
+
+
 def test_a_healthy_script_is_told_so():
     assert verdict(healthy()) == ("Nothing found: healthy. 99% of each step is forward, backward and optimizer.")
 

@@ -13,6 +13,17 @@ RECORDINGS = Path(__file__).parent / "recordings"
 LADDER = "ladder_h200.jsonl"
 """`flatout diagnose benchmarks/ladder/train.py` on an H200 (torch 2.11, 2026-11-22); the folder renamed."""
 
+ONE_CAUSE = {
+    "launch_bound": [("CO013", "launch-bound", 0)],
+    "attention_by_hand": [("CO012", "unfused-attention", 19)],
+    "channels_first": [("CO011", "channels-first-convolution", 0)],
+    "blocking_copies": [("TR002", "blocking-copy", 17)],
+    "waits_in_the_step": [("CO010", "float32-matmul", 0), ("SY001", "sync-on-critical-path", 17)],
+    "allocator_retries": [("CO010", "float32-matmul", 0), ("ME004", "allocator-retries", 0)],
+}
+"""Scripts with one fault each, and what float32 costs them, on an H100 (torch 2.11, 2026-11-23): the first 153 steps,
+the 30 dearest lines; the folder renamed."""
+
 
 @pytest.fixture(scope="module")
 def ladder():
@@ -24,6 +35,13 @@ def test_the_causes_are_named_at_their_lines_on_an_h200(ladder):
     assert [(each.code, each.location.line) for each in found] == [
         ("IN003", 38), ("IN007", 38), ("IN002", 48), ("TR001", 56)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_CAUSE)
+def test_the_fault_of_a_script_is_named_and_nothing_that_is_none(name):
+    run = read_run(RECORDINGS / f"{name}_h100.jsonl")
+    found = [each for each in find(run, account(run)) if not each.code.startswith("MS")]
+    assert [(each.code, each.name, each.location.line if each.location else 0) for each in found] == ONE_CAUSE[name]
 
 
 def test_the_device_s_time_stands_beside_the_host_s(ladder):
