@@ -13,7 +13,8 @@ interpreter, and used as its documentation says. No script is edited:
 What a tool says first is its answer. Whether that is the planted cause is decided by the words in `WORDS`, one
 expression for each rule code, the same for every tool but flatout, which says a code: an answer is right where the
 expression of one of the accepted codes matches it. The words are generous: "the DataLoader is the bottleneck" is a
-right answer for every cause in the input. A line is right where the whole answer names a file and a marked line of it.
+right answer for every cause in the input, where flatout's code must be that of the cause. A line is right where the
+whole answer names a file and a marked line of it.
 On a healthy script every finding counts; those that claim 10 % or more count as alarms where a tool gives a share.
 A tool that could not measure a script is "blind" there, and no answer is a wrong answer. Where another tool names the
 cause first and flatout does not, a line below the table says so.
@@ -38,7 +39,7 @@ import planted
 
 LIMIT_S = 240
 EPOCHS = 6  # for tools that watch until the script ends
-INPUT = r"data.?loader|data.?wait|data loading|input.?bound|input pipeline|num_workers|preprocess"
+INPUT = r"loader|data.?wait|data loading|input.?bound|input pipeline|num_workers|preprocess"
 LOOP = r"python (code|loop|work)|host.?bound|host code|outside the model|vectori[sz]"
 WORDS = {  # what an answer must say to name the cause that a code stands for
     **{f"IN{number:03}": INPUT for number in range(1, 14)},

@@ -107,10 +107,17 @@ def _of_class(kind: type) -> list[Any]:
     found: list[Any] = []
     for base in kind.__mro__:
         own = is_own(module_of(base))
+        if not own and not _holds_generator(base):
+            continue
         for name, value in list(vars(base).items()):
             if is_generator(value) or (own and name not in ("__dict__", "__weakref__", "__doc__", "__module__")):
                 found += _behind(value)
     return found
+
+
+@functools.lru_cache(maxsize=2048)
+def _holds_generator(kind: type) -> bool:
+    return any(is_generator(value) for value in vars(kind).values())
 
 
 def _behind(value: Any) -> list[Any]:
@@ -204,12 +211,21 @@ def handle_of(part: Any) -> str:
 def is_generator(part: Any) -> bool:
     """Return whether `part` is a random generator, none of the process's own three."""
     numpy, torch = sys.modules.get("numpy"), sys.modules["torch"]
-    kinds: tuple[Any, ...] = (random.Random, torch.Generator)
+    kind: type = type(part)
+    if not _is_of_generators(kind, numpy is not None):
+        return False
     shared = [getattr(random, "_inst", None), torch.default_generator]  # the process's own: watched, and seeded
     if numpy is not None:
-        kinds = (*kinds, numpy.random.Generator, numpy.random.RandomState)
         shared.append(getattr(numpy.random.mtrand, "_rand", None))
-    return isinstance(part, kinds) and not any(part is one for one in shared)
+    return not any(part is one for one in shared)
+
+
+@functools.lru_cache(maxsize=2048)
+def _is_of_generators(kind: type, with_numpy: bool) -> bool:
+    kinds: tuple[Any, ...] = (random.Random, sys.modules["torch"].Generator)
+    if with_numpy:
+        kinds = (*kinds, sys.modules["numpy"].random.Generator, sys.modules["numpy"].random.RandomState)
+    return issubclass(kind, kinds)
 
 
 def _of_partial(part: Any) -> list[Any]:

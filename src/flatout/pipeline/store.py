@@ -9,6 +9,7 @@ from flatout.pipeline.filled import Filled
 from flatout.pipeline.layout import Rows
 from flatout.pipeline.order import as_tensor
 from flatout.pipeline.packed import Packed, pack
+from flatout.pipeline.populated import populate
 from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 
 __all__ = ["Store", "mapped_bytes"]
@@ -21,7 +22,7 @@ _Send = Callable[[torch.Tensor], torch.Tensor]
 class Store:
     """One row a sample for each part of a batch.
 
-    Memory is taken as rows are written: an empty store takes none.
+    Memory of its own is taken from the first row on, by a thread ahead of who writes: an empty store takes none.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Store:
         self.rows = tuple(rows)
         self.num_samples = num_samples
         self._turn = 0
+        self._fresh = memory is None  # and not written to
         self.filled = Filled(num_samples, flags)
         self._columns: list[_Column] = []
         start = 0
@@ -58,7 +60,7 @@ class Store:
             ValueError: they are not of these rows.
         """
         made = cls(rows, 0)
-        made.num_samples, made.filled = num_samples, Filled.all_of(num_samples)
+        made.num_samples, made.filled, made._fresh = num_samples, Filled.all_of(num_samples), False
         made._columns = [_stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
         return made
 
@@ -92,12 +94,21 @@ class Store:
 
     def fill(self, indices: torch.Tensor, parts: Sequence[Any]) -> None:
         """Keep the rows of a batch: `parts` as `layout_of` gives them, for the samples `indices`."""
+        if self._fresh:
+            self._populate()
         for column, part in zip(self._columns, parts, strict=True):
             column.write(indices, part)
         self.filled.add(indices)
 
+    def _populate(self) -> None:
+        self._fresh = False
+        for column in self._columns:
+            column.populate()
+
     def fill_from(self, start: int, parts: Sequence[Any], number: int) -> None:
         """Keep the rows of `number` samples that follow each other from `start` on, none of which is there."""
+        if self._fresh:
+            self._populate()
         for column, part in zip(self._columns, parts, strict=True):
             column.write(slice(start, start + number), part)
         self.filled.add_from(start, number)
@@ -168,6 +179,10 @@ class _Column:
             self._tensor.index_copy_(0, indices.to(self._tensor.device), rows.to(self._tensor.device))
         elif rows.numel():
             _as_bytes(self._tensor)[indices.numpy()] = _as_bytes(rows.contiguous())
+
+    def populate(self) -> None:
+        if self._values is None:
+            populate(self._tensor)
 
     def repeat(self, indices: torch.Tensor) -> None:
         if self._values is not None:
