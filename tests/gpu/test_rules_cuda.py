@@ -25,7 +25,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_fault_is_found_at_its_line(tmp_path, name):
     shutil.copy(SCRIPTS / f"{name}.py", tmp_path / "train.py")
-    command = [sys.executable, "-m", "flatout", "diagnose", "--json", "train.py"]
+    command = [sys.executable, "-m", "flatout", "diagnose", "--json", "-", "train.py"]
     said = subprocess.run(command, cwd=tmp_path, check=True, timeout=200, capture_output=True, text=True).stdout
     found = [each for each in json.loads(said)["findings"] if each["code"] not in ("CO010", "MS001")]
     code, line = FAULTS[name]
