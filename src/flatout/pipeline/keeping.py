@@ -118,7 +118,10 @@ class Keeping:
         if self.maker is None:
             assert self.store is not None
             return self._layout.build(self.store.take(indices))
-        parts = self.maker.parts(indices, given) if self.store is None else self.store.take(indices)
+        if self.store is None:
+            parts = self.maker.parts(indices, given)
+        else:
+            parts = self.store.take(indices, self.maker.place if self.maker.reads_where_they_lie else None)
         return self.maker.finish(parts, stream)
 
     # -- adding rows --------------------------------------------------------------------------------------------

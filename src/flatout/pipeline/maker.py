@@ -127,6 +127,16 @@ class Maker:
         return self.layout.build(self.looked_up(parts) if self._table is not None else parts)
 
     @property
+    def place(self) -> int:
+        """Return which part of a batch the transform makes."""
+        return self._source.place
+
+    @property
+    def reads_where_they_lie(self) -> bool:
+        """Return whether what is done to kept values may read them where they lie."""
+        return not self._looked_up and self._after.begins_compiled
+
+    @property
     def looks_up(self) -> bool:
         """Return whether the last stage is made into batches by a table alone."""
         return self._table is not None and self.stage == self.num_stages - 1 and not self.random

@@ -1,12 +1,13 @@
 """Work on one sample after the other, on as many threads as there are cores."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from flatout.machine import usable_cores
 
-__all__ = ["in_parallel"]
+__all__ = ["in_parallel", "shared"]
 
 T = TypeVar("T")
 
@@ -18,3 +19,31 @@ def in_parallel(one: Callable[[int], T], number: int) -> Iterator[T]:
         return map(one, range(number))
     with ThreadPoolExecutor(cores, thread_name_prefix="flatout-steps") as pool:  # 0.1 ms; one that stays would be left
         return pool.map(one, range(number))
+
+
+def shared(one: Callable[[int], None], number: int) -> None:
+    """Do `one` for each number below `number`, on this thread and on one for each other core, which end with it.
+
+    What one of them raises is raised here, the first of it.
+    """
+    turns, raised = iter(range(number)), list[BaseException]()
+
+    def work() -> None:
+        try:
+            for turn in turns:  # each number comes out once, whoever asks
+                if raised:
+                    return
+                one(turn)
+        except BaseException as error:
+            raised.append(error)
+
+    others = [
+        threading.Thread(target=work, name="flatout-steps", daemon=True) for _ in range(min(usable_cores(), number) - 1)
+    ]
+    for other in others:
+        other.start()
+    work()
+    for other in others:
+        other.join()
+    if raised:
+        raise raised[0]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import Subset, TensorDataset
 
+from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.copies import loaded
 from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.form import Form, pack
@@ -23,8 +24,9 @@ _PICTURES = {"CIFAR10", "CIFAR100"}
 _TRIED = 5
 _SLOTS = ("transform", "transforms", "image_transform", "img_transform", "preprocess", "tfm", "tfms")
 
-Value = torch.Tensor | list[torch.Tensor]
-"""What a transform is given, for many samples: one tensor, or one with a leading 1 each where their shapes differ."""
+Value = torch.Tensor | list[torch.Tensor] | Chosen
+"""What a transform is given, for many samples: one tensor, or one with a leading 1 each where their shapes differ; or
+rows that lie elsewhere."""
 
 Read = Callable[[torch.Tensor], tuple[Value, list[Any]]]
 

@@ -1,9 +1,12 @@
 """The operations of a transform, run one after the other on many samples, of one shape or of several."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import torch
 
+from flatout.pipeline.chosen import Chosen
+from flatout.pipeline.compiled_steps import CompiledSteps
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
 from flatout.pipeline.parallel import in_parallel
 from flatout.pipeline.sources import Value
@@ -14,6 +17,7 @@ _SEED = 8191
 
 Step = Kernel | RandomKernel
 Shape = tuple[int, ...]
+_Group = tuple[list[int], CompiledSteps | None]
 
 
 class Steps:
@@ -27,6 +31,9 @@ class Steps:
         self._steps = _joined(steps)
         self._random = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
         self._shapes: dict[tuple[int, Shape], Shape] = {}  # of one sample after a step that is not random
+        first = self._random[0] if self._random else len(self._steps)
+        self._before = self._grouped(range(first))
+        self._after = self._grouped(range(first, len(self._steps)))
 
     def run(self, value: Value, stream: torch.Generator | None = None) -> torch.Tensor:
         """Return what `value` becomes; random operations draw from `stream`, or from torch's own.
@@ -34,25 +41,41 @@ class Steps:
         Raises:
             Unsuited: an operation does not know such values, or samples do not become alike.
         """
-        first = self._random[0] if self._random else len(self._steps)
-        for step in self._steps[:first]:
-            value = _run(step, value, [])
+        value = self._through(self._before, value, {})
         if self._random and len(value):
-            drawn = self._draw(value, stream)
-            for place, step in enumerate(self._steps[first:], start=first):
-                params = drawn[self._random.index(place)] if place in self._random else []
-                value = _run(step, value, params)
+            drawn = dict(zip(self._random, self._draw(value, stream), strict=True))
+            value = self._through(self._after, value, drawn)
         if isinstance(value, list):
             raise Unsuited("the samples of a batch are of several shapes")
+        return value.gathered() if isinstance(value, Chosen) else value
+
+    @property
+    def begins_compiled(self) -> bool:
+        """Return whether what comes first has a compiled form."""
+        return bool(self._steps) and self._steps[0].compiled is not None
+
+    def _grouped(self, places: range) -> list[_Group]:
+        """Return the places of steps that follow one another and all have a compiled form, or all have none."""
+        groups = [list(group) for _, group in groupby(places, lambda place: self._steps[place].compiled is not None)]
+        steps = [[self._steps[place] for place in group] for group in groups]
+        compiled = [CompiledSteps(some) if some[0].compiled else None for some in steps]
+        return list(zip(groups, compiled, strict=True))
+
+    def _through(self, groups: Sequence[_Group], value: Value, drawn: Mapping[int, list[Drawn]]) -> Value:
+        """Return what groups of steps make of all samples; `drawn` has the parameters of those that are random."""
+        for group, compiled in groups:
+            made = None if compiled is None else compiled.run(value, [drawn.get(place, []) for place in group])
+            if made is not None:
+                value = made
+                continue
+            for place in group:
+                value = _run(self._steps[place], value, drawn.get(place, []))
         return value
 
     def _draw(self, value: Value, stream: torch.Generator | None) -> list[list[Drawn]]:
         """Return for each random step the parameters of each sample."""
         draws = [step.draw_one for step in self._steps if isinstance(step, RandomKernel)]
-        if isinstance(value, torch.Tensor):
-            met = [self._met(value[:1])] * len(value)
-        else:
-            met = [self._met(one) for one in value]
+        met = [self._met(one) for one in value] if isinstance(value, list) else [self._met(value[:1])] * len(value)
         drawn: list[list[Drawn]] = [[] for _ in draws]
         for shapes in met:
             for draw, shape, into in zip(draws, shapes, drawn, strict=True):
@@ -99,6 +122,7 @@ def _joined(steps: Sequence[Step]) -> list[Step]:
 
 def _run(step: Step, value: Value, params: Sequence[Drawn]) -> Value:
     """Return what one step makes of all samples; `params` has those of each, and none for a step that is not random."""
+    value = value.gathered() if isinstance(value, Chosen) else value
     if isinstance(value, torch.Tensor):
         return step.run(value, collected(params)) if isinstance(step, RandomKernel) else step.run(value)
 

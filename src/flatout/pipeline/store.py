@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.filled import Filled
 from flatout.pipeline.layout import Rows
 from flatout.pipeline.order import as_tensor
@@ -126,10 +127,13 @@ class Store:
         if self._send is not None and torch.cuda.is_initialized():
             torch.cuda.synchronize()
 
-    def take(self, indices: torch.Tensor) -> list[Any]:
-        """Return the parts of the samples `indices`, in memory of their own."""
+    def take(self, indices: torch.Tensor, lying: int | None = None) -> list[Any]:
+        """Return the parts of the samples `indices`, in memory of their own, but for part `lying`: where it lies."""
         places = indices if self._send is None else self._send(indices)
-        return [column.read(indices, places) for column in self._columns]
+        return [
+            column.chosen(indices) if place == lying else column.read(indices, places)
+            for place, column in enumerate(self._columns)
+        ]
 
     def arrays(self, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]) -> dict[str, torch.Tensor]:
         """Return all rows as arrays by name; `pause` and `room` are for values that are laid out for that.
@@ -200,6 +204,13 @@ class _Column:
             return [self._values[index] for index in indices.tolist()]
         rows = self._gathered(places)
         return rows if self._to_memory is None else rows.permute(self._back)
+
+    def chosen(self, indices: torch.Tensor) -> Any:
+        """Return rows where they lie; values that are no rows, and rows on a device, as `read` does."""
+        if self._packed is not None or self._values is not None or self._tensor.device.type != "cpu":
+            return self.read(indices, indices)
+        rows = self._tensor if self._to_memory is None else self._tensor.permute(self._back)
+        return Chosen(rows, indices.contiguous(), lambda places: self.read(places, places))
 
     def _gathered(self, places: torch.Tensor) -> torch.Tensor:
         num_bytes = places.numel() * self._row_bytes

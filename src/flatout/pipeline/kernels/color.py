@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.chance import uniform
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
+from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import functional
 from flatout.pipeline.kernels.pillow import converted, image_of, mode_of, write_pixels
 from flatout.pipeline.kernels.rows import put
@@ -46,11 +48,25 @@ def color_jitter(operation: Any, form: Form) -> RandomKernel | None:
                 value = getattr(functions, f"adjust_{name}")(value, float(params[name][i]))
         return value
 
-    return RandomKernel("ColorJitter", form, draw, _changed, forced, exact=True)
+    compiled = _compiled if native.available() and "hue" not in ranges else None
+    return RandomKernel("ColorJitter", form, draw, _changed, forced, exact=True, compiled=compiled)
+
+
+def _compiled(_sizes: Tensor, colored: bool, params: Params) -> Operation | None:
+    if colored and "hue" in params:
+        return None
+    strengths = torch.full((len(params["order"]), 3), -1.0)
+    for place, name in enumerate(_NAMES[:3]):
+        if name in params:
+            strengths[:, place] = params[name]
+    return native.jitter(params["order"], strengths)
 
 
 def _changed(batch: Tensor, params: Params) -> Tensor:
     channels = len(mode_of(batch))
+    made = native.operated(_compiled(torch.empty(0), channels == 3, params), batch)
+    if made is not None:
+        return made
     first = batch.view(*batch.shape[:3], channels).permute(0, 3, 1, 2)
     out = torch.empty(first.shape, dtype=torch.uint8)
     piece = max(1, _PIECE_BYTES // (4 * max(1, math.prod(out.shape[1:]))))

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.chance import happens
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import functional
 from flatout.pipeline.kernels.rows import put, taken
 from flatout.pipeline.kernels.strides import collated
@@ -35,6 +37,10 @@ def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel 
     def run(batch: Tensor, params: Params) -> Tensor:
         if batch.dim() not in (3, 4):
             raise Unsuited(f"an image has two or three axes, not {batch.dim() - 1}")
+        if form.kind == "image":
+            made = native.operated(compiled(torch.tensor([batch.shape[1:3]]), batch.dim() == 4, params), batch)
+            if made is not None:
+                return made
         out = batch.clone(memory_format=torch.preserve_format)
         chosen = params["flip"].nonzero()[:, 0]
         if len(chosen):
@@ -44,4 +50,12 @@ def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel 
     def forced(value: object, params: Params, i: int) -> object:
         return original(value) if params["flip"][i] else value
 
-    return RandomKernel(type(operation).__name__, form, draw, run, forced, exact=True)
+    def compiled(sizes: Tensor, _colored: bool, params: Params) -> Operation | None:
+        places = torch.zeros((len(params["flip"]), 4), dtype=torch.int32)
+        places[:, 2 if axis == 2 else 3] = params["flip"]
+        height, width = sizes[0].tolist()
+        return native.cut(places, (height, width), (0, 0, 0)) if bool((sizes == sizes[:1]).all()) else None
+
+    known = native.available() and form.kind == "image"
+    name = type(operation).__name__
+    return RandomKernel(name, form, draw, run, forced, exact=True, compiled=compiled if known else None)

@@ -5,12 +5,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.kernel import Kernel
+from flatout.pipeline.kernels.looked_up import looked_up
 from flatout.pipeline.kernels.strides import collated
+from flatout.pipeline.kernels.table import num_pointwise
 from flatout.pipeline.recycled import Recycled
 
 __all__ = ["fuse"]
 
+_FROM_IMAGES = ("ToTensor", "PILToTensor", "ToImage")
 _PIECE_BYTES = 512 * 1024  # of the result; a quarter to a half of a core's second-level cache
 
 
@@ -21,6 +25,15 @@ def fuse(kernels: Sequence[Kernel]) -> list[Kernel]:
     one piece at a time. What cannot be joined is left as it is.
     """
     kernels = list(kernels)
+    number = num_pointwise(kernels)
+    if native.available() and number and kernels[-number].name in _FROM_IMAGES:
+        joined = _join(kernels[-number:])
+        if len(joined) == 1 and joined[0].run_into is not None:
+            return [*kernels[:-number], looked_up(kernels[-number:], joined[0])]
+    return _join(kernels)
+
+
+def _join(kernels: list[Kernel]) -> list[Kernel]:
     last = len(kernels) - 1
     while last >= 0 and kernels[last].in_place is not None and kernels[last].run_into is None:
         last -= 1

@@ -8,14 +8,20 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.operation import Operation
 
-__all__ = ["Draw", "Drawn", "Kernel", "Params", "RandomKernel", "Unsuited", "collected"]
+__all__ = ["Compiled", "Draw", "Drawn", "Kernel", "Params", "RandomKernel", "Unsuited", "collected"]
 
 Drawn = dict[str, Any]
 """The parameters of one sample: plain numbers, lists of them, or tensors."""
 
 Params = dict[str, Any]
 """The parameters of many samples: a tensor each with one row a sample, or a list of tensors."""
+
+
+Compiled = Callable[[Tensor, bool, Params], Operation | None]
+"""Makes the operation of compiled code for one batch of images of bytes: of their heights and widths, [B, 2], of
+whether they have three channels, and of the parameters of all samples. None where there is none for such images."""
 
 
 class Unsuited(ValueError):
@@ -46,6 +52,7 @@ class Kernel:
         run_into: the same, written into a buffer of the result's shape, type and strides; None where nothing is won.
         view: the same values with whatever strides cost least; None where those of `run` do.
         in_place: the same done to a buffer of our own that holds the input; None where shape or type change.
+        compiled: the same as an operation of compiled code; None where there is none.
     """
 
     name: str
@@ -54,6 +61,7 @@ class Kernel:
     run_into: Callable[[Tensor, Tensor], None] | None = None
     view: Callable[[Tensor], Tensor] | None = None
     in_place: Callable[[Tensor], None] | None = None
+    compiled: Compiled | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ class RandomKernel:
         exact: drawing takes from the generator what the original takes, in the same order, and gives what it would
             give.
         size: height and width of a sample afterwards; None where they stay.
+        compiled: as in `Kernel`, with the parameters of all samples.
     """
 
     name: str
@@ -78,6 +87,7 @@ class RandomKernel:
     forced: Callable[[object, Params, int], object]
     exact: bool = False
     size: tuple[int, int] | None = None
+    compiled: Compiled | None = None
 
     def draw(self, num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
         """Return the parameters of `num` samples, drawn one after the other as by `draw_one`."""

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.chance import below
 from flatout.pipeline.kernels.edges import Edges, edges_of, fill_of, padded
-from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.kernel import Compiled, Drawn, Params, RandomKernel, Unsuited
+from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import functional, is_v2, number_of_channels
 from flatout.pipeline.kernels.pillow import mode_of
 from flatout.pipeline.kernels.rows import windows
@@ -38,6 +40,8 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
     (fill, pixel), (height, width) = fills, operation.size
     functions, modern = functional(operation), is_v2(operation)
     room = _room_of(sides_of, height, width)
+    plain = form.kind == "image" and operation.padding_mode == "constant" and native.available()
+    compiled = partial(_compiled, (height, width), sides_of, pixel) if plain else None
 
     def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
@@ -46,6 +50,9 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
     def run(batch: Tensor, params: Params) -> Tensor:
         if form.kind == "image":
             mode_of(batch)
+            made = _cut(compiled, batch, params)
+            if made is not None:
+                return made
             for sides in sides_of(*batch.shape[1:3]):
                 batch = padded(batch, Edges(*sides, operation.padding_mode, pixel))
             return windows(batch, 1, params["top"], params["left"], (height, width))
@@ -60,7 +67,28 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
             value = functions.pad(value, list(sides), fill, operation.padding_mode)
         return functions.crop(value, int(params["top"][i]), int(params["left"][i]), height, width)
 
-    return RandomKernel("RandomCrop", form, draw, run, forced, exact=True, size=(height, width))
+    return RandomKernel("RandomCrop", form, draw, run, forced, exact=True, size=(height, width), compiled=compiled)
+
+
+def _cut(compiled: Compiled | None, batch: Tensor, params: Params) -> Tensor | None:
+    if compiled is None:
+        return None
+    return native.operated(compiled(torch.tensor([batch.shape[1:3]]), batch.dim() == 4, params), batch)
+
+
+def _compiled(
+    size: tuple[int, int], sides_of: _SidesOf, pixel: tuple[int, ...], sizes: Tensor, _colored: bool, params: Params
+) -> Operation | None:
+    """Return the operation that cuts windows out of images without padding them: what lies beyond is filled."""
+    shapes = [(height, width) for height, width in sizes.tolist()]
+    before: dict[tuple[int, int], tuple[int, int]] = {}
+    for height, width in set(shapes):
+        sides = list(sides_of(height, width))
+        before[height, width] = sum(side[1] for side in sides), sum(side[0] for side in sides)
+    places = torch.zeros((len(params["top"]), 4), dtype=torch.int32)
+    places[:, 0], places[:, 1] = params["top"], params["left"]
+    places[:, :2] -= torch.tensor([before[shape] for shape in shapes], dtype=torch.int32)
+    return native.cut(places, size, pixel)
 
 
 def _room_of(sides_of: _SidesOf, height: int, width: int) -> Callable[[int, int], tuple[int, int]]:

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.convert import as_it_is
-from flatout.pipeline.kernels.kernel import Kernel, Unsuited
+from flatout.pipeline.kernels.kernel import Kernel, Params, Unsuited
+from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import is_v2, pillow_filter
 from flatout.pipeline.kernels.resample import resample
 from flatout.pipeline.kernels.whole import whole
@@ -28,7 +31,14 @@ def resize(operation: Any, form: Form) -> Kernel | None:
         height, width = batch.shape[1:3]
         return resample(batch, resized((height, width), operation.size, operation.max_size), chosen)
 
-    return Kernel("Resize", form, run)
+    def compiled(sizes: Tensor, _colored: bool, _params: Params) -> Operation | None:
+        height, width = sizes[0].tolist()
+        if not bool((sizes == sizes[:1]).all()):
+            return None
+        boxes = torch.cat((torch.zeros_like(sizes), sizes), 1)
+        return native.resample(boxes, resized((height, width), operation.size, operation.max_size), chosen)
+
+    return Kernel("Resize", form, run, compiled=compiled if native.resamples(chosen) else None)
 
 
 def resized(before: tuple[int, int], size: Any, max_size: int | None) -> tuple[int, int]:

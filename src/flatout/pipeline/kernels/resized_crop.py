@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.chance import aspect, below, log_ratio, uniform
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
+from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import functional, pillow_filter
 from flatout.pipeline.kernels.pillow import for_each, image_of, mode_of, write_pixels
 from flatout.pipeline.kernels.whole import checked
@@ -25,7 +27,7 @@ def random_resized_crop(operation: Any, form: Form) -> RandomKernel | None:
         return None
     pixels = chosen
     functions = functional(operation)
-    size = tuple(operation.size)
+    size = (operation.size[0], operation.size[1])
 
     def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
@@ -46,18 +48,33 @@ def random_resized_crop(operation: Any, form: Form) -> RandomKernel | None:
 
     def run(batch: Tensor, params: Params) -> Tensor:
         if form.kind == "image":
-            return _by_pillow(batch, params, size, pixels)
+            return _windows(batch, params, size, pixels)
         checked(operation, batch)
         return torch.stack([forced(row, params, i) for i, row in enumerate(batch)])  # type: ignore[misc]
 
-    return RandomKernel("RandomResizedCrop", form, draw, run, forced, exact=True, size=(size[0], size[1]))
+    def compiled(_sizes: Tensor, _colored: bool, params: Params) -> Operation | None:
+        return native.resample(_boxes(params), size, pixels)
+
+    known = form.kind == "image" and native.resamples(pixels)
+    fast = compiled if known else None
+    return RandomKernel("RandomResizedCrop", form, draw, run, forced, exact=True, size=size, compiled=fast)
 
 
-def _by_pillow(batch: Tensor, params: Params, size: tuple[int, ...], pillow_filter: int) -> Tensor:
+def _boxes(params: Params) -> Tensor:
+    return torch.stack([params[name] for name in ("top", "left", "height", "width")], 1)
+
+
+def _windows(batch: Tensor, params: Params, size: tuple[int, int], pillow_filter: int) -> Tensor:
+    mode_of(batch)
+    boxes = _boxes(params)
+    made = native.operated(native.resample(boxes, size, pillow_filter), batch)
+    return _by_pillow(batch, boxes.tolist(), size, pillow_filter) if made is None else made
+
+
+def _by_pillow(batch: Tensor, boxes: list[list[int]], size: tuple[int, int], pillow_filter: int) -> Tensor:
     """Return the windows resized by Pillow: almost each has another size, for which torch would not be exact."""
     mode = mode_of(batch)
     out = torch.empty((len(batch), *size, *batch.shape[3:]), dtype=torch.uint8)
-    boxes = torch.stack([params[name] for name in ("top", "left", "height", "width")], 1).tolist()
     rows, into = batch.numpy(), out.numpy()
 
     def one(number: int) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.dataset_state import same
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.kernel import Kernel, RandomKernel, Unsuited
 
 __all__ = ["Table", "num_pointwise", "table_of"]
@@ -40,12 +41,20 @@ class Table:
             Unsuited: the values are made for another default type of numbers.
         """
         self.check()
+        made = native.operated(native.look_up(self._values), batch) if self._moves else None
+        if made is not None:
+            return made
         values, starts = self._there.get(batch.device) or self._brought(batch.device)
         seen = _channels_first(batch) if self._moves else batch
         places = seen.to(torch.int32, memory_format=torch.contiguous_format)
         if len(starts) > 1:
             places += starts
         return torch.index_select(values, 0, places.view(-1)).view(seen.shape)
+
+    @property
+    def values(self) -> Tensor:
+        """Return what becomes of each byte: [channels, 256], or [1, 256] for all channels."""
+        return self._values
 
     def check(self) -> None:
         """Look whether the values still hold.

@@ -8,7 +8,7 @@ from tests.unit.pipeline.kernels.samples import SIZES, T, agree, samples, v2
 from torch.utils.data import default_collate
 
 from flatout.pipeline.form import pack
-from flatout.pipeline.kernels import Kernel, RandomKernel, flatten, fuse, kernel_for
+from flatout.pipeline.kernels import Kernel, RandomKernel, flatten, fuse, kernel_for, native
 from flatout.pipeline.kernels.fuse import _PIECE_BYTES
 
 NORMALIZE = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -41,10 +41,13 @@ def test_a_joined_chain_is_one_kernel_with_the_originals_bits_and_strides(name):
     for size in SIZES:
         values = samples(kind, size, num=5)
         form, batch = pack(values)
-        before = batch.clone()
-        (joined,) = fuse(kernels_of(operations, form))
+        *first, joined = fuse(kernels_of(operations, form))
+        assert len(first) == (name == "resized" and native.available())  # compiled code looks up by itself
         for operation in operations:
             values = [operation(value) for value in values]
+        for kernel in first:
+            batch = kernel.run(batch)
+        before = batch.clone()
         made = joined.run(batch)
         agree(joined.after, made, values)
         assert torch.equal(batch, before)
@@ -69,7 +72,7 @@ def test_what_cannot_be_joined_stays():
     alone = kernels_of([T.CenterCrop(3), T.PILToTensor()], form)
     assert fuse(alone) == alone
     single = kernels_of([T.ToTensor()], form)
-    assert fuse(single) == single
+    assert [kernel.run for kernel in fuse(single)] == [kernel.run for kernel in single]
     assert fuse([]) == []
 
 

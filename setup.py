@@ -1,0 +1,29 @@
+"""The one part of flatout that is compiled; everything else about the package is in pyproject.toml."""
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+
+class BuildExt(build_ext):
+    """Passes what compilers that speak GCC's language need: speed, and no products fused with sums."""
+
+    def build_extensions(self) -> None:
+        """Compile, with those arguments where the compiler knows them."""
+        if self.compiler.compiler_type != "msvc":
+            for extension in self.extensions:
+                extension.extra_compile_args = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+        super().build_extensions()
+
+
+setup(
+    cmdclass={"build_ext": BuildExt},
+    ext_modules=[
+        Extension(
+            "flatout.pipeline.kernels._native",
+            ["src/flatout/pipeline/kernels/native.c"],
+            py_limited_api=True,  # one build for all Pythons from 3.11 on
+            optional=True,  # without a compiler flatout installs all the same, and Pillow and torch do the work
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

@@ -1,0 +1,567 @@
+/* Operations on images of bytes, as Pillow does them to the last bit: many images a call, without the interpreter's lock.
+ *
+ * Pillow is the definition: how it weighs, rounds and clips is written down in its documentation and visible in what it
+ * gives; the tests compare every function with it. Python hands over addresses; native.py checks what lies there.
+ * Numbers in floating point must not be fused (-ffp-contract=off): Pillow's own builds do not.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#include <immintrin.h>
+#define HAS_AVX2
+#define AVX2 __attribute__((target("avx2")))
+#define INLINE __attribute__((always_inline)) inline
+#else
+#define INLINE inline
+#endif
+
+#define BITS 22 /* of a weight's fraction */
+
+/* ------------------------------------------------------------------------------------------------------ resampling */
+
+typedef struct {
+    int *first, *count;
+    int32_t *weights; /* `widest` for each pixel of the result */
+    int widest;
+} Line;
+
+static double bilinear(double x) {
+    x = fabs(x);
+    return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+static double bicubic(double x) {
+    const double a = -0.5;
+    x = fabs(x);
+    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+    return 0.0;
+}
+
+static void free_line(Line *line) {
+    free(line->first);
+    free(line->weights);
+    line->first = line->count = NULL;
+    line->weights = NULL;
+}
+
+/* Which pixels of a line of `before` each of `after` comes from, and with which weights. 0, or -1 without memory. */
+static int make_line(Line *line, int before, int after, int cubic) {
+    double scale = (double)before / after, wide = scale < 1.0 ? 1.0 : scale;
+    double support = (cubic ? 2.0 : 1.0) * wide;
+    double *values;
+    int place, pixel;
+    line->widest = (int)ceil(support) * 2 + 1;
+    line->first = malloc(sizeof(int) * 2 * (size_t)after);
+    line->weights = calloc((size_t)after * line->widest, sizeof(int32_t));
+    values = malloc(sizeof(double) * line->widest);
+    if (!line->first || !line->weights || !values) {
+        free(values);
+        free_line(line);
+        return -1;
+    }
+    line->count = line->first + after;
+    for (place = 0; place < after; place++) {
+        double center = (place + 0.5) * scale, sum = 0.0, inverse = 1.0 / wide;
+        int first = (int)(center - support + 0.5), last = (int)(center + support + 0.5);
+        int32_t *weights = line->weights + (size_t)place * line->widest;
+        first = first < 0 ? 0 : first;
+        last = last > before ? before : last;
+        for (pixel = 0; pixel < last - first; pixel++) {
+            double x = (pixel + first - center + 0.5) * inverse;
+            values[pixel] = cubic ? bicubic(x) : bilinear(x);
+            sum += values[pixel];
+        }
+        for (pixel = 0; pixel < last - first; pixel++) {
+            double value = (sum != 0.0 ? values[pixel] / sum : values[pixel]) * (1 << BITS);
+            weights[pixel] = (int32_t)(value < 0 ? value - 0.5 : value + 0.5);
+        }
+        line->first[place] = first;
+        line->count[place] = last - first;
+    }
+    free(values);
+    return 0;
+}
+
+/* Sixteen numbers are weighed at once: four coloured pixels, one of each of four rows, or one gray one of sixteen. */
+#define LANES 16
+
+/* LANES sums of `count` numbers times their weight, `step` bytes apart, as bytes. */
+static INLINE void weigh(const uint8_t *in, size_t step, const int32_t *weights, int count, uint8_t *out) {
+    int32_t sums[LANES];
+    int tap, lane;
+    for (lane = 0; lane < LANES; lane++) sums[lane] = 1 << (BITS - 1);
+    for (tap = 0; tap < count; tap++)
+        for (lane = 0; lane < LANES; lane++) sums[lane] += in[tap * step + lane] * weights[tap];
+    for (lane = 0; lane < LANES; lane++) {
+        int32_t sum = sums[lane] >> BITS;
+        sum = sum < 0 ? 0 : sum;
+        out[lane] = (uint8_t)(sum > 255 ? 255 : sum);
+    }
+}
+
+#ifdef HAS_AVX2
+AVX2 static INLINE void weigh_avx2(const uint8_t *in, size_t step, const int32_t *weights, int count, uint8_t *out) {
+    __m256i low = _mm256_set1_epi32(1 << (BITS - 1)), high = low, words;
+    int tap;
+    for (tap = 0; tap < count; tap++) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(in + tap * step));
+        const __m256i weight = _mm256_set1_epi32(weights[tap]);
+        low = _mm256_add_epi32(low, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(bytes), weight));
+        high = _mm256_add_epi32(high, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)), weight));
+    }
+    words = _mm256_packs_epi32(_mm256_srai_epi32(low, BITS), _mm256_srai_epi32(high, BITS));
+    words = _mm256_permute4x64_epi64(words, 0xD8);
+    _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+#endif
+
+/* Rows side by side, pixel by pixel: `rows` of them, as many as there is room for in LANES. */
+static void stack_rows(const uint8_t *in, size_t row_bytes, int width, int channels, int rows, uint8_t *stacked) {
+    int row, pixel;
+    for (row = 0; row < rows; row++) {
+        const uint8_t *from = in + row * row_bytes;
+        if (channels == 1) {
+            for (pixel = 0; pixel < width; pixel++) stacked[(size_t)pixel * LANES + row] = from[pixel];
+            continue;
+        }
+        for (pixel = 0; pixel < width - 1; pixel++) /* one byte too many is read, and never looked at */
+            memcpy(stacked + (size_t)pixel * LANES + 4 * row, from + 3 * (size_t)pixel, 4);
+        memcpy(stacked + (size_t)pixel * LANES + 4 * row, from + 3 * (size_t)pixel, 3);
+    }
+}
+
+/* widen: stacked rows made `after` pixels long; of each, one byte beyond its end is written.
+ * mix_rows: one row of the result from `count` rows that follow one another. */
+#define WEIGHED(NAME_WIDEN, NAME_MIX, TARGET, WEIGH)                                                                   \
+    TARGET static void NAME_WIDEN(const uint8_t *stacked, const Line *line, int after, int channels, int rows,         \
+                                  uint8_t *out, size_t out_bytes) {                                                    \
+        int place, row;                                                                                                \
+        for (place = 0; place < after; place++) {                                                                      \
+            uint8_t bytes[LANES];                                                                                      \
+            WEIGH(stacked + (size_t)line->first[place] * LANES, LANES, line->weights + (size_t)place * line->widest,   \
+                  line->count[place], bytes);                                                                          \
+            if (channels == 1)                                                                                         \
+                for (row = 0; row < rows; row++) out[row * out_bytes + place] = bytes[row];                            \
+            else                                                                                                       \
+                for (row = 0; row < rows; row++) memcpy(out + row * out_bytes + 3 * (size_t)place, bytes + 4 * row, 4); \
+        }                                                                                                              \
+    }                                                                                                                  \
+    TARGET static void NAME_MIX(const uint8_t *in, size_t row_bytes, size_t wanted, const int32_t *weights, int count, \
+                                uint8_t *out) {                                                                        \
+        size_t place = 0;                                                                                              \
+        for (; place + LANES <= wanted; place += LANES) WEIGH(in + place, row_bytes, weights, count, out + place);     \
+        for (; place < wanted; place++) {                                                                              \
+            int32_t sum = 1 << (BITS - 1);                                                                             \
+            int tap;                                                                                                   \
+            for (tap = 0; tap < count; tap++) sum += in[tap * row_bytes + place] * weights[tap];                       \
+            sum >>= BITS;                                                                                              \
+            out[place] = (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);                                               \
+        }                                                                                                              \
+    }
+
+WEIGHED(widen_plainly, mix_plainly, , weigh)
+#ifdef HAS_AVX2
+WEIGHED(widen_avx2, mix_avx2, AVX2, weigh_avx2)
+#define widen(...) (has_avx2 ? widen_avx2 : widen_plainly)(__VA_ARGS__)
+#define mix_rows(...) (has_avx2 ? mix_avx2 : mix_plainly)(__VA_ARGS__)
+static int has_avx2; /* of this processor, found when the module is made */
+#else
+#define widen widen_plainly
+#define mix_rows mix_plainly
+#endif
+
+/* Rows `top` to `bottom` made wider or narrower, each with room for four bytes at its end. */
+static void across_rows(const uint8_t *in, size_t row_bytes, int width, int channels, const Line *line, int wide,
+                        int top, int bottom, uint8_t *stacked, uint8_t *out, size_t out_bytes) {
+    const int most = channels == 1 ? LANES : LANES / 4;
+    int row;
+    for (row = top; row < bottom; row += most) {
+        const int rows = bottom - row < most ? bottom - row : most;
+        stack_rows(in + row * row_bytes, row_bytes, width, channels, rows, stacked);
+        widen(stacked, line, wide, channels, rows, out + (row - top) * out_bytes, out_bytes);
+    }
+}
+
+static void down_rows(const uint8_t *in, size_t row_bytes, size_t bytes_wanted, const Line *line, int tall, int top,
+                      uint8_t *out, size_t out_bytes) {
+    int row;
+    for (row = 0; row < tall; row++)
+        mix_rows(in + (size_t)(line->first[row] - top) * row_bytes, row_bytes, bytes_wanted,
+                 line->weights + (size_t)row * line->widest, line->count[row], out + row * out_bytes);
+}
+
+/* Memory that grows, and is used for one image after the other. */
+typedef struct {
+    uint8_t *bytes;
+    size_t room;
+} Memory;
+
+static uint8_t *memory(Memory *memory, size_t wanted) {
+    if (memory->room < wanted) {
+        free(memory->bytes);
+        memory->bytes = malloc(wanted);
+        memory->room = memory->bytes ? wanted : 0;
+    }
+    return memory->bytes;
+}
+
+typedef struct {
+    Line across, down;
+    int height, width, tall, wide, cubic; /* what the lines are for */
+    Memory lines, stacked, rows;
+} Resampling;
+
+static void end_resampling(Resampling *room) {
+    free_line(&room->across);
+    free_line(&room->down);
+    free(room->lines.bytes);
+    free(room->stacked.bytes);
+    free(room->rows.bytes);
+}
+
+static int make_lines(Resampling *room, int height, int width, int tall, int wide, int cubic) {
+    if (room->across.weights && room->height == height && room->width == width && room->tall == tall &&
+        room->wide == wide && room->cubic == cubic)
+        return 0;
+    free_line(&room->across);
+    free_line(&room->down);
+    room->height = height, room->width = width, room->tall = tall, room->wide = wide, room->cubic = cubic;
+    return make_line(&room->across, width, wide, cubic) || make_line(&room->down, height, tall, cubic) ? -1 : 0;
+}
+
+/* A window resized: lying lines first, or standing ones. 0, or -1 without memory. */
+static int resample(const uint8_t *in, size_t row_bytes, int width, int channels, int tall, int wide, int down_first,
+                    Resampling *room, uint8_t *out) {
+    const Line *across = &room->across, *down = &room->down;
+    const int top = down_first ? 0 : down->first[0];
+    const int bottom = down_first ? tall : down->first[tall - 1] + down->count[tall - 1];
+    const size_t wanted = (size_t)wide * channels, with_room = wanted + 4, given = (size_t)width * channels;
+    uint8_t *lines = memory(&room->lines, (bottom - top) * (down_first ? given : with_room) + 4);
+    uint8_t *stacked = memory(&room->stacked, (size_t)width * LANES);
+    uint8_t *rows = down_first ? memory(&room->rows, tall * with_room) : lines;
+    int row;
+    if (!lines || !stacked || !rows) return -1;
+    if (!down_first) {
+        across_rows(in, row_bytes, width, channels, across, wide, top, bottom, stacked, lines, with_room);
+        down_rows(lines, with_room, wanted, down, tall, top, out, wanted);
+    } else {
+        down_rows(in, row_bytes, given, down, tall, 0, lines, given);
+        across_rows(lines, given, width, channels, across, wide, 0, tall, stacked, rows, with_room);
+        for (row = 0; row < tall; row++) memcpy(out + row * wanted, rows + row * with_room, wanted);
+    }
+    return 0;
+}
+
+/* --------------------------------------------------------------------------------------------- windows and mirrors */
+
+#ifdef HAS_AVX2
+/* Coloured pixels from the right, five a time, while six are left; returns how many that were. */
+AVX2 static size_t mirrored_fives(const uint8_t *in, size_t pixels, uint8_t *out) {
+    const __m128i order = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
+    size_t place;
+    for (place = 0; place + 6 <= pixels; place += 5) { /* of sixteen bytes, the next pixel overwrites the last */
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(in + (pixels - place) * 3 - 16));
+        _mm_storeu_si128((__m128i *)(out + place * 3), _mm_shuffle_epi8(bytes, order));
+    }
+    return place;
+}
+#endif
+
+static void mirrored(const uint8_t *in, size_t pixels, int channels, uint8_t *out) {
+    size_t place = 0;
+    int channel;
+#ifdef HAS_AVX2
+    if (channels == 3 && has_avx2) place = mirrored_fives(in, pixels, out);
+#endif
+    for (; place < pixels; place++)
+        for (channel = 0; channel < channels; channel++)
+            out[place * channels + channel] = in[(pixels - 1 - place) * channels + channel];
+}
+
+/* A window, filled where it lies beyond the image, then turned round where asked. */
+static void cut(const uint8_t *in, int height, int width, int channels, const int32_t *place, int tall, int wide,
+                const uint8_t *fill, uint8_t *out) {
+    const int top = place[0], left = place[1], mirror = place[2], upside = place[3];
+    const int begin = left < 0 ? (-left < wide ? -left : wide) : 0;
+    const int end = width - left < begin ? begin : width - left < wide ? width - left : wide;
+    int row, pixel;
+    for (row = 0; row < tall; row++) {
+        uint8_t *into = out + (size_t)(upside ? tall - 1 - row : row) * wide * channels;
+        const int from_row = top + row, inside = from_row >= 0 && from_row < height;
+        const int first = inside ? begin : wide, last = inside ? end : wide;
+        const uint8_t *from = in + ((ptrdiff_t)(inside ? from_row : 0) * width + left) * channels;
+        for (pixel = 0; pixel < first; pixel++)
+            memcpy(into + (mirror ? wide - 1 - pixel : pixel) * channels, fill, channels);
+        for (pixel = last; pixel < wide; pixel++)
+            memcpy(into + (mirror ? wide - 1 - pixel : pixel) * channels, fill, channels);
+        if (mirror)
+            mirrored(from + (ptrdiff_t)first * channels, last - first, channels, into + (wide - last) * channels);
+        else
+            memcpy(into + first * channels, from + (ptrdiff_t)first * channels, (size_t)(last - first) * channels);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------------- colors */
+
+/* Pillow's blend with one number, and with a line of them. */
+FOR_EACH_PROCESSOR
+static void blend_with(uint8_t *bytes, size_t number, float other, float strength) {
+    size_t place;
+    for (place = 0; place < number; place++) {
+        float value = other + strength * ((float)bytes[place] - other);
+        value = value < 0.0f ? 0.0f : value;
+        value = value > 255.0f ? 255.0f : value;
+        bytes[place] = (uint8_t)(int32_t)value;
+    }
+}
+
+FOR_EACH_PROCESSOR
+static void blend(uint8_t *bytes, const uint8_t *others, size_t number, float strength) {
+    size_t place;
+    for (place = 0; place < number; place++) {
+        float other = others[place], value = other + strength * ((float)bytes[place] - other);
+        value = value < 0.0f ? 0.0f : value;
+        value = value > 255.0f ? 255.0f : value;
+        bytes[place] = (uint8_t)(int32_t)value;
+    }
+}
+
+FOR_EACH_PROCESSOR
+static void gray_of_planes(const uint8_t *red, const uint8_t *green, const uint8_t *blue, size_t pixels, uint8_t *out) {
+    size_t place;
+    for (place = 0; place < pixels; place++)
+        out[place] = (uint8_t)((red[place] * 19595u + green[place] * 38470u + blue[place] * 7471u + 32768u) >> 16);
+}
+
+FOR_EACH_PROCESSOR
+static uint64_t sum_of(const uint8_t *bytes, size_t number) {
+    uint64_t sum = 0;
+    size_t place = 0;
+    while (place < number) {
+        size_t end = number - place < 65536 ? number : place + 65536;
+        uint32_t some = 0;
+        for (; place < end; place++) some += bytes[place];
+        sum += some;
+    }
+    return sum;
+}
+
+FOR_EACH_PROCESSOR
+static void part(const uint8_t *in, size_t pixels, uint8_t *red, uint8_t *green, uint8_t *blue) {
+    size_t place;
+    for (place = 0; place < pixels; place++) {
+        red[place] = in[3 * place];
+        green[place] = in[3 * place + 1];
+        blue[place] = in[3 * place + 2];
+    }
+}
+
+enum { BRIGHTNESS, CONTRAST, SATURATION };
+
+static void change(uint8_t *planes, size_t pixels, int channels, int what, float strength, uint8_t *gray) {
+    const uint8_t *seen = planes;
+    int channel;
+    if (what == BRIGHTNESS) {
+        blend_with(planes, pixels * channels, 0.0f, strength);
+        return;
+    }
+    if (channels == 3) {
+        gray_of_planes(planes, planes + pixels, planes + 2 * pixels, pixels, gray);
+        seen = gray;
+    }
+    if (what == CONTRAST)
+        blend_with(planes, pixels * channels, (float)(int)((double)sum_of(seen, pixels) / pixels + 0.5), strength);
+    else if (channels == 3)
+        for (channel = 0; channel < 3; channel++) blend(planes + channel * pixels, gray, pixels, strength);
+}
+
+/* An image changed in its color; the channels lie one after the other afterwards, and before, too, where `lead`.
+ * `order`: four numbers of a change; `strengths`: one for each change, below zero for one that is not made. */
+static void jitter(const uint8_t *in, size_t pixels, int channels, int lead, const int32_t *order,
+                   const float *strengths, uint8_t *gray, uint8_t *out) {
+    int turn;
+    if (channels == 3 && !lead)
+        part(in, pixels, out, out + pixels, out + 2 * pixels);
+    else
+        memcpy(out, in, pixels * channels);
+    for (turn = 0; turn < 4; turn++)
+        if (order[turn] <= SATURATION && strengths[order[turn]] >= 0)
+            change(out, pixels, channels, order[turn], strengths[order[turn]], gray);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- look-up */
+
+/* What a table has for each byte, channels one after the other; it has 256 values for each, or (`step` 0) for all. */
+#define LOOK_UP(TYPE)                                                                                                \
+    static void look_up_##TYPE(const uint8_t *in, size_t pixels, int channels, int lead, const TYPE *table,          \
+                               size_t step, TYPE *out) {                                                             \
+        int channel;                                                                                                 \
+        size_t pixel;                                                                                                \
+        if (channels == 3 && !lead) {                                                                                \
+            for (pixel = 0; pixel < pixels; pixel++) {                                                               \
+                out[pixel] = table[in[3 * pixel]];                                                                   \
+                out[pixels + pixel] = table[step + in[3 * pixel + 1]];                                               \
+                out[2 * pixels + pixel] = table[2 * step + in[3 * pixel + 2]];                                       \
+            }                                                                                                        \
+            return;                                                                                                  \
+        }                                                                                                            \
+        for (channel = 0; channel < channels; channel++)                                                             \
+            for (pixel = 0; pixel < pixels; pixel++)                                                                 \
+                out[channel * pixels + pixel] = table[channel * step + in[channel * pixels + pixel]];                \
+    }
+LOOK_UP(uint16_t)
+LOOK_UP(uint32_t)
+LOOK_UP(uint64_t)
+
+/* ------------------------------------------------------------------------------------------------------ operations */
+
+enum { RESAMPLE, CUT, JITTER, LOOK_UP };
+
+/* One operation on every image; `each` and `other` have an entry for each of them, `fixed` is for all. */
+typedef struct {
+    int64_t what, tall, wide, more, less; /* more: cubic, or bytes of a value; less: tallest first, or the table's step */
+    int64_t each, other, fixed;           /* boxes, places, order; strengths; fill, table */
+} Operation;
+
+typedef struct {
+    const uint8_t *bytes;
+    int height, width, channels, lead; /* lead: the channels lie one after the other */
+} Image;
+
+typedef struct {
+    Resampling resampling;
+    Memory gray, turns[2];
+} Room;
+
+#define ADDRESS(number) ((void *)(intptr_t)(number))
+
+static size_t bytes_of(const Image *image) { return (size_t)image->height * image->width * image->channels; }
+
+/* One operation on one image, the `number`-th; `image` becomes what it makes, without the bytes. 0, or -1. */
+static int operate(const Operation *op, int64_t number, Image *image, Room *room, uint8_t *out) {
+    const int planes = image->lead ? image->channels : 1, channels = image->lead ? 1 : image->channels;
+    const size_t pixels = (size_t)image->height * image->width;
+    const int32_t *each = (int32_t *)ADDRESS(op->each) + 4 * number;
+    int plane;
+    if (op->what == JITTER) {
+        uint8_t *gray = memory(&room->gray, pixels);
+        if (!gray) return -1;
+        jitter(image->bytes, pixels, image->channels, image->lead, each, (float *)ADDRESS(op->other) + 3 * number, gray,
+               out);
+        image->lead = image->channels > 1;
+        return 0;
+    }
+    if (op->what == LOOK_UP) {
+        if (op->more == 2)
+            look_up_uint16_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
+        else if (op->more == 4)
+            look_up_uint32_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
+        else
+            look_up_uint64_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
+        return 0;
+    }
+    if (op->what == RESAMPLE &&
+        make_lines(&room->resampling, each[2], each[3], (int)op->tall, (int)op->wide, (int)op->more))
+        return -1;
+    for (plane = 0; plane < planes; plane++) {
+        const uint8_t *in = image->bytes + plane * pixels;
+        uint8_t *into = out + (size_t)plane * op->tall * op->wide;
+        if (op->what == CUT) {
+            cut(in, image->height, image->width, channels, each, (int)op->tall, (int)op->wide,
+                (uint8_t *)ADDRESS(op->fixed) + plane, into);
+            continue;
+        }
+        if (resample(in + ((size_t)each[0] * image->width + each[1]) * channels, (size_t)image->width * channels,
+                     each[3], channels, (int)op->tall, (int)op->wide,
+                     op->less && op->tall < each[2] && each[2] - op->tall > 2 * (each[3] - op->wide),
+                     &room->resampling, into))
+            return -1;
+    }
+    image->height = (int)op->tall;
+    image->width = (int)op->wide;
+    return 0;
+}
+
+/* All operations on the images that become the `first` to `last` of a batch: those at `rows`, or without it one after
+ * the other. 0, or -1 without memory. */
+static int operate_all(const Operation *ops, int64_t number, Image given, const int64_t *rows, int64_t first,
+                       int64_t last, uint8_t *out, size_t out_bytes) {
+    Room room;
+    int64_t place, at;
+    int failed = 0;
+    memset(&room, 0, sizeof room);
+    for (place = first; place < last && !failed; place++) {
+        Image image = given;
+        image.bytes += (rows ? rows[place] : place - first) * (int64_t)bytes_of(&given);
+        for (at = 0; at < number && !failed; at++) {
+            uint8_t *into = out + place * out_bytes;
+            if (at < number - 1) {
+                const int same = ops[at].what == JITTER;
+                const size_t pixels = same ? (size_t)image.height * image.width : (size_t)ops[at].tall * ops[at].wide;
+                into = memory(&room.turns[at % 2], pixels * image.channels);
+            }
+            failed = !into || operate(ops + at, place, &image, &room, into);
+            image.bytes = into;
+        }
+    }
+    end_resampling(&room.resampling);
+    free(room.gray.bytes);
+    free(room.turns[0].bytes);
+    free(room.turns[1].bytes);
+    return failed ? -1 : 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- Python */
+
+#define ARGUMENTS 12
+
+static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    int64_t numbers[ARGUMENTS];
+    int place, failed;
+    Image image;
+    (void)self;
+    if (given != ARGUMENTS) return PyErr_Format(PyExc_TypeError, "%d numbers are needed, not %zd", ARGUMENTS, given);
+    for (place = 0; place < ARGUMENTS; place++) {
+        numbers[place] = PyLong_AsLongLong(args[place]);
+        if (numbers[place] == -1 && PyErr_Occurred()) return NULL;
+    }
+    image.bytes = ADDRESS(numbers[2]);
+    image.height = (int)numbers[3];
+    image.width = (int)numbers[4];
+    image.channels = (int)numbers[5];
+    image.lead = (int)numbers[6];
+    Py_BEGIN_ALLOW_THREADS
+    failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), numbers[8], numbers[9],
+                         ADDRESS(numbers[10]), (size_t)numbers[11]);
+    Py_END_ALLOW_THREADS
+    return failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
+}
+
+static PyMethodDef methods[] = {
+    {"operate", (PyCFunction)(void (*)(void))py_operate, METH_FASTCALL,
+     "operate(operations, number, images, height, width, channels, lead, rows, first, last, out, out_bytes)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Addresses in, images out; see native.py.", 0, methods,
+                             NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) {
+#ifdef HAS_AVX2
+    has_avx2 = __builtin_cpu_supports("avx2");
+#endif
+    return PyModule_Create(&module);
+}

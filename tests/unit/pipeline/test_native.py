@@ -1,0 +1,200 @@
+"""Compiled code against Pillow and torch, to the last bit: single operations, and several in one go on threads."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from tests.unit.pipeline.kernels.samples import T
+
+from flatout.pipeline.chosen import Chosen
+from flatout.pipeline.form import Form
+from flatout.pipeline.kernels import Unsuited, kernel_for, native
+from flatout.pipeline.parallel import shared
+from flatout.pipeline.steps import Steps
+
+SIDE = st.integers(1, 70)
+SIZE = st.tuples(SIDE, SIDE)
+
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="flatout was installed without a C compiler")
+
+
+def bytes_of(number: int, size: tuple[int, int], colored: bool, seed: int, lead: bool = False) -> torch.Tensor:
+    """Return images of all kinds of bytes, the first of extreme ones."""
+    rng = np.random.default_rng(seed)
+    pixels = torch.from_numpy(rng.integers(0, 256, (number, *size, *(3,) * colored), dtype=np.uint8))
+    pixels[0] = pixels[0] // 128 * 255
+    return pixels.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1) if lead and colored else pixels
+
+
+@settings(max_examples=300)
+@given(SIZE, SIZE, st.booleans(), st.booleans(), st.sampled_from([2, 3]), st.data())
+@example((9, 14), (5, 31), True, False, 2, None)
+@example((30, 20), (10, 10), True, False, 2, None)  # twice as many rows as columns are lost: not more
+@example((31, 20), (10, 10), True, False, 3, None)
+def test_any_window_is_resized_as_pillow_resizes_it(size, wanted, colored, lead, chosen, data):
+    height = data.draw(st.integers(1, size[0])) if data else size[0]
+    width = data.draw(st.integers(1, size[1])) if data else size[1]
+    top = data.draw(st.integers(0, size[0] - height)) if data else 0
+    left = data.draw(st.integers(0, size[1] - width)) if data else 0
+    batch = bytes_of(2, size, colored, seed=height * 71 + width, lead=lead)
+    boxes = torch.tensor([[0, 0, *size], [top, left, height, width]])
+    made = native.operated(native.resample(boxes, wanted, chosen), batch)
+    assert made is not None
+    for image, box, one in zip(batch, boxes.tolist(), made, strict=True):
+        window = image[box[0] : box[0] + box[2], box[1] : box[1] + box[3]].contiguous().numpy()
+        assert np.array_equal(np.asarray(Image.fromarray(window).resize(wanted[::-1], chosen)), one.numpy())
+
+
+@settings(max_examples=150)
+@given(SIZE, SIZE, st.booleans(), st.booleans(), st.integers(-80, 80), st.integers(-80, 80), st.integers(0, 3))
+def test_any_window_is_cut_filled_and_turned(size, wanted, colored, lead, top, left, turned):
+    batch = bytes_of(2, size, colored, seed=abs(top), lead=lead)
+    fill = (7, 200, 31) if colored else (7,)
+    places = torch.tensor([[top, left, turned % 2, turned // 2], [0, 0, 0, 0]])
+    made = native.operated(native.cut(places, wanted, fill), batch)
+    for image, (first, begin, mirrored, upside), one in zip(batch, places.tolist(), made, strict=True):
+        expected = torch.tensor(fill, dtype=torch.uint8).expand(*wanted, len(fill)).clone()
+        for row in range(wanted[0]):
+            for column in range(wanted[1]):
+                at = (row + first, column + begin)
+                if 0 <= at[0] < size[0] and 0 <= at[1] < size[1]:
+                    expected[row, column] = image[at]
+        expected = expected.flip(1) if mirrored else expected
+        expected = expected.flip(0) if upside else expected
+        assert torch.equal(expected if colored else expected[..., 0], one)
+
+
+def test_a_window_a_hundred_times_as_tall_as_wide_is_left_to_pillow():
+    assert native.resample(torch.tensor([[0, 0, 301, 3]]), (4, 4), 2) is None
+    assert native.resample(torch.tensor([[0, 0, 300, 3]]), (4, 4), 2) is not None
+
+
+def test_other_filters_are_left_to_pillow():
+    assert [chosen for chosen in range(6) if native.resamples(chosen)] == [2, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("colored", [False, True])
+@pytest.mark.parametrize("lead", [False, True])
+def test_a_table_of_any_type_is_looked_up(dtype, colored, lead):
+    batch = bytes_of(3, (5, 7), colored, seed=1, lead=lead)
+    channels = 3 if colored else 1
+    for values in (torch.randn(channels, 256).to(dtype), torch.randn(1, 256).to(dtype)):
+        made = native.operated(native.look_up(values), batch)
+        planes = batch.permute(0, 3, 1, 2) if colored else batch[:, None]
+        wanted = torch.stack(
+            [values[channel % len(values)][planes[:, channel].long()] for channel in range(channels)], 1
+        )
+        assert torch.equal(made, wanted)
+        assert made.is_contiguous()
+
+
+TENSOR = T.ToTensor()
+CHAINS = {
+    "photographs": (T.RandomResizedCrop(24), T.RandomHorizontalFlip(), TENSOR, T.Normalize((0.5,), (0.2,))),
+    "cropped": (T.RandomCrop(28, padding=4, fill=(3, 2, 1)), T.RandomVerticalFlip(), T.RandomHorizontalFlip(), TENSOR),
+    "colors": (T.Resize(40), T.ColorJitter(0.4, 0.4, 0.4), T.RandomCrop(30), TENSOR, T.Normalize((0.5,), (0.2,))),
+    "bytes": (T.Resize((31, 29)), T.RandomHorizontalFlip(), T.PILToTensor()),
+    "hue between": (T.RandomCrop(24), T.ColorJitter(0.4, 0.4, 0.4, 0.2), T.RandomHorizontalFlip(), TENSOR),
+    "erased": (T.RandomHorizontalFlip(), T.ColorJitter(0.4), TENSOR, T.RandomErasing(1.0)),
+}  # fmt: skip
+
+
+def steps_of(chain) -> Steps:
+    form, kernels = Form("image", "RGB"), []
+    for operation in chain:
+        kernels.append(kernel_for(operation, form))
+        form = kernels[-1].after
+    return Steps(kernels)
+
+
+def made_of(steps: Steps, value) -> torch.Tensor:
+    return steps.run(value, torch.Generator().manual_seed(4))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("several_threads", [False, True])
+def test_a_chain_gives_what_it_gives_without_compiled_code(name, several_threads, monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.compiled_steps._PAYS_BYTES", 0 if several_threads else 2**40)
+    batch = bytes_of(37, (36, 33), colored=True, seed=3)
+    places = torch.randperm(37)[:20]
+    chosen = Chosen(batch, places, lambda wanted: batch[wanted])
+    alone = [batch[place : place + 1] for place in range(37)]
+    steps = steps_of(CHAINS[name])
+    made, made_chosen, made_alone = (made_of(steps, value) for value in (batch, chosen, alone))
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "compiled", None)
+        native._pillows_way.cache_clear()
+        plain = steps_of(CHAINS[name])
+        assert not any(step.compiled for step in plain._steps)
+        wanted, wanted_chosen = made_of(plain, batch), made_of(plain, batch[places])
+    native._pillows_way.cache_clear()
+    assert any(step.compiled for step in steps._steps)
+    for one, other in ((made, wanted), (made_chosen, wanted_chosen), (made_alone, wanted)):
+        assert torch.equal(one, other)
+        assert one.stride() == other.stride()
+
+
+def test_images_of_several_sizes_become_one_batch(monkeypatch):
+    alone = [bytes_of(1, (20 + place, 50 - place), colored=True, seed=place) for place in range(9)]
+    made = made_of(steps_of(CHAINS["photographs"]), alone)
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "compiled", None)
+        native._pillows_way.cache_clear()
+        wanted = made_of(steps_of(CHAINS["photographs"]), alone)
+    native._pillows_way.cache_clear()
+    assert torch.equal(made, wanted)
+    with pytest.raises(Unsuited, match="several shapes"):
+        made_of(steps_of([T.RandomHorizontalFlip(), TENSOR]), alone)
+
+
+def test_another_default_type_of_numbers_is_followed():
+    steps, batch = steps_of([TENSOR]), bytes_of(2, (4, 4), colored=True, seed=0)
+    assert steps.run(batch).dtype is torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        made = steps.run(batch)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(made, batch.permute(0, 3, 1, 2).double() / 255)
+
+
+def test_a_batch_is_in_memory_of_its_own_while_it_is_held():
+    steps = steps_of(CHAINS["photographs"])
+    batch = bytes_of(300, (40, 40), colored=True, seed=0)
+    first = made_of(steps, batch)
+    kept = first.clone()
+    steps.run(batch, torch.Generator().manual_seed(5))
+    assert torch.equal(first, kept)
+
+
+def test_work_is_shared_and_each_number_done_once(monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.parallel.usable_cores", lambda: 4)
+    done, threads = [], set()
+
+    def one(number: int) -> None:
+        done.append(number)
+        threads.add(threading.get_ident())
+
+    before = threading.active_count()
+    shared(one, 1000)
+    assert sorted(done) == list(range(1000))
+    assert len(threads) <= 4
+    assert threading.active_count() == before
+    shared(one, 0)
+
+
+def test_what_work_raises_comes_out_and_the_rest_is_left(monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.parallel.usable_cores", lambda: 4)
+
+    def one(number: int) -> None:
+        if number == 7:
+            raise KeyError(number)
+
+    with pytest.raises(KeyError, match="7"):
+        shared(one, 100)
