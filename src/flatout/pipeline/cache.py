@@ -16,8 +16,9 @@ import torch
 
 from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
-from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn, unsafe
-from flatout.pipeline.examination import ask, detached, samples_of, some_indices, weakly
+from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
+from flatout.pipeline.early import Early, early_for
+from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
@@ -31,7 +32,6 @@ from flatout.pipeline.sharing import name_for_ranks
 from flatout.pipeline.streams import drawn_from
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
-from flatout.pipeline.waiting import AskedEarly
 
 __all__ = ["Cache"]
 
@@ -89,7 +89,8 @@ class Cache:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
             earlier = self._streams.get(loader) if loader.persistent_workers else None
-            early = self._asked_early()
+            timing = self._purpose == "timing"
+            early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
             walked = KeptPass(
                 loader,
                 functools.partial(self._make, early=early),
@@ -119,20 +120,9 @@ class Cache:
                 self.keeping = self._fresh(maker)
         self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
         self.keeping.open()
-        if loader.num_workers and self._plan.threads and self.keeping.direct:  # as many processes read as fast
+        if loader.num_workers and (self._plan.threads or self._plan.workers) and self.keeping.direct:
             self.reason = "what its transform is given takes more memory than may be kept"
         self._through = waits and passed_through(loader, self._plan, self._budget)
-
-    def _asked_early(self) -> AskedEarly | None:
-        """Return what reads the samples of a pass on threads, None where that does not pay."""
-        maker = self.keeping.maker
-        if (self.keeping.full and not self.keeping.direct) or unsafe(self.dataset):  # has opened a file
-            return None
-        if self._plan.waits and not self.keeping.full:
-            return AskedEarly(lambda: detached(self.dataset).__getitem__, computing_on=self._computing)
-        if self._plan.threads and maker is not None:
-            return AskedEarly(maker.reader, self._plan.threads, self._computing)
-        return None
 
     def _wanted(self, indices: torch.Tensor) -> torch.Tensor:
         """Return those of `indices` that will be read."""
@@ -173,7 +163,7 @@ class Cache:
 
     # -- serving ------------------------------------------------------------------------------------------------
 
-    def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: AskedEarly | None = None) -> Any:
+    def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
         if self._through and early is not None:
             self._hit()
             with computing_on(self._computing):
@@ -188,7 +178,7 @@ class Cache:
         self._hit()
         return batch
 
-    def _taken(self, indices: torch.Tensor, stream: torch.Generator | None, early: AskedEarly | None) -> Any:
+    def _taken(self, indices: torch.Tensor, stream: torch.Generator | None, early: Early | None) -> Any:
         """Return a batch of what is kept; where a kernel fails, the script's own, from the same random state."""
         before = random_states() if self._random and stream is None else None
         began = stream.get_state() if stream is not None else torch.empty(0)
@@ -204,7 +194,7 @@ class Cache:
             with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
 
-    def _completed(self, indices: torch.Tensor, early: AskedEarly | None = None) -> bool:
+    def _completed(self, indices: torch.Tensor, early: Early | None = None) -> bool:
         """Return whether all of `indices` can be taken, after making what was missing.
 
         Where that cannot be, the random streams stand as if nothing had been tried.
@@ -231,7 +221,7 @@ class Cache:
         self._save()
         return not self.reason
 
-    def _add(self, missing: torch.Tensor, early: AskedEarly | None = None) -> str:
+    def _add(self, missing: torch.Tensor, early: Early | None = None) -> str:
         wanted = missing.tolist()
         if self.keeping.makes:
             self.keeping.make(missing, early.take(wanted) if early is not None else None)
@@ -242,7 +232,7 @@ class Cache:
             made = self._by_row(samples)
             return self._by_row.against or self.keeping.add(self.dataset, missing, made)
 
-    def _rehearse(self, missing: torch.Tensor, early: AskedEarly | None) -> str:
+    def _rehearse(self, missing: torch.Tensor, early: Early | None) -> str:
         """In a trial, keep something to serve from; a training has filled its memory by now."""
         if self._rehearsed:
             return self._add(missing, early)

@@ -66,7 +66,7 @@ class Kept:
         if key not in self._caches:
             self._caches[key] = {}
             weakref.finalize(owner, _forget, weakref.ref(self), key).atexit = False
-        known, kind = self._caches[key], (_key(loader.collate_fn), threads_of(loader))
+        known, kind = self._caches[key], (_key(loader.collate_fn), threads_of(loader), loader.worker_init_fn is None)
         if kind not in known:
             known[kind] = Cache(loader, self._budget, self._purpose, self._hit, self._folder, self._keep)
         return known[kind]

@@ -11,6 +11,7 @@ from flatout.pipeline.layout import Layout, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.moving import replaced
+from flatout.pipeline.read_by_workers import Given
 from flatout.pipeline.store import Store
 
 __all__ = ["DeviceKeeping"]
@@ -71,7 +72,7 @@ class DeviceKeeping(Keeping):
         self._layout, self.store, self._there = layout, store, store
         return ""
 
-    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: list[Any] | None = None) -> Any:
+    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: Given | None = None) -> Any:
         """Return the batch of samples that are all there, on the device, by its own stream."""
         with self._device.working():
             if self.maker is not None:
@@ -103,7 +104,7 @@ class DeviceKeeping(Keeping):
         self.store = self._there = made
         maker.keep_looked_up()
 
-    def make(self, indices: torch.Tensor, given: list[Any] | None = None) -> None:
+    def make(self, indices: torch.Tensor, given: Given | None = None) -> None:
         """Make the rows of `indices`, and write them on the device's stream."""
         with self._device.working():
             super().make(indices, given)

@@ -11,6 +11,7 @@ from flatout.pipeline.examination import ask, some_indices
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
+from flatout.pipeline.read_by_workers import Given
 from flatout.pipeline.sharing import shared_store
 from flatout.pipeline.store import Store, mapped_bytes
 from flatout.pipeline.untouched import Untouched
@@ -109,7 +110,7 @@ class Keeping:
             return []
         return self.store.some_filled(_OF_OTHERS if self.store.filled.doubted else number)
 
-    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: list[Any] | None = None) -> Any:
+    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: Given | None = None) -> Any:
         """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own.
 
         `given`: what was read of each sample, where nothing is kept.
@@ -121,12 +122,12 @@ class Keeping:
         if self.store is None:
             parts = self.maker.parts(indices, given)
         else:
-            parts = self.store.take(indices, self.maker.place if self.maker.reads_where_they_lie else None)
+            parts = self.store.take(indices, self.maker.source.place if self.maker.reads_where_they_lie else None)
         return self.maker.finish(parts, stream)
 
     # -- adding rows --------------------------------------------------------------------------------------------
 
-    def make(self, indices: torch.Tensor, given: list[Any] | None = None) -> None:
+    def make(self, indices: torch.Tensor, given: Given | None = None) -> None:
         """Make the rows of `indices`; `given`: what was read of each.
 
         Where values lie in memory and all rows take little time, all are made.

@@ -14,7 +14,8 @@ from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.kernels import Kernel, RandomKernel, flatten, kernel_for
 from flatout.pipeline.kernels.table import Table, num_pointwise, table_of
 from flatout.pipeline.layout import Layout, Rows, layout_of
-from flatout.pipeline.sources import Source, source_of
+from flatout.pipeline.read_by_workers import Given, ReadValues
+from flatout.pipeline.sources import Source, Value, source_of
 from flatout.pipeline.steps import Step, Steps
 
 __all__ = ["Maker", "maker_of"]
@@ -102,12 +103,20 @@ class Maker:
         assert self._source.reader is not None
         return self._source.reader()
 
-    def parts(self, indices: torch.Tensor, given: list[Any] | None = None) -> list[Any]:
+    @property
+    def source(self) -> Source:
+        """Return where values come from."""
+        return self._source
+
+    def parts(self, indices: torch.Tensor, given: Given | None = None) -> list[Any]:
         """Return the parts of the samples `indices`, the transform's as it is kept; `given`: what was read of each."""
-        if given is None or self._source.assemble is None:
+        value: Value
+        if isinstance(given, ReadValues):
+            value, others = given.value, given.others
+        elif given is None or self._source.assemble is None:
             value, others = self._source.read(indices)
         else:
-            value, others = self._source.assemble(given)
+            value, others = self._source.assemble(given, None)
         place = self._source.place
         if self.stage:
             value = self._before.run(value)
@@ -125,11 +134,6 @@ class Maker:
         if self._arrive is not None:
             parts = self._arrive(parts)
         return self.layout.build(self.looked_up(parts) if self._table is not None else parts)
-
-    @property
-    def place(self) -> int:
-        """Return which part of a batch the transform makes."""
-        return self._source.place
 
     @property
     def reads_where_they_lie(self) -> bool:

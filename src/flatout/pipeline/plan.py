@@ -11,6 +11,7 @@ from flatout.pipeline.keeping import Keeping, rows_refused
 from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
+from flatout.pipeline.read_by_workers import can_read
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
 from flatout.pipeline.waiting import num_reading, reads_quickly, waits
@@ -29,6 +30,7 @@ class Plan:
         once: why the collate function may be called once a batch, in order, and not besides; empty when it may.
         maker: what makes rows.
         threads: on how many threads values are read for it.
+        workers: the loader's workers read values for it.
         waits: making a sample is mostly waiting.
     """
 
@@ -38,6 +40,7 @@ class Plan:
     once: str = ""
     maker: Maker | None = None
     threads: int = 0
+    workers: bool = False
     waits: bool = False
 
 
@@ -72,13 +75,17 @@ def _plan(loader: Any, budget: Budget) -> Plan:
         return Plan(reason)
     maker, alone = (maker_of(loader) if not reason or draws(reason) else None), reseeds(dataset)
     reads = maker is not None and not maker.in_memory and not alone
-    threads = num_reading(maker.reader, maker.num_samples) if maker is not None and reads else 0
+    quick = maker is not None and reads and loader.num_workers and reads_quickly(maker.reader, maker.num_samples)
+    workers = maker is not None and reads and not quick and can_read(loader, maker.source)
+    threads = num_reading(maker.reader, maker.num_samples) if maker is not None and reads and not workers else 0
     if maker is not None and loader.num_workers:
-        suits = maker.in_memory or threads or (reads and reads_quickly(maker.reader, maker.num_samples))
+        suits = maker.in_memory or threads or quick or workers
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
     waiting = maker is None and not random and not alone and waits(dataset)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
-    return Plan("", random, "" if maker is not None else rows, once, maker, threads, waiting)
+    return Plan(
+        "", random, "" if maker is not None else rows, once, maker, threads, workers and maker is not None, waiting
+    )
 
 
 def passed_through(loader: Any, plan: Plan, budget: Budget) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["RECYCLED_BYTES", "Recycled"]
+__all__ = ["RECYCLED_BYTES", "Recycled", "SharedMemory"]
 
 RECYCLED_BYTES = 2 * 1024**2
 """From this size on memory is worth recycling; below, the C library's own is reused as it is."""
@@ -48,6 +48,15 @@ class Recycled:
             chosen = chosen or _Held(num_bytes)
             self._held = [*busy, *idle[-_NUM_FREE:], chosen]
             return torch.empty(0, dtype=dtype).set_(chosen.storage, 0, shape, _contiguous(shape))
+
+
+class SharedMemory(Recycled):
+    """Gives memory that torch hands to another process as it is, fresh each time."""
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Return an uninitialized tensor in shared memory."""
+        storage = torch.UntypedStorage._new_shared(math.prod(shape) * dtype.itemsize)
+        return torch.empty(0, dtype=dtype).set_(storage, 0, shape, _contiguous(shape))
 
 
 class _Held:

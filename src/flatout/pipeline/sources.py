@@ -38,7 +38,7 @@ class Source:
     `read(indices)` returns them, and the other parts of the collated batch; `place` is the part that the transform
     makes, in `layout`'s order. `transform` is None where the values are the samples' as they are. Where reading costs a
     call of the data set for each sample, and not a gather, `reader()` gives a function that does so for one, and
-    `assemble` does with what it gave what `read` does. `ragged`: values are of several shapes.
+    `assemble` does with what it gave what `read` does, in some memory. `ragged`: values are of several shapes.
     """
 
     read: Read
@@ -47,7 +47,7 @@ class Source:
     place: int
     layout: Layout
     reader: Callable[[], Callable[[int], Any]] | None = None
-    assemble: Callable[[list[Any]], tuple[Value, list[Any]]] | None = None
+    assemble: Callable[[list[Any], Recycled | None], tuple[Value, list[Any]]] | None = None
     ragged: bool = False
 
     @property
@@ -191,14 +191,16 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
     form = forms.pop()
     assemble = functools.partial(_assembled, place, form, Recycled())
     return Source(
-        lambda indices: assemble(list(map(reader(), indices.tolist()))),
+        lambda indices: assemble(list(map(reader(), indices.tolist())), None),
         form, transform, place, found[0], reader, assemble, pack([value for value, _ in given]) is None,
     )  # fmt: skip
 
 
-def _assembled(place: int, form: Form, memory: Recycled, given: list[Any]) -> tuple[Value, list[Any]]:
+def _assembled(
+    place: int, form: Form, own: Recycled, given: list[Any], memory: Recycled | None
+) -> tuple[Value, list[Any]]:
     """Return values and the other parts of a batch; raise where they are of another form or no rows."""
-    packed = pack([value for value, _ in given], memory)
+    packed = pack([value for value, _ in given], memory or own)
     each = [pack([value]) for value, _ in given] if packed is None else [packed]
     parts = layout_of(_collated([sample for _, sample in given]), len(given))
     if parts is None or any(one is None or one[0] != form for one in each):

@@ -1,0 +1,37 @@
+"""Who reads the samples of a pass before their batches are due: threads, workers, or nobody."""
+
+from typing import Any
+
+from flatout.pipeline.dataset_state import unsafe
+from flatout.pipeline.examination import detached
+from flatout.pipeline.keeping import Keeping
+from flatout.pipeline.plan import Plan
+from flatout.pipeline.read_by_workers import ReadByWorkers, can_read
+from flatout.pipeline.waiting import AskedEarly
+
+__all__ = ["Early", "early_for"]
+
+Early = AskedEarly | ReadByWorkers
+
+
+def early_for(loader: Any, dataset: Any, plan: Plan, keeping: Keeping, computing_on: int, timing: bool) -> Early | None:
+    """Return what reads the samples of a pass on threads or in workers, None where that does not pay.
+
+    Args:
+        loader: the one that is walked.
+        dataset: its data set.
+        plan: what is done for the data set.
+        keeping: what is kept of it.
+        computing_on: on how many threads torch computes a sample.
+        timing: the pass is one of a trial that times what is kept already.
+    """
+    maker = keeping.maker
+    if (keeping.full and not keeping.direct) or unsafe(dataset):  # has opened a file
+        return None
+    if plan.waits and not keeping.full:
+        return AskedEarly(lambda: detached(dataset).__getitem__, computing_on=computing_on)
+    if plan.workers and maker is not None and not timing and can_read(loader, maker.source):
+        return ReadByWorkers(loader, maker.source)
+    if plan.threads and maker is not None:
+        return AskedEarly(maker.reader, plan.threads, computing_on)
+    return None
