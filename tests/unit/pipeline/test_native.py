@@ -12,7 +12,7 @@ from tests.unit.pipeline.kernels.samples import T
 
 from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels import Unsuited, kernel_for, native
+from flatout.pipeline.kernels import Unsuited, color, kernel_for, native
 from flatout.pipeline.parallel import shared
 from flatout.pipeline.steps import Steps
 
@@ -95,12 +95,28 @@ def test_a_table_of_any_type_is_looked_up(dtype, colored, lead):
 
 
 TENSOR = T.ToTensor()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [0, 1, 87, 128, 255])
+def test_every_color_is_turned_round_as_pillow_turns_it(steps):
+    channel = np.arange(256, dtype=np.uint8)
+    colors = np.stack(np.meshgrid(channel, channel, channel, indexing="ij"), -1).reshape(4096, 4096, 3)
+    strengths = torch.tensor([[-1.0, -1.0, -1.0, steps]])
+    made = native.operated(native.jitter(torch.tensor([[3, 0, 1, 2]]), strengths), torch.from_numpy(colors)[None])
+    turned = np.array(Image.fromarray(colors).convert("HSV"))
+    turned[..., 0] += np.uint8(steps)
+    wanted = Image.frombytes("HSV", (4096, 4096), turned.tobytes()).convert("RGB")
+    assert np.array_equal(made[0].numpy(), np.asarray(wanted))
+
+
 CHAINS = {
     "photographs": (T.RandomResizedCrop(24), T.RandomHorizontalFlip(), TENSOR, T.Normalize((0.5,), (0.2,))),
     "cropped": (T.RandomCrop(28, padding=4, fill=(3, 2, 1)), T.RandomVerticalFlip(), T.RandomHorizontalFlip(), TENSOR),
     "colors": (T.Resize(40), T.ColorJitter(0.4, 0.4, 0.4), T.RandomCrop(30), TENSOR, T.Normalize((0.5,), (0.2,))),
     "bytes": (T.Resize((31, 29)), T.RandomHorizontalFlip(), T.PILToTensor()),
     "hue between": (T.RandomCrop(24), T.ColorJitter(0.4, 0.4, 0.4, 0.2), T.RandomHorizontalFlip(), TENSOR),
+    "hue last": (T.RandomVerticalFlip(), T.ColorJitter(hue=0.5), TENSOR),
     "erased": (T.RandomHorizontalFlip(), T.ColorJitter(0.4), TENSOR, T.RandomErasing(1.0)),
 }  # fmt: skip
 
@@ -111,6 +127,11 @@ def steps_of(chain) -> Steps:
         kernels.append(kernel_for(operation, form))
         form = kernels[-1].after
     return Steps(kernels)
+
+
+def forget() -> None:
+    native._pillows_way.cache_clear()
+    color._compiled_as_pillow.cache_clear()
 
 
 def made_of(steps: Steps, value) -> torch.Tensor:
@@ -129,11 +150,11 @@ def test_a_chain_gives_what_it_gives_without_compiled_code(name, several_threads
     made, made_chosen, made_alone = (made_of(steps, value) for value in (batch, chosen, alone))
     with monkeypatch.context() as patch:
         patch.setattr(native, "compiled", None)
-        native._pillows_way.cache_clear()
+        forget()
         plain = steps_of(CHAINS[name])
         assert not any(step.compiled for step in plain._steps)
         wanted, wanted_chosen = made_of(plain, batch), made_of(plain, batch[places])
-    native._pillows_way.cache_clear()
+    forget()
     assert any(step.compiled for step in steps._steps)
     for one, other in ((made, wanted), (made_chosen, wanted_chosen), (made_alone, wanted)):
         assert torch.equal(one, other)
@@ -145,9 +166,9 @@ def test_images_of_several_sizes_become_one_batch(monkeypatch):
     made = made_of(steps_of(CHAINS["photographs"]), alone)
     with monkeypatch.context() as patch:
         patch.setattr(native, "compiled", None)
-        native._pillows_way.cache_clear()
+        forget()
         wanted = made_of(steps_of(CHAINS["photographs"]), alone)
-    native._pillows_way.cache_clear()
+    forget()
     assert torch.equal(made, wanted)
     with pytest.raises(Unsuited, match="several shapes"):
         made_of(steps_of([T.RandomHorizontalFlip(), TENSOR]), alone)

@@ -48,23 +48,21 @@ def color_jitter(operation: Any, form: Form) -> RandomKernel | None:
                 value = getattr(functions, f"adjust_{name}")(value, float(params[name][i]))
         return value
 
-    compiled = _compiled if native.available() and "hue" not in ranges else None
+    compiled = _compiled if _compiled_as_pillow() else None
     return RandomKernel("ColorJitter", form, draw, _changed, forced, exact=True, compiled=compiled)
 
 
-def _compiled(_sizes: Tensor, colored: bool, params: Params) -> Operation | None:
-    if colored and "hue" in params:
-        return None
-    strengths = torch.full((len(params["order"]), 3), -1.0)
-    for place, name in enumerate(_NAMES[:3]):
+def _compiled(_sizes: Tensor, _colored: bool, params: Params) -> Operation | None:
+    strengths = torch.full((len(params["order"]), 4), -1.0)
+    for place, name in enumerate(_NAMES):
         if name in params:
-            strengths[:, place] = params[name]
+            strengths[:, place] = _steps(params[name]) if name == "hue" else params[name]
     return native.jitter(params["order"], strengths)
 
 
 def _changed(batch: Tensor, params: Params) -> Tensor:
     channels = len(mode_of(batch))
-    made = native.operated(_compiled(torch.empty(0), channels == 3, params), batch)
+    made = native.operated(_compiled(torch.empty(0), channels == 3, params), batch) if _compiled_as_pillow() else None
     if made is not None:
         return made
     first = batch.view(*batch.shape[:3], channels).permute(0, 3, 1, 2)
@@ -131,9 +129,13 @@ def _hue(planes: Tensor, factors: Tensor) -> None:
         return
     images = planes.to(torch.uint8).permute(0, 2, 3, 1).contiguous()
     turned = converted(images, "RGB", "HSV")
-    shifts = (factors * 255).to(torch.int32).to(torch.uint8)  # towards zero, then around
-    turned[..., 0] += shifts.view(-1, 1, 1)
+    turned[..., 0] += _steps(factors).view(-1, 1, 1)
     planes.copy_(converted(turned, "HSV", "RGB").permute(0, 3, 1, 2))
+
+
+def _steps(factors: Tensor) -> Tensor:
+    """Return by how many of 255 steps hues are turned, as bytes: towards zero, then around."""
+    return (factors * 255).to(torch.int32).to(torch.uint8)
 
 
 _CHANGES = {"brightness": _brightness, "contrast": _contrast, "saturation": _saturation, "hue": _hue}
@@ -163,6 +165,33 @@ def _each(values: Tensor) -> Tensor:
 def _blend(planes: Tensor, other: Tensor | float, factors: Tensor) -> None:
     """Move the planes away from or towards `other`, by Pillow's arithmetic in floats of 32 bits."""
     planes.sub_(other).mul_(_each(factors)).add_(other).clamp_(0, 255).floor_()
+
+
+@lru_cache(maxsize=1)
+def _compiled_as_pillow() -> bool:
+    """Tell whether compiled code changes colors as this Pillow does, at strengths of all kinds."""
+    from PIL import ImageEnhance
+
+    if not native.available():
+        return False
+    batch = torch.randint(0, 256, (1, 48, 48, 3), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    image, out = image_of(batch[0].numpy(), "RGB"), torch.empty((48, 48, 3), dtype=torch.uint8)
+    for place, change in enumerate((ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)):
+        for factor in (0.0, 0.1, 1 / 3, 0.6180339, 0.999, 1.0, 1.1, 4 / 3, 2.0, 9.3):
+            write_pixels(change(image).enhance(factor), out.numpy())
+            if not torch.equal(_changed_alone(batch, place, factor), out):
+                return False
+    turned = converted(batch, "RGB", "HSV")
+    turned[..., 0] += 87
+    return torch.equal(_changed_alone(batch, _NAMES.index("hue"), 87.0), converted(turned, "HSV", "RGB")[0])
+
+
+def _changed_alone(batch: Tensor, place: int, strength: float) -> Tensor:
+    strengths = torch.full((1, 4), -1.0)
+    strengths[0, place] = strength
+    made = native.operated(native.jitter(torch.arange(4)[None], strengths), batch)
+    assert made is not None
+    return made[0]
 
 
 @lru_cache(maxsize=1)

@@ -22,6 +22,7 @@
 #include <immintrin.h>
 #define HAS_AVX2
 #define AVX2 __attribute__((target("avx2")))
+static int has_avx2; /* of this processor, found when the module is made */
 #define INLINE __attribute__((always_inline)) inline
 #else
 #define INLINE inline
@@ -128,16 +129,44 @@ AVX2 static INLINE void weigh_avx2(const uint8_t *in, size_t step, const int32_t
 }
 #endif
 
+#ifdef HAS_AVX2
+static INLINE int32_t four_bytes(const uint8_t *in) {
+    int32_t bytes;
+    memcpy(&bytes, in, sizeof bytes);
+    return bytes;
+}
+
+/* The pixels of four colored rows but the last, side by side; one byte too many is read, and never looked at. */
+AVX2 static void stack_fours(const uint8_t *in, size_t row_bytes, int width, uint8_t *stacked) {
+    const uint8_t *second = in + row_bytes, *third = second + row_bytes, *fourth = third + row_bytes;
+    int pixel;
+    for (pixel = 0; pixel < width - 1; pixel++) {
+        const size_t at = 3 * (size_t)pixel;
+        __m128i bytes = _mm_cvtsi32_si128(four_bytes(in + at));
+        bytes = _mm_insert_epi32(bytes, four_bytes(second + at), 1);
+        bytes = _mm_insert_epi32(bytes, four_bytes(third + at), 2);
+        bytes = _mm_insert_epi32(bytes, four_bytes(fourth + at), 3);
+        _mm_storeu_si128((__m128i *)(stacked + (size_t)pixel * LANES), bytes);
+    }
+}
+#endif
+
 /* Rows side by side, pixel by pixel: `rows` of them, as many as there is room for in LANES. */
 static void stack_rows(const uint8_t *in, size_t row_bytes, int width, int channels, int rows, uint8_t *stacked) {
-    int row, pixel;
+    int row, pixel, first = 0;
+#ifdef HAS_AVX2
+    if (has_avx2 && channels == 3 && rows == 4) {
+        stack_fours(in, row_bytes, width, stacked);
+        first = width - 1;
+    }
+#endif
     for (row = 0; row < rows; row++) {
         const uint8_t *from = in + row * row_bytes;
         if (channels == 1) {
             for (pixel = 0; pixel < width; pixel++) stacked[(size_t)pixel * LANES + row] = from[pixel];
             continue;
         }
-        for (pixel = 0; pixel < width - 1; pixel++) /* one byte too many is read, and never looked at */
+        for (pixel = first; pixel < width - 1; pixel++) /* one byte too many is read, and never looked at */
             memcpy(stacked + (size_t)pixel * LANES + 4 * row, from + 3 * (size_t)pixel, 4);
         memcpy(stacked + (size_t)pixel * LANES + 4 * row, from + 3 * (size_t)pixel, 3);
     }
@@ -153,7 +182,12 @@ static void stack_rows(const uint8_t *in, size_t row_bytes, int width, int chann
             uint8_t bytes[LANES];                                                                                      \
             WEIGH(stacked + (size_t)line->first[place] * LANES, LANES, line->weights + (size_t)place * line->widest,   \
                   line->count[place], bytes);                                                                          \
-            if (channels == 1)                                                                                         \
+            if (channels == 3 && rows == 4) {                                                                          \
+                memcpy(out + 3 * (size_t)place, bytes, 4);                                                             \
+                memcpy(out + out_bytes + 3 * (size_t)place, bytes + 4, 4);                                             \
+                memcpy(out + 2 * out_bytes + 3 * (size_t)place, bytes + 8, 4);                                         \
+                memcpy(out + 3 * out_bytes + 3 * (size_t)place, bytes + 12, 4);                                        \
+            } else if (channels == 1)                                                                                  \
                 for (row = 0; row < rows; row++) out[row * out_bytes + place] = bytes[row];                            \
             else                                                                                                       \
                 for (row = 0; row < rows; row++) memcpy(out + row * out_bytes + 3 * (size_t)place, bytes + 4 * row, 4); \
@@ -177,7 +211,6 @@ WEIGHED(widen_plainly, mix_plainly, , weigh)
 WEIGHED(widen_avx2, mix_avx2, AVX2, weigh_avx2)
 #define widen(...) (has_avx2 ? widen_avx2 : widen_plainly)(__VA_ARGS__)
 #define mix_rows(...) (has_avx2 ? mix_avx2 : mix_plainly)(__VA_ARGS__)
-static int has_avx2; /* of this processor, found when the module is made */
 #else
 #define widen widen_plainly
 #define mix_rows mix_plainly
@@ -369,11 +402,49 @@ static void part(const uint8_t *in, size_t pixels, uint8_t *red, uint8_t *green,
     }
 }
 
-enum { BRIGHTNESS, CONTRAST, SATURATION };
+/* Colors turned round the circle of hues, of which a byte has 255 steps: into hue, saturation and value, each a byte, and
+ * back. Pillow's numbers are floats of 32 bits, its constants and what they meet of 64. */
+FOR_EACH_PROCESSOR
+static void turn_hues(uint8_t *reds, uint8_t *greens, uint8_t *blues, size_t pixels, uint8_t steps) {
+    size_t place;
+    for (place = 0; place < pixels; place++) {
+        const int red = reds[place], green = greens[place], blue = blues[place];
+        const int most = red > green ? (red > blue ? red : blue) : (green > blue ? green : blue);
+        const int least = red < green ? (red < blue ? red : blue) : (green < blue ? green : blue);
+        const float range = most > least ? (float)(most - least) : 1.0f, value = (float)most;
+        const float from_red = (float)(most - red) / range, from_green = (float)(most - green) / range;
+        const float from_blue = (float)(most - blue) / range, strong = range / (most ? value : 1.0f);
+        const float sixth = red == most     ? from_blue - from_green
+                            : green == most ? (float)(2.0 + from_red - from_blue)
+                                            : (float)(4.0 + from_green - from_red);
+        const double turned = sixth / 6.0 + 1.0;
+        const float hue = (float)(turned >= 1.0 ? turned - 1.0 : turned);
+        const int saturation = most > least ? (int)(strong * 255.0) : 0;
+        const int angle = ((most > least ? (int)(hue * 255.0) : 0) + steps) & 255;
+        const int sector = (int)(angle * 6.0 / 255.0);
+        const float rest = (float)(angle * 6.0 / 255.0 - sector), share = (float)(saturation / 255.0);
+        const int low = (int)(value * (1.0 - share) + 0.5);
+        const int falling = (int)(value * (1.0 - share * rest) + 0.5);
+        const int rising = (int)(value * (1.0 - share * (1.0 - rest)) + 0.5);
+        const int of = sector == 6 ? 0 : sector;
+        const int new_red = of == 0 || of == 5 ? most : of == 1 ? falling : of == 4 ? rising : low;
+        const int new_green = of == 1 || of == 2 ? most : of == 3 ? falling : of == 0 ? rising : low;
+        const int new_blue = of == 3 || of == 4 ? most : of == 5 ? falling : of == 2 ? rising : low;
+        reds[place] = (uint8_t)(saturation ? new_red : most);
+        greens[place] = (uint8_t)(saturation ? new_green : most);
+        blues[place] = (uint8_t)(saturation ? new_blue : most);
+    }
+}
+
+enum { BRIGHTNESS, CONTRAST, SATURATION, HUE };
 
 static void change(uint8_t *planes, size_t pixels, int channels, int what, float strength, uint8_t *gray) {
     const uint8_t *seen = planes;
     int channel;
+    if (what == HUE) { /* the strength is a number of steps */
+        if (channels == 3) turn_hues(planes, planes + pixels, planes + 2 * pixels, pixels, (uint8_t)(int)strength);
+        return;
+    }
     if (what == BRIGHTNESS) {
         blend_with(planes, pixels * channels, 0.0f, strength);
         return;
@@ -398,7 +469,7 @@ static void jitter(const uint8_t *in, size_t pixels, int channels, int lead, con
     else
         memcpy(out, in, pixels * channels);
     for (turn = 0; turn < 4; turn++)
-        if (order[turn] <= SATURATION && strengths[order[turn]] >= 0)
+        if (strengths[order[turn]] >= 0)
             change(out, pixels, channels, order[turn], strengths[order[turn]], gray);
 }
 
@@ -459,7 +530,7 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
     if (op->what == JITTER) {
         uint8_t *gray = memory(&room->gray, pixels);
         if (!gray) return -1;
-        jitter(image->bytes, pixels, image->channels, image->lead, each, (float *)ADDRESS(op->other) + 3 * number, gray,
+        jitter(image->bytes, pixels, image->channels, image->lead, each, (float *)ADDRESS(op->other) + 4 * number, gray,
                out);
         image->lead = image->channels > 1;
         return 0;

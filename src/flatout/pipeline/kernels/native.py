@@ -80,11 +80,12 @@ def cut(places: Tensor, size: tuple[int, int], fill: Sequence[int]) -> Operation
 
 
 def jitter(order: Tensor, strengths: Tensor) -> Operation | None:
-    """Return the operation that changes brightness, contrast and saturation; the channels are first in memory then.
+    """Return the operation that changes brightness, contrast, saturation and hue; then channels are first in memory.
 
     Args:
-        order: for each image four numbers: 0, 1 and 2 for the three changes, 3 for nothing; [B, 4].
-        strengths: of the three changes for each image, below zero for one that is not made; [B, 3].
+        order: for each image four numbers, 0 to 3, of the changes; [B, 4].
+        strengths: of the four changes for each image, below zero for one that is not made; of hue the number of steps
+            of which 255 go round; [B, 4].
     """
     if compiled is None:
         return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatout.pipeline.kernels import native
+from flatout.pipeline.kernels import color, native
 
 
 @pytest.fixture(params=["compiled", "plain"], scope="module", autouse=True)
@@ -14,6 +14,12 @@ def code(request):
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "compiled", None)
-        native._pillows_way.cache_clear()
+        forget()
         yield request.param
+    forget()
+
+
+def forget() -> None:
+    """Let it be found out anew whether compiled code does as Pillow."""
     native._pillows_way.cache_clear()
+    color._compiled_as_pillow.cache_clear()
