@@ -1,5 +1,6 @@
 """Which samples make which batch: what the loader's own sampler says, drawn when the loader would draw it."""
 
+import itertools
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
-__all__ = ["as_tensor", "batches_of", "may_draw_ahead", "random_order_is_known"]
+__all__ = ["DrawnAhead", "as_tensor", "batches_of", "may_draw_ahead", "random_order_is_known"]
 
 _checked: dict[type, bool] = {}
 
@@ -19,10 +20,9 @@ def batches_of(index_sampler: Any, iterator: Iterator[Any], ahead: int) -> Itera
     `iterator` is what `iter(index_sampler)` gave. `ahead`: batches that the loader draws before it delivers the first,
     0 for a loader without workers; they are drawn now. Indices of torch's own samplers come in one draw.
     """
-    if ahead:
-        return _draw_ahead(index_sampler, iterator, ahead)
     whole = _whole(index_sampler)
-    return map(as_tensor, iterator) if whole is None else whole
+    source = map(as_tensor, iterator) if whole is None else whole
+    return DrawnAhead(source, ahead) if ahead else source
 
 
 def may_draw_ahead(index_sampler: Any) -> bool:
@@ -30,23 +30,23 @@ def may_draw_ahead(index_sampler: Any) -> bool:
     return _whole(index_sampler) is not None
 
 
-def _draw_ahead(index_sampler: Any, iterator: Iterator[Any], ahead: int) -> Iterator[torch.Tensor]:
-    whole = _whole(index_sampler)
-    source = map(as_tensor, iterator) if whole is None else whole
-    drawn: deque[torch.Tensor] = deque()
-    for indices in source:
-        drawn.append(indices)
-        if len(drawn) == ahead:
-            break
-    return _deliver(drawn, source)
+class DrawnAhead:
+    """The indices of batches, so many of them drawn before the first as a loader with workers draws."""
 
+    def __init__(self, source: Iterator[torch.Tensor], ahead: int) -> None:
+        """Draw `ahead` of them; with each that is given out another one is drawn."""
+        self._source = source
+        self.upcoming = deque(itertools.islice(source, ahead))
 
-def _deliver(drawn: deque[torch.Tensor], source: Iterator[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Give out what is drawn; with each batch another one is drawn, as a loader with workers does."""
-    while drawn:
-        indices = drawn.popleft()
-        drawn.extend(next_ for next_ in (next(source, None),) if next_ is not None)
-        yield indices
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        if not self.upcoming:
+            raise StopIteration
+        indices = self.upcoming.popleft()
+        self.upcoming.extend(itertools.islice(self._source, 1))
+        return indices
 
 
 def as_tensor(indices: Iterable[int]) -> torch.Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from flatout.pipeline.order import DrawnAhead
 from flatout.pipeline.recycled import SharedMemory
 from flatout.pipeline.sources import Source, Value
 
@@ -58,24 +59,24 @@ class ReadByWorkers:
     ) -> Iterator[torch.Tensor]:
         """Yield the indices of `batches`; the workers end with them.
 
-        `early`: indices may be taken before they are due; of their samples `wanted(indices)` will be read.
+        They are asked for as many batches ahead as are drawn, of each for the samples that `wanted(indices)` names.
         """
-        if not early:
-            yield from batches
-            return
-        due: deque[tuple[torch.Tensor, list[int]]] = deque()
+        assert isinstance(batches, DrawnAhead)
+        due, feed = deque[list[int]](), deque[list[int]]()
 
-        def feed() -> Iterator[list[int]]:
-            for indices in batches:
-                asked = wanted(indices).tolist()
-                due.append((indices, asked))
-                if asked:
-                    yield asked
+        def ask(indices: torch.Tensor) -> None:
+            asked: list[int] = wanted(indices).tolist()
+            due.append(asked)
+            feed.extend([asked] if asked else [])
 
+        for indices in batches.upcoming:
+            ask(indices)
         workers = _MultiProcessingDataLoaderIter(_twin(self._loader, self._source, feed))
         try:
-            while due:
-                indices, self._asked = due.popleft()
+            for indices in batches:
+                if len(batches.upcoming) > len(due) - 1:
+                    ask(batches.upcoming[-1])
+                self._asked = due.popleft()
                 if self._asked:
                     self._read = _next_of(workers)
                 yield indices
@@ -100,13 +101,18 @@ class ReadByWorkers:
 
 
 class _Feed:
-    """What the workers are asked for."""
+    """What the workers are asked for: whatever there is by now."""
 
-    def __init__(self, feed: Callable[[], Iterator[list[int]]]) -> None:
+    def __init__(self, feed: deque[list[int]]) -> None:
         self._feed = feed
 
     def __iter__(self) -> Iterator[list[int]]:
-        return self._feed()
+        return self
+
+    def __next__(self) -> list[int]:
+        if not self._feed:
+            raise StopIteration  # for now
+        return self._feed.popleft()
 
 
 class _Reading:
@@ -128,7 +134,7 @@ class _Reading:
         return torch.cat([each.flatten() for each in read.value]), [tuple(each.shape) for each in read.value], others
 
 
-def _twin(loader: Any, source: Source, feed: Callable[[], Iterator[list[int]]]) -> Any:
+def _twin(loader: Any, source: Source, feed: deque[list[int]]) -> Any:
     """Return a loader with the workers of `loader` for what `feed` asks for; it draws from a stream of its own."""
     twin = copy.copy(loader)
     vars(twin).update(  # past DataLoader.__setattr__, which locks some of these
@@ -148,6 +154,8 @@ def _as_it_is(values: Any) -> Any:
 
 
 def _next_of(workers: Any) -> ReadValues | Exception:
+    if not workers._tasks_outstanding:
+        workers._try_put_index()
     try:
         value, shapes, others = workers._next_data()
     except Exception as error:  # of the data set, or of a worker that has ended: raised where somebody asks

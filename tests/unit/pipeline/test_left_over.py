@@ -57,6 +57,14 @@ class Computes(Dataset):
         return self.rows[index].cumsum(0), str(index)
 
 
+class Dear(Pictures):
+    """Images that take longer to read than to hand over."""
+
+    def __getitem__(self, index):
+        time.sleep(0.0002)
+        return super().__getitem__(index)
+
+
 def padded(samples):
     return torch.nn.utils.rnn.pad_sequence([row for row, _ in samples], batch_first=True)
 
@@ -68,6 +76,9 @@ WAYS = {
     "rows kept": lambda: DataLoader(Computes(), 8, shuffle=True),
     "samples kept": lambda: DataLoader(Computes(), 8, collate_fn=padded),
     "threads": lambda: DataLoader(Waits(), 8, shuffle=True),
+    "read by workers": lambda: DataLoader(
+        Dear(v1.Compose([v1.RandomHorizontalFlip(), v1.ToTensor()])), 8, shuffle=True, num_workers=2
+    ),
     "would have workers": lambda: DataLoader(TensorDataset(torch.randn(40, 4)), 8, num_workers=2),
 }
 
