@@ -1,4 +1,5 @@
 import argparse
+from collections import deque
 
 import torch
 import torch.nn as nn
@@ -7,7 +8,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=200)
 args = parser.parse_args()
 torch.manual_seed(0)
-history, tensors = [], []
+history, tensors = [], deque(maxlen=24)
 x = torch.randn(12288, 100)
 y = x[:, :10].prod(1, keepdim=True)
 model = nn.Sequential(nn.Linear(100, 600), nn.SiLU(), nn.Linear(600, 600), nn.SiLU(), nn.Linear(600, 1))
@@ -22,5 +23,5 @@ for epoch in range(args.epochs):
         scheduler.step()
         history.append(loss.item())
         tensors.append(loss.detach())
-    recent = torch.stack(tensors[-24:]).mean()
+    recent = torch.stack(list(tensors)).mean()
     print(f"epoch {epoch} loss {recent:.5f} lr {scheduler.get_last_lr()[0]:.2e} steps {len(history)}")

@@ -3,11 +3,12 @@
 ## What it does
 
 Where the operations of a data set's transform are known (torchvision, both generations), they are done to whole
-batches; what comes before the first random one is done once and kept. Random ones draw for each sample what the
-script's own would draw, from the same stream and in the same order, that of its worker included. Where nothing is
-known of a data set but that its samples are the same each time, the first pass is the script's own, with its own
-workers, and what it delivers is kept, row by row; from then on a batch is one gather for each of its parts. Samples
-that wait for a disk or a network are asked for by 64 threads. Where a transform draws in a way that is not known, or
+batches, many of those on images by compiled code on all cores; what comes before the first random one is done once and
+kept. Random ones draw for each sample what the script's own would draw, from the same stream and in the same order,
+that of its worker included. Where nothing is known of a data set but that its samples are the same each time, the first
+pass is the script's own, with its own workers, and what it delivers is kept, row by row; from then on a batch is one
+gather for each of its parts. Samples that wait for a disk or a network are asked for by 64 threads; where reading one
+is dear and the loader has workers, they read the first pass. Where a transform draws in a way that is not known, or
 the collate function pads, mixes or draws, and there are no workers, samples are kept as they are before that, and the
 script's own functions are called on copies of them. The sampler, the batch sampler and every other draw from a random
 stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
@@ -27,9 +28,11 @@ script's own loader goes on, from the random state that it would have.
 
 ## When it is wrong
 
-Where the transform is not known it gains nothing in the first pass, so a training of one epoch gains nothing. It takes
-memory: 40% of what is free at most. A file that changes during the training is noticed only when one of its samples is
-compared. Trials fill the memory with repeated rows, so that they see the speed of later epochs.
+Where the transform is not known it gains nothing in the first pass, so a training of one epoch gains nothing. Where
+workers decode images, the first pass took 1.2 to 1.5 times as long as the best plain loader's (2,000 JPEG, 2 cores,
+n=2; later ones a tenth): what they read is copied, kept and transformed in the training's process. It takes memory: 40%
+of what is free at most. A file that changes during the training is noticed only when one of its samples is compared.
+Trials fill the memory with repeated rows, so that they see the speed of later epochs.
 """
 
 from collections.abc import Mapping

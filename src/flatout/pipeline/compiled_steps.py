@@ -43,7 +43,7 @@ class CompiledSteps:
         if program is None:
             return None
         out = program.new(known[0], len(value), self._recycled)
-        rows = value.places if isinstance(value, Chosen) else None
+        rows = value.within() if isinstance(value, Chosen) else None
         pieces = _pieces(len(value), out)
 
         def one(at: int) -> None:

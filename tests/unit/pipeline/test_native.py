@@ -174,6 +174,21 @@ def test_images_of_several_sizes_become_one_batch(monkeypatch):
         made_of(steps_of([T.RandomHorizontalFlip(), TENSOR]), alone)
 
 
+@pytest.mark.parametrize("wrong", [-1, 9])
+def test_a_place_beyond_the_rows_is_an_error_and_nothing_is_read_there(wrong):
+    rows = bytes_of(9, (6, 6), colored=True, seed=0)
+    chosen = Chosen(rows, torch.tensor([3, wrong, 0]), lambda wanted: rows[wanted])
+    with pytest.raises(IndexError, match="of 9"):
+        steps_of([TENSOR]).run(chosen)
+
+
+@pytest.mark.parametrize("box", [[-1, 0, 3, 3], [0, 3, 3, 4], [4, 0, 3, 3], [0, 0, 0, 3]])
+def test_a_window_beyond_the_image_is_an_error(box):
+    batch = bytes_of(1, (6, 6), colored=True, seed=0)
+    with pytest.raises(ValueError, match="window"):
+        native.operated(native.resample(torch.tensor([box]), (4, 4), 2), batch)
+
+
 def test_another_default_type_of_numbers_is_followed():
     steps, batch = steps_of([TENSOR]), bytes_of(2, (4, 4), colored=True, seed=0)
     assert steps.run(batch).dtype is torch.float32

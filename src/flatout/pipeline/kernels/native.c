@@ -521,7 +521,14 @@ typedef struct {
 
 static size_t bytes_of(const Image *image) { return (size_t)image->height * image->width * image->channels; }
 
-/* One operation on one image, the `number`-th; `image` becomes what it makes, without the bytes. 0, or -1. */
+enum { DONE = 0, NO_MEMORY = -1, NO_WINDOW = -2 };
+
+static int has_window(const Image *image, const int32_t *box) {
+    return box[0] >= 0 && box[1] >= 0 && box[2] > 0 && box[3] > 0 && box[2] <= image->height - box[0] &&
+           box[3] <= image->width - box[1];
+}
+
+/* One operation on one image, the `number`-th; `image` becomes what it makes, without the bytes. */
 static int operate(const Operation *op, int64_t number, Image *image, Room *room, uint8_t *out) {
     const int planes = image->lead ? image->channels : 1, channels = image->lead ? 1 : image->channels;
     const size_t pixels = (size_t)image->height * image->width;
@@ -529,7 +536,7 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
     int plane;
     if (op->what == JITTER) {
         uint8_t *gray = memory(&room->gray, pixels);
-        if (!gray) return -1;
+        if (!gray) return NO_MEMORY;
         jitter(image->bytes, pixels, image->channels, image->lead, each, (float *)ADDRESS(op->other) + 4 * number, gray,
                out);
         image->lead = image->channels > 1;
@@ -544,6 +551,7 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
             look_up_uint64_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
         return 0;
     }
+    if (op->what == RESAMPLE && !has_window(image, each)) return NO_WINDOW;
     if (op->what == RESAMPLE &&
         make_lines(&room->resampling, each[2], each[3], (int)op->tall, (int)op->wide, (int)op->more))
         return -1;
@@ -567,7 +575,7 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
 }
 
 /* All operations on the images that become the `first` to `last` of a batch: those at `rows`, or without it one after
- * the other. 0, or -1 without memory. */
+ * the other. */
 static int operate_all(const Operation *ops, int64_t number, Image given, const int64_t *rows, int64_t first,
                        int64_t last, uint8_t *out, size_t out_bytes) {
     Room room;
@@ -584,7 +592,7 @@ static int operate_all(const Operation *ops, int64_t number, Image given, const 
                 const size_t pixels = same ? (size_t)image.height * image.width : (size_t)ops[at].tall * ops[at].wide;
                 into = memory(&room.turns[at % 2], pixels * image.channels);
             }
-            failed = !into || operate(ops + at, place, &image, &room, into);
+            failed = into ? operate(ops + at, place, &image, &room, into) : NO_MEMORY;
             image.bytes = into;
         }
     }
@@ -592,7 +600,7 @@ static int operate_all(const Operation *ops, int64_t number, Image given, const 
     free(room.gray.bytes);
     free(room.turns[0].bytes);
     free(room.turns[1].bytes);
-    return failed ? -1 : 0;
+    return failed;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- Python */
@@ -618,7 +626,9 @@ static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t gi
     failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), numbers[8], numbers[9],
                          ADDRESS(numbers[10]), (size_t)numbers[11]);
     Py_END_ALLOW_THREADS
-    return failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
+    if (failed == NO_WINDOW) PyErr_SetString(PyExc_ValueError, "a window lies beyond its image");
+    if (failed == NO_MEMORY) PyErr_NoMemory();
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 static PyMethodDef methods[] = {

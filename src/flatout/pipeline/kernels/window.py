@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels import native
 from flatout.pipeline.kernels.convert import as_it_is
 from flatout.pipeline.kernels.edges import Edges, cut, edges_of, fill_of, padded
-from flatout.pipeline.kernels.kernel import Kernel
+from flatout.pipeline.kernels.kernel import Kernel, Params
+from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import is_v2, number_of_channels
 from flatout.pipeline.kernels.pillow import mode_of
 from flatout.pipeline.kernels.whole import whole
@@ -33,7 +36,15 @@ def center_crop(operation: Any, form: Form) -> Kernel | None:
         top, left = round((batch.shape[1] - height) / 2), round((batch.shape[2] - width) / 2)
         return cut(batch, top, left, height, width)
 
-    return Kernel("CenterCrop", form, run)
+    def compiled(sizes: Tensor, _colored: bool, _params: Params) -> Operation | None:
+        places = torch.zeros((len(sizes), 4), dtype=torch.int32)
+        for axis, wanted in enumerate((height, width)):
+            beyond = (wanted - sizes[:, axis]).clamp(min=0)  # pixels that are added around it, one more at the end
+            room = (sizes[:, axis] + beyond - wanted).tolist()
+            places[:, axis] = torch.tensor([round(each / 2) for each in room]) - beyond // 2
+        return native.cut(places, (height, width), (0, 0, 0))
+
+    return Kernel("CenterCrop", form, run, compiled=compiled if native.available() else None)
 
 
 def pad(operation: Any, form: Form) -> Kernel | None:
