@@ -29,9 +29,9 @@ script's own loader goes on, from the random state that it would have.
 ## When it is wrong
 
 Where the transform is not known it gains nothing in the first pass, so a training of one epoch gains nothing. Where
-workers decode images, the first pass took 1.2 to 1.5 times as long as the best plain loader's (2,000 JPEG, 2 cores,
-n=2; later ones a tenth): what they read is copied, kept and transformed in the training's process. It takes memory: 40%
-of what is free at most. A file that changes during the training is noticed only when one of its samples is compared.
+workers decode images, the first pass took 1.2 times as long as the best plain loader's (2,000 JPEG, 2 cores, n=2; later
+ones a ninth): what they read is kept, and transformed in the training's process. It takes memory: 40% of what is free
+at most. A file that changes during the training is noticed only when one of its samples is compared.
 Trials fill the memory with repeated rows, so that they see the speed of later epochs.
 """
 

@@ -119,6 +119,7 @@ class Cache:
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._fresh(maker)
         self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
+        self.keeping.by_workers = self._plan.workers
         self.keeping.open()
         if loader.num_workers and (self._plan.threads or self._plan.workers) and self.keeping.direct:
             self.reason = "what its transform is given takes more memory than may be kept"

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import torch
+
+from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.dataset_state import unsafe
 from flatout.pipeline.examination import detached
 from flatout.pipeline.keeping import Keeping
+from flatout.pipeline.maker import Maker
 from flatout.pipeline.plan import Plan
 from flatout.pipeline.read_by_workers import ReadByWorkers, can_read
 from flatout.pipeline.waiting import AskedEarly
@@ -31,7 +35,15 @@ def early_for(loader: Any, dataset: Any, plan: Plan, keeping: Keeping, computing
     if plan.waits and not keeping.full:
         return AskedEarly(lambda: detached(dataset).__getitem__, computing_on=computing_on)
     if plan.workers and maker is not None and not timing and can_read(loader, maker.source):
-        return ReadByWorkers(loader, maker.source)
+        return ReadByWorkers(loader, maker.source, _rows(keeping, maker))
     if plan.threads and maker is not None:
         return AskedEarly(maker.reader, plan.threads, computing_on)
     return None
+
+
+def _rows(keeping: Keeping, maker: Maker) -> torch.Tensor | None:
+    """Return where workers write what they read, None where this process does."""
+    if keeping.store is None or maker.stage or not keeping.by_workers:
+        return None
+    chosen = keeping.store.take(torch.empty(0, dtype=torch.int64), maker.source.place)[maker.source.place]
+    return chosen.rows if isinstance(chosen, Chosen) else None

@@ -13,7 +13,7 @@ from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.read_by_workers import Given
 from flatout.pipeline.sharing import shared_store
-from flatout.pipeline.store import Store, mapped_bytes
+from flatout.pipeline.store import Store, mapped_bytes, memory_of_workers
 from flatout.pipeline.untouched import Untouched
 from flatout.units import format_bytes
 
@@ -51,6 +51,7 @@ class Keeping:
         self._budget = budget
         self.maker = maker
         self.name = ""  # under which other ranks of this machine find the rows
+        self.by_workers = False  # they write rows themselves
         self._layout: Layout | None = None if maker is None else maker.layout
         self.store: Store | None = None
         self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
@@ -202,7 +203,7 @@ class Keeping:
         wanted = number * sum(each.num_bytes for each in rows)
         self.store = shared_store(self.name, rows, number, self._budget)
         if self.store is None and self._budget.fits(wanted):
-            self.store = Store(rows, number)
+            self.store = Store(rows, number, memory_of_workers(mapped_bytes(rows, number)) if self.by_workers else None)
             self._budget.take(wanted, self.store)
         return self.store is not None
 

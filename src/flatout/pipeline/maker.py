@@ -17,6 +17,7 @@ from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.read_by_workers import Given, ReadValues
 from flatout.pipeline.sources import Source, Value, source_of
 from flatout.pipeline.steps import Step, Steps
+from flatout.pipeline.store import Written
 
 __all__ = ["Maker", "maker_of"]
 
@@ -110,7 +111,7 @@ class Maker:
 
     def parts(self, indices: torch.Tensor, given: Given | None = None) -> list[Any]:
         """Return the parts of the samples `indices`, the transform's as it is kept; `given`: what was read of each."""
-        value: Value
+        value: Value | Written
         if isinstance(given, ReadValues):
             value, others = given.value, given.others
         elif given is None or self._source.assemble is None:
@@ -118,7 +119,7 @@ class Maker:
         else:
             value, others = self._source.assemble(given, None)
         place = self._source.place
-        if self.stage:
+        if self.stage and not isinstance(value, Written):
             value = self._before.run(value)
         elif self._source.ragged and isinstance(value, torch.Tensor):
             value = list(value.split(1))

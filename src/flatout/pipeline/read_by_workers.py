@@ -16,7 +16,8 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from flatout.pipeline.order import DrawnAhead
 from flatout.pipeline.recycled import SharedMemory
-from flatout.pipeline.sources import Source, Value
+from flatout.pipeline.sources import Source
+from flatout.pipeline.store import Written
 
 __all__ = ["Given", "ReadByWorkers", "ReadValues", "can_read"]
 
@@ -25,12 +26,13 @@ __all__ = ["Given", "ReadByWorkers", "ReadValues", "can_read"]
 class ReadValues:
     """What was read of some samples: what their transform is given, and the other parts of their batch."""
 
-    value: torch.Tensor | list[torch.Tensor]
+    value: torch.Tensor | list[torch.Tensor] | Written
     others: list[Any]
 
     def some(self, places: Sequence[int]) -> "ReadValues":
         """Return that of some of the samples."""
-        return ReadValues(_picked(self.value, places), [_picked(other, places) for other in self.others])
+        value = self.value if isinstance(self.value, Written) else _picked(self.value, places)
+        return ReadValues(value, [_picked(other, places) for other in self.others])
 
 
 Given = list[Any] | ReadValues
@@ -47,9 +49,9 @@ def can_read(loader: Any, source: Source) -> bool:
 class ReadByWorkers:
     """The samples of one pass, read ahead of their batches."""
 
-    def __init__(self, loader: Any, source: Source) -> None:
-        """Start nothing yet."""
-        self._loader, self._source = loader, source
+    def __init__(self, loader: Any, source: Source, rows: torch.Tensor | None = None) -> None:
+        """Start nothing yet. `rows`: where values of all samples have their places, in memory that workers write to."""
+        self._loader, self._source, self._rows = loader, source, rows
         self._here: Callable[[int], Any] | None = None  # reads in this process
         self._asked: list[int] = []  # of the batch that is due
         self._read: ReadValues | Exception | None = None
@@ -71,7 +73,7 @@ class ReadByWorkers:
 
         for indices in batches.upcoming:
             ask(indices)
-        workers = _MultiProcessingDataLoaderIter(_twin(self._loader, self._source, feed))
+        workers = _MultiProcessingDataLoaderIter(_twin(self._loader, _Reading(self._source, self._rows), feed))
         try:
             for indices in batches:
                 if len(batches.upcoming) > len(due) - 1:
@@ -97,7 +99,9 @@ class ReadByWorkers:
         assert self._source.reader is not None
         assert self._source.assemble is not None
         self._here = self._here or self._source.reader()
-        return _values(*self._source.assemble(list(map(self._here, indices)), None))
+        value, others = self._source.assemble(list(map(self._here, indices)), None)
+        assert isinstance(value, torch.Tensor | list)
+        return ReadValues(value, others)
 
 
 class _Feed:
@@ -118,27 +122,39 @@ class _Feed:
 class _Reading:
     """Reads batches of values, in a worker."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, rows: torch.Tensor | None) -> None:
+        self._source, self._rows = source, rows
         self._one: Callable[[int], Any] | None = None
 
-    def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor, list[Any], list[Any]]:
-        """Return all bytes of the values in one piece, the shapes of those that differ, and the other parts."""
+    def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor | None, list[Any], list[Any]]:
+        """Return all bytes of the values in one piece, the shapes of those that differ, and the other parts.
+
+        No bytes where the values were written to their places.
+        """
         assert self._source.reader is not None
         assert self._source.assemble is not None
         self._one = self._one or self._source.reader()
-        value, others = self._source.assemble(list(map(self._one, indices)), SharedMemory())
-        read = _values(value, others)
-        if isinstance(read.value, torch.Tensor):
-            return read.value, [], others
-        return torch.cat([each.flatten() for each in read.value]), [tuple(each.shape) for each in read.value], others
+        given = list(map(self._one, indices))
+        value, others = self._source.assemble(given, None if self._rows is not None else SharedMemory())
+        if self._rows is not None and isinstance(value, torch.Tensor) and _fits(value, self._rows):
+            for index, row in zip(indices, value, strict=True):
+                self._rows[index].copy_(row)
+            return None, [], others
+        if isinstance(value, torch.Tensor):
+            return value, [], others
+        assert isinstance(value, list)
+        return torch.cat([each.flatten() for each in value]), [tuple(each.shape) for each in value], others
 
 
-def _twin(loader: Any, source: Source, feed: deque[list[int]]) -> Any:
+def _fits(value: torch.Tensor, rows: torch.Tensor) -> bool:
+    return value.shape[1:] == rows.shape[1:] and value.dtype == rows.dtype
+
+
+def _twin(loader: Any, reading: _Reading, feed: deque[list[int]]) -> Any:
     """Return a loader with the workers of `loader` for what `feed` asks for; it draws from a stream of its own."""
     twin = copy.copy(loader)
     vars(twin).update(  # past DataLoader.__setattr__, which locks some of these
-        dataset=_Reading(source),
+        dataset=reading,
         batch_sampler=_Feed(feed),
         collate_fn=_as_it_is,
         generator=torch.Generator(),
@@ -163,12 +179,7 @@ def _next_of(workers: Any) -> ReadValues | Exception:
     if shapes:
         counts = [torch.Size(shape).numel() for shape in shapes]
         value = [each.view(shape) for each, shape in zip(value.split(counts), shapes, strict=True)]
-    return ReadValues(value, others)
-
-
-def _values(value: Value, others: list[Any]) -> ReadValues:
-    assert isinstance(value, torch.Tensor | list)
-    return ReadValues(value, others)
+    return ReadValues(Written() if value is None else value, others)
 
 
 def _picked(part: Any, places: Sequence[int]) -> Any:

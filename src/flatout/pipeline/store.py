@@ -1,5 +1,6 @@
 """Rows of samples kept in memory or in a mapped file, filled as they are first delivered, gathered by index."""
 
+import mmap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,11 +14,15 @@ from flatout.pipeline.packed import Packed, pack
 from flatout.pipeline.populated import populate
 from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 
-__all__ = ["Store", "mapped_bytes"]
+__all__ = ["Store", "Written", "mapped_bytes", "memory_of_workers"]
 
 _ALIGNED = 4096
 
 _Send = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Written:
+    """Stands in for rows that are in their places already."""
 
 
 class Store:
@@ -98,7 +103,8 @@ class Store:
         if self._fresh:
             self._populate()
         for column, part in zip(self._columns, parts, strict=True):
-            column.write(indices, part)
+            if not isinstance(part, Written):
+                column.write(indices, part)
         self.filled.add(indices)
 
     def _populate(self) -> None:
@@ -253,6 +259,14 @@ def _stored(rows: Rows, num_samples: int, arrays: Mapping[str, torch.Tensor], na
             column._tensor = tensor
             return column
     raise ValueError("the arrays are not those of these rows")
+
+
+def memory_of_workers(num_bytes: int) -> torch.Tensor | None:
+    """Return memory that this process and those that it forks have in common; None where there is none."""
+    try:
+        return torch.frombuffer(mmap.mmap(-1, num_bytes), dtype=torch.uint8)
+    except (OSError, ValueError):
+        return None
 
 
 def mapped_bytes(rows: Sequence[Rows], num_samples: int) -> int:

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 import flatout
 from flatout.pipeline.read_by_workers import ReadByWorkers, ReadValues, can_read
 from flatout.pipeline.sources import source_of
+from flatout.pipeline.store import Store, Written
 
 pytestmark = [
     pytest.mark.slow,
@@ -68,6 +69,29 @@ def test_a_training_sees_no_difference(workers_only, transform, persistent, work
 def test_images_of_several_sizes_come_as_they_are(workers_only):
     said = compared(built(RANDOM, ((9, 9), (12, 7), (30, 20))))
     assert said.startswith("made in batches; 40 samples kept")
+
+
+class OneLarger(Photographs):
+    """All but one of one size."""
+
+    def __getitem__(self, index):
+        self.sides = ((9, 9),) if index != 17 else ((12, 10),)
+        return super().__getitem__(index)
+
+
+def test_one_sample_of_another_size_changes_nothing():
+    compared(lambda: (OneLarger(RANDOM), {"num_workers": 2}))
+
+
+def test_workers_write_what_is_kept_as_it_is_read_to_its_place(monkeypatch):
+    written = []
+    fill = Store.fill
+    monkeypatch.setattr(
+        Store, "fill", lambda store, indices, parts: written.append(parts) or fill(store, indices, parts)
+    )
+    list(flatout.compile_loader(DataLoader(Photographs(RANDOM), 8, shuffle=True, num_workers=2)))
+    assert len(written) == 5
+    assert all(sum(isinstance(part, Written) for part in parts) == 1 for parts in written)
 
 
 def test_samples_that_come_twice_are_read_once_or_twice_but_right(workers_only):
