@@ -4,17 +4,16 @@ from collections.abc import Sequence
 
 import torch
 
-from flatout.machine import usable_cores
 from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, collected, native
-from flatout.pipeline.parallel import shared
+from flatout.pipeline.parallel import cores_of_this_rank, shared
 from flatout.pipeline.recycled import Recycled
 from flatout.pipeline.sources import Value
 
 __all__ = ["CompiledSteps"]
 
-_PIECES = 4  # for each core: threads seldom end at the same time
-_PAYS_BYTES = 512 * 1024  # of what becomes of a batch: from then on several threads pay
+_PIECES = 4  # for each thread: they seldom end at the same time
+_THREAD_BYTES = 512 * 1024  # of what becomes of a batch: 0.1 to 0.3 ms of work, and a thread takes 0.05 ms to begin
 
 Step = Kernel | RandomKernel
 
@@ -44,7 +43,8 @@ class CompiledSteps:
             return None
         out = program.new(known[0], len(value), self._recycled)
         rows = value.within() if isinstance(value, Chosen) else None
-        pieces = _pieces(len(value), out)
+        threads = max(1, min(cores_of_this_rank(), out.nbytes // _THREAD_BYTES))
+        pieces = _pieces(len(value), _PIECES * threads if threads > 1 else 1)
 
         def one(at: int) -> None:
             first, last = pieces[at]
@@ -54,7 +54,7 @@ class CompiledSteps:
             else:
                 program.run(known[0], rows, first, last, out)
 
-        shared(one, len(pieces))
+        shared(one, len(pieces), threads)
         return program.seen(known[0], out)
 
     def _program(
@@ -81,8 +81,7 @@ def _images(value: Value) -> list[torch.Tensor | None]:
     return [native.prepared(each) for each in value] if isinstance(value, list) else [native.prepared(value)]
 
 
-def _pieces(number: int, out: torch.Tensor) -> list[tuple[int, int]]:
-    """Return a batch in pieces: the number of the first image of each, and of the first after it."""
-    pieces = min(_PIECES * usable_cores(), number) if out.nbytes >= _PAYS_BYTES else 1
-    size = -(-number // pieces)
+def _pieces(number: int, wanted: int) -> list[tuple[int, int]]:
+    """Return a batch in about `wanted` pieces: the number of the first image of each, and of the first after it."""
+    size = -(-number // min(wanted, number))
     return [(start, min(start + size, number)) for start in range(0, number, size)]

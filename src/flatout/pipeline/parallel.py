@@ -6,23 +6,29 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from flatout.machine import usable_cores
+from flatout.pipeline.ranks import local_ranks
 
-__all__ = ["in_parallel", "shared"]
+__all__ = ["cores_of_this_rank", "in_parallel", "shared"]
 
 T = TypeVar("T")
 
 
 def in_parallel(one: Callable[[int], T], number: int) -> Iterator[T]:
     """Return what `one` gives for each number below `number`, in order; it should release the interpreter's lock."""
-    cores = usable_cores()
+    cores = cores_of_this_rank()
     if cores < 2 or number < 2:
         return map(one, range(number))
     with ThreadPoolExecutor(cores, thread_name_prefix="flatout-steps") as pool:  # 0.1 ms; one that stays would be left
         return pool.map(one, range(number))
 
 
-def shared(one: Callable[[int], None], number: int) -> None:
-    """Do `one` for each number below `number`, on this thread and on one for each other core, which end with it.
+def cores_of_this_rank() -> int:
+    """Return on how many cores this process may work at once: its share of those that all ranks of the machine have."""
+    return max(1, usable_cores() // local_ranks())
+
+
+def shared(one: Callable[[int], None], number: int, threads: int) -> None:
+    """Do `one` for each number below `number`, on this thread and on others, `threads` in all, which end with it.
 
     What one of them raises is raised here, the first of it.
     """
@@ -37,9 +43,7 @@ def shared(one: Callable[[int], None], number: int) -> None:
         except BaseException as error:
             raised.append(error)
 
-    others = [
-        threading.Thread(target=work, name="flatout-steps", daemon=True) for _ in range(min(usable_cores(), number) - 1)
-    ]
+    others = [threading.Thread(target=work, name="flatout-steps", daemon=True) for _ in range(min(threads, number) - 1)]
     for other in others:
         other.start()
     work()

@@ -13,7 +13,7 @@ from tests.unit.pipeline.kernels.samples import T
 from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import Unsuited, color, kernel_for, native
-from flatout.pipeline.parallel import shared
+from flatout.pipeline.parallel import cores_of_this_rank, shared
 from flatout.pipeline.steps import Steps
 
 SIDE = st.integers(1, 70)
@@ -141,7 +141,7 @@ def made_of(steps: Steps, value) -> torch.Tensor:
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("several_threads", [False, True])
 def test_a_chain_gives_what_it_gives_without_compiled_code(name, several_threads, monkeypatch):
-    monkeypatch.setattr("flatout.pipeline.compiled_steps._PAYS_BYTES", 0 if several_threads else 2**40)
+    monkeypatch.setattr("flatout.pipeline.compiled_steps._THREAD_BYTES", 1 if several_threads else 2**40)
     batch = bytes_of(37, (36, 33), colored=True, seed=3)
     places = torch.randperm(37)[:20]
     chosen = Chosen(batch, places, lambda wanted: batch[wanted])
@@ -209,28 +209,36 @@ def test_a_batch_is_in_memory_of_its_own_while_it_is_held():
     assert torch.equal(first, kept)
 
 
-def test_work_is_shared_and_each_number_done_once(monkeypatch):
-    monkeypatch.setattr("flatout.pipeline.parallel.usable_cores", lambda: 4)
-    done, threads = [], set()
+def test_work_is_shared_and_each_number_done_once():
+    done, seen = [], set()
 
     def one(number: int) -> None:
         done.append(number)
-        threads.add(threading.get_ident())
+        seen.add(threading.get_ident())
 
     before = threading.active_count()
-    shared(one, 1000)
+    shared(one, 1000, 4)
     assert sorted(done) == list(range(1000))
-    assert len(threads) <= 4
+    assert len(seen) <= 4
     assert threading.active_count() == before
-    shared(one, 0)
+    shared(one, 0, 4)
+    shared(one, 1, 1)
+    assert done[-1] == 0
 
 
-def test_what_work_raises_comes_out_and_the_rest_is_left(monkeypatch):
-    monkeypatch.setattr("flatout.pipeline.parallel.usable_cores", lambda: 4)
+def test_ranks_of_one_machine_divide_its_cores(monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.parallel.usable_cores", lambda: 16)
+    assert cores_of_this_rank() == 16
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert cores_of_this_rank() == 2
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "32")
+    assert cores_of_this_rank() == 1
 
+
+def test_what_work_raises_comes_out_and_the_rest_is_left():
     def one(number: int) -> None:
         if number == 7:
             raise KeyError(number)
 
     with pytest.raises(KeyError, match="7"):
-        shared(one, 100)
+        shared(one, 100, 4)

@@ -1,8 +1,9 @@
-/* Operations on images of bytes, as Pillow does them to the last bit: many images a call, without the interpreter's lock.
+/* Operations on images of bytes, as Pillow does them to the last bit, many images a call, beside the interpreter.
  *
  * Pillow is the definition: how it weighs, rounds and clips is written down in its documentation and visible in what it
  * gives; the tests compare every function with it. Python hands over addresses; native.py checks what lies there.
- * Numbers in floating point must not be fused (-ffp-contract=off): Pillow's own builds do not.
+ * Products and sums in floating point are not fused (-ffp-contract=off), as in Pillow's builds for x86-64; a Pillow that
+ * does it otherwise is noticed in each process before it is used.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -96,7 +97,7 @@ static int make_line(Line *line, int before, int after, int cubic) {
     return 0;
 }
 
-/* Sixteen numbers are weighed at once: four coloured pixels, one of each of four rows, or one gray one of sixteen. */
+/* Sixteen numbers are weighed at once: four colored pixels, one of each of four rows, or one gray one of sixteen. */
 #define LANES 16
 
 /* LANES sums of `count` numbers times their weight, `step` bytes apart, as bytes. */
@@ -301,7 +302,7 @@ static int resample(const uint8_t *in, size_t row_bytes, int width, int channels
 /* --------------------------------------------------------------------------------------------- windows and mirrors */
 
 #ifdef HAS_AVX2
-/* Coloured pixels from the right, five a time, while six are left; returns how many that were. */
+/* Colored pixels from the right, five a time, while six are left; returns how many that were. */
 AVX2 static size_t mirrored_fives(const uint8_t *in, size_t pixels, uint8_t *out) {
     const __m128i order = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
     size_t place;
