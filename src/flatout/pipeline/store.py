@@ -137,7 +137,7 @@ class Store:
         """Return the parts of the samples `indices`, in memory of their own, but for part `lying`: where it lies."""
         places = indices if self._send is None else self._send(indices)
         return [
-            column.chosen(indices) if place == lying else column.read(indices, places)
+            column.chosen(indices) if place == lying and self._send is None else column.read(indices, places)
             for place, column in enumerate(self._columns)
         ]
 

@@ -14,6 +14,7 @@ from tests.unit.pipeline.compared import compared, seed
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 import flatout
+from flatout.pipeline.compiled import Kept
 from flatout.pipeline.read_by_workers import ReadByWorkers, ReadValues, can_read
 from flatout.pipeline.sources import source_of
 from flatout.pipeline.store import Store, Written
@@ -155,6 +156,16 @@ def test_workers_that_are_set_up_or_started_in_another_way_stay_the_scripts():
     assert not can_read(DataLoader(dataset, num_workers=1, multiprocessing_context="spawn"), source)
     loader = DataLoader(dataset, num_workers=1, worker_init_fn=int, multiprocessing_context="fork")
     assert "draws random numbers" in flatout.compile_loader(loader).explain()
+
+
+def test_loaders_whose_workers_are_set_up_share_nothing_with_others():
+    dataset, kept = Photographs(RANDOM), Kept()
+    plain = DataLoader(dataset, num_workers=1)
+    set_up = DataLoader(dataset, num_workers=1, worker_init_fn=int)
+    assert kept.of(plain) is kept.of(DataLoader(dataset, num_workers=2))
+    assert kept.of(plain) is not kept.of(set_up)
+    assert not kept.of(plain).reason
+    assert "draws random numbers" in kept.of(set_up).reason
 
 
 def test_some_of_what_was_read_is_taken_out_in_any_order():
