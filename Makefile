@@ -55,6 +55,7 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/false_wins.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/resume.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/run_overhead.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/compiled_code.py
 	$(BIN)/python benchmarks/input_pipeline.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/mnist_guide.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/ladder.py $(if $(FULL),,--quick)
