@@ -10,7 +10,7 @@ from flatout.pipeline.parallel import cores_of_this_rank, shared
 from flatout.pipeline.recycled import Recycled
 from flatout.pipeline.sources import Value
 
-__all__ = ["CompiledSteps"]
+__all__ = ["CompiledSteps", "Step"]
 
 _PIECES = 4  # for each thread: they seldom end at the same time
 _THREAD_BYTES = 512 * 1024  # of what becomes of a batch: 0.1 to 0.3 ms of work, and a thread takes 0.05 ms to begin

@@ -43,7 +43,7 @@ def early_for(loader: Any, dataset: Any, plan: Plan, keeping: Keeping, computing
 
 def _rows(keeping: Keeping, maker: Maker) -> torch.Tensor | None:
     """Return where workers write what they read, None where this process does."""
-    if keeping.store is None or maker.stage or not keeping.by_workers:
+    if keeping.store is None or maker.stage or not keeping.in_common:
         return None
     chosen = keeping.store.take(torch.empty(0, dtype=torch.int64), maker.source.place)[maker.source.place]
     return chosen.rows if isinstance(chosen, Chosen) else None

@@ -51,7 +51,8 @@ class Keeping:
         self._budget = budget
         self.maker = maker
         self.name = ""  # under which other ranks of this machine find the rows
-        self.by_workers = False  # they write rows themselves
+        self.by_workers = False  # they may write rows themselves, where the memory is in common with them
+        self.in_common = False
         self._layout: Layout | None = None if maker is None else maker.layout
         self.store: Store | None = None
         self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
@@ -203,7 +204,8 @@ class Keeping:
         wanted = number * sum(each.num_bytes for each in rows)
         self.store = shared_store(self.name, rows, number, self._budget)
         if self.store is None and self._budget.fits(wanted):
-            self.store = Store(rows, number, memory_of_workers(mapped_bytes(rows, number)) if self.by_workers else None)
+            memory = memory_of_workers(mapped_bytes(rows, number)) if self.by_workers else None
+            self.store, self.in_common = Store(rows, number, memory), memory is not None
             self._budget.take(wanted, self.store)
         return self.store is not None
 

@@ -83,9 +83,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
     waiting = maker is None and not random and not alone and waits(dataset)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
-    return Plan(
-        "", random, "" if maker is not None else rows, once, maker, threads, workers and maker is not None, waiting
-    )
+    return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting)
 
 
 def passed_through(loader: Any, plan: Plan, budget: Budget) -> bool:

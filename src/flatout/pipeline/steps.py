@@ -6,7 +6,7 @@ from itertools import groupby
 import torch
 
 from flatout.pipeline.chosen import Chosen
-from flatout.pipeline.compiled_steps import CompiledSteps
+from flatout.pipeline.compiled_steps import CompiledSteps, Step
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
 from flatout.pipeline.parallel import in_parallel
 from flatout.pipeline.sources import Value
@@ -15,7 +15,6 @@ __all__ = ["Step", "Steps"]
 
 _SEED = 8191
 
-Step = Kernel | RandomKernel
 Shape = tuple[int, ...]
 _Group = tuple[list[int], CompiledSteps | None]
 

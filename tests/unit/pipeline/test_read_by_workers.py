@@ -10,11 +10,12 @@ import pytest
 import torch
 from PIL import Image
 from tests.torchvision_stub import torchvision
-from tests.unit.pipeline.compared import compared, seed
+from tests.unit.pipeline.compared import compared, seed, seen
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 import flatout
 from flatout.pipeline.compiled import Kept
+from flatout.pipeline.dataset_state import same
 from flatout.pipeline.read_by_workers import ReadByWorkers, ReadValues, can_read
 from flatout.pipeline.sources import source_of
 from flatout.pipeline.store import Store, Written
@@ -93,6 +94,19 @@ def test_workers_write_what_is_kept_as_it_is_read_to_its_place(monkeypatch):
     list(flatout.compile_loader(DataLoader(Photographs(RANDOM), 8, shuffle=True, num_workers=2)))
     assert len(written) == 5
     assert all(sum(isinstance(part, Written) for part in parts) == 1 for parts in written)
+
+
+def test_where_memory_is_not_in_common_with_workers_this_process_writes(monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.keeping.memory_of_workers", lambda num_bytes: None)
+    said = compared(built(RANDOM))
+    assert said.startswith("made in batches; 40 samples kept")
+
+
+def test_what_is_kept_in_a_file_is_written_by_this_process(tmp_path):
+    plain, _ = seen(built(RANDOM), lambda loader: loader)
+    ours, loader = seen(built(RANDOM), lambda loader: flatout.compile_loader(loader, folder=tmp_path, max_bytes=8000))
+    assert all(same(one, other) for one, other in zip(plain, ours, strict=True)), loader.explain()
+    assert loader.explain().startswith("made in batches; 40 samples kept")
 
 
 def test_samples_that_come_twice_are_read_once_or_twice_but_right(workers_only):
