@@ -12,7 +12,6 @@ from flatout.pipeline.sources import Value
 
 __all__ = ["CompiledSteps", "Step"]
 
-_PIECES = 4  # for each thread: they seldom end at the same time
 _THREAD_BYTES = 512 * 1024  # of what becomes of a batch: 0.1 to 0.3 ms of work, and a thread takes 0.05 ms to begin
 
 Step = Kernel | RandomKernel
@@ -25,6 +24,8 @@ class CompiledSteps:
         """Take the steps."""
         self._steps = list(steps)
         self._recycled = Recycled()
+        self._fixed = not any(isinstance(step, RandomKernel) for step in self._steps)
+        self._programs: dict[object, native.Program | None] = {}  # of steps that do the same to every sample
 
     def run(self, value: Value, drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         """Return what becomes of all samples; None where one of the steps has no compiled form for them.
@@ -33,29 +34,41 @@ class CompiledSteps:
             value: samples as one tensor, or as one each, of one sample.
             drawn: for each step the parameters of all samples; none for a step that is not random.
         """
-        images = _images(value)
-        known = [each for each in images if each is not None]
-        if len(known) < len(images) or not known or len({each.dim() for each in known}) > 1:
-            return None
-        sizes = torch.tensor([tuple(each.shape[1:3]) for each in known])
-        program = self._program(sizes if isinstance(value, list) else sizes.expand(len(value), 2), known[0], drawn)
+        if isinstance(value, list):
+            return self._of_each(value, drawn)
+        rows = value.rows if isinstance(value, Chosen) else value
+        images = native.prepared(rows)
+        if images is None or (isinstance(value, Chosen) and images is not rows):
+            return None  # a copy of all rows would cost more than it saves
+        program = self._of_one_shape(len(value), images, drawn)
         if program is None:
             return None
-        out = program.new(known[0], len(value), self._recycled)
-        rows = value.within() if isinstance(value, Chosen) else None
-        threads = max(1, min(cores_of_this_rank(), out.nbytes // _THREAD_BYTES))
-        pieces = _pieces(len(value), _PIECES * threads if threads > 1 else 1)
+        out = program.new(images, len(value), self._recycled)
+        places = value.within() if isinstance(value, Chosen) else None
+        program.run(images, places, 0, len(value), out, threads=_threads_for(out))
+        return program.seen(images, out)
 
-        def one(at: int) -> None:
-            first, last = pieces[at]
-            if isinstance(value, list):
-                for place in range(first, last):
-                    program.run(known[place], None, place, place + 1, out)
-            else:
-                program.run(known[0], rows, first, last, out)
+    def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
+        images = [each for each in map(native.prepared, values) if each is not None]
+        if len(images) < len(values) or not images or len({each.dim() for each in images}) > 1:
+            return None
+        program = self._program(torch.tensor([tuple(each.shape[1:3]) for each in images]), images[0], drawn)
+        if program is None:
+            return None
+        out = program.new(images[0], len(values), self._recycled)
+        shared(lambda at: program.run(images[at], None, at, at + 1, out), len(values), _threads_for(out))
+        return program.seen(images[0], out)
 
-        shared(one, len(pieces), threads)
-        return program.seen(known[0], out)
+    def _of_one_shape(
+        self, number: int, images: torch.Tensor, drawn: Sequence[Sequence[Drawn]]
+    ) -> native.Program | None:
+        sizes = torch.tensor([tuple(images.shape[1:3])]).expand(number, 2)
+        if not self._fixed:
+            return self._program(sizes, images, drawn)
+        kind = (number, images.shape[1:], torch.get_default_dtype())
+        if kind not in self._programs:
+            self._programs[kind] = self._program(sizes, images, drawn)
+        return self._programs[kind]
 
     def _program(
         self, sizes: torch.Tensor, like: torch.Tensor, drawn: Sequence[Sequence[Drawn]]
@@ -73,15 +86,5 @@ class CompiledSteps:
         return native.Program(operations) if bool((sizes == sizes[:1]).all()) else None
 
 
-def _images(value: Value) -> list[torch.Tensor | None]:
-    """Return values as compiled code takes them: all in one tensor, or one each; None for what it does not take."""
-    if isinstance(value, Chosen):
-        made = native.prepared(value.rows)
-        return [made if made is value.rows else None]  # a copy of all rows would cost more than it saves
-    return [native.prepared(each) for each in value] if isinstance(value, list) else [native.prepared(value)]
-
-
-def _pieces(number: int, wanted: int) -> list[tuple[int, int]]:
-    """Return a batch in about `wanted` pieces: the number of the first image of each, and of the first after it."""
-    size = -(-number // min(wanted, number))
-    return [(start, min(start + size, number)) for start in range(0, number, size)]
+def _threads_for(out: torch.Tensor) -> int:
+    return max(1, min(cores_of_this_rank(), out.nbytes // _THREAD_BYTES))

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flatout.pipeline.pixels import pixels_of, write_pixels
 from flatout.pipeline.recycled import Recycled
 
-__all__ = ["BANDS", "Form", "pack", "unpack"]
+__all__ = ["BANDS", "Form", "pack", "put", "unpack"]
 
 BANDS = {"L": 1, "RGB": 3}  # PIL modes whose bytes are all there is to them; a palette or an alpha channel is more
 _TENSOR_CLASSES = ("Image", "Video")
@@ -42,12 +43,30 @@ def pack(values: Sequence[object], memory: Recycled | None = None) -> tuple[Form
     if form is None:
         return None
     if form.kind == "image":
-        images = _images(values, memory or Recycled())
+        images = pixels_of(values, memory or Recycled())
         return None if images is None else (form, images)
     rows = [_row(form, value) for value in values]
     if any(row is None or not _alike(row, rows[0]) for row in rows):
         return None
     return form, torch.stack([row for row in rows if row is not None])
+
+
+def put(form: Form, value: Any, row: Tensor) -> bool:
+    """Tell whether `value` is of this form and could be written to `row`, as `pack` would have it there."""
+    if _form(value) != form:
+        return False
+    if form.kind == "image":
+        value.load()  # its size may be known only now
+        bands = BANDS[form.mode]
+        if row.dtype is not torch.uint8 or row.shape != (value.height, value.width, *(bands,) * (bands > 1)):
+            return False
+        write_pixels(value, row)
+        return True
+    made = _row(form, value)
+    if made is None or not _alike(made, row):
+        return False
+    row.copy_(made)
+    return True
 
 
 def unpack(form: Form, row: Tensor) -> object:
@@ -66,20 +85,6 @@ def unpack(form: Form, row: Tensor) -> object:
         return row.clone().numpy()
     value = row.clone()
     return value.as_subclass(_tensor_class(form.mode)) if form.mode else value
-
-
-def _images(values: Sequence[Any], memory: Recycled) -> Tensor | None:
-    """Return the pixels of images of one size; None where they are of several."""
-    import numpy
-
-    rows = [numpy.asarray(value) for value in values]
-    shape = rows[0].shape
-    if any(row.shape != shape or row.dtype != numpy.uint8 for row in rows):
-        return None
-    made = memory.empty((len(rows), *shape), torch.uint8)
-    for pixels, row in zip(made.numpy(), rows, strict=True):
-        pixels[...] = row
-    return made
 
 
 def _form(value: Any) -> Form | None:

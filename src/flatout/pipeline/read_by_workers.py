@@ -7,13 +7,14 @@ Decoding holds the interpreter's lock for much of its time: two processes decode
 import copy
 import multiprocessing
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from flatout.pipeline.one_by_one import written
 from flatout.pipeline.order import DrawnAhead
 from flatout.pipeline.recycled import SharedMemory
 from flatout.pipeline.sources import Source
@@ -133,21 +134,18 @@ class _Reading:
         """
         assert self._source.reader is not None
         assert self._source.assemble is not None
+        assert self._source.others is not None
         self._one = self._one or self._source.reader()
-        given = list(map(self._one, indices))
-        value, others = self._source.assemble(given, None if self._rows is not None else SharedMemory())
-        if self._rows is not None and isinstance(value, torch.Tensor) and _fits(value, self._rows):
-            for index, row in zip(indices, value, strict=True):
-                self._rows[index].copy_(row)
-            return None, [], others
+        given: Iterable[Any] = map(self._one, indices)
+        if self._rows is not None:
+            samples, given = written(self._source.form, given, (self._rows[index] for index in indices))
+            if samples:
+                return None, [], self._source.others(samples)
+        value, others = self._source.assemble(list(given), SharedMemory())
         if isinstance(value, torch.Tensor):
             return value, [], others
         assert isinstance(value, list)
         return torch.cat([each.flatten() for each in value]), [tuple(each.shape) for each in value], others
-
-
-def _fits(value: torch.Tensor, rows: torch.Tensor) -> bool:
-    return value.shape[1:] == rows.shape[1:] and value.dtype == rows.dtype
 
 
 def _twin(loader: Any, reading: _Reading, feed: deque[list[int]]) -> Any:

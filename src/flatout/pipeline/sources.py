@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from flatout.pipeline.copies import loaded
 from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.form import Form, pack
 from flatout.pipeline.layout import Layout, layout_of
+from flatout.pipeline.one_by_one import room_for, written
 from flatout.pipeline.recycled import Recycled
 
 __all__ = ["Source", "Value", "slots", "source_of"]
@@ -38,7 +40,8 @@ class Source:
     `read(indices)` returns them, and the other parts of the collated batch; `place` is the part that the transform
     makes, in `layout`'s order. `transform` is None where the values are the samples' as they are. Where reading costs a
     call of the data set for each sample, and not a gather, `reader()` gives a function that does so for one, and
-    `assemble` does with what it gave what `read` does, in some memory. `ragged`: values are of several shapes.
+    `assemble` does with what it gave what `read` does, in some memory; `others` gives the other parts alone, of samples
+    without their values. `ragged`: values are of several shapes.
     """
 
     read: Read
@@ -48,6 +51,7 @@ class Source:
     layout: Layout
     reader: Callable[[], Callable[[int], Any]] | None = None
     assemble: Callable[[list[Any], Recycled | None], tuple[Value, list[Any]]] | None = None
+    others: Callable[[list[Any]], list[Any]] | None = None
     ragged: bool = False
 
     @property
@@ -189,11 +193,20 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
     if found is None or place is None or len(forms) != 1:
         return None
     form = forms.pop()
-    assemble = functools.partial(_assembled, place, form, Recycled())
-    return Source(
-        lambda indices: assemble(list(map(reader(), indices.tolist())), None),
-        form, transform, place, found[0], reader, assemble, pack([value for value, _ in given]) is None,
-    )  # fmt: skip
+    own = Recycled()
+    assemble, others = functools.partial(_assembled, place, form, own), functools.partial(_others, place)
+    ragged = pack([value for value, _ in given]) is None
+
+    def read(indices: torch.Tensor) -> tuple[Value, list[Any]]:
+        each = map(reader(), indices.tolist())
+        begun = [] if ragged else [*itertools.islice(each, 1)]
+        room = room_for(form, begun[0][0], len(indices), own) if begun else None
+        if room is None:
+            return assemble([*begun, *each], None)
+        samples, unfit = written(form, itertools.chain(begun, each), room)
+        return assemble(unfit, None) if unfit else (room, others(samples))
+
+    return Source(read, form, transform, place, found[0], reader, assemble, others, ragged)
 
 
 def _assembled(
@@ -202,11 +215,18 @@ def _assembled(
     """Return values and the other parts of a batch; raise where they are of another form or no rows."""
     packed = pack([value for value, _ in given], memory or own)
     each = [pack([value]) for value, _ in given] if packed is None else [packed]
-    parts = layout_of(_collated([sample for _, sample in given]), len(given))
-    if parts is None or any(one is None or one[0] != form for one in each):
+    others = _others(place, [sample for _, sample in given])
+    if any(one is None or one[0] != form for one in each):
         raise ValueError("samples of several forms")
-    others = parts[1][:place] + parts[1][place + 1 :]
     return (packed[1] if packed is not None else [one[1] for one in each if one is not None]), others
+
+
+def _others(place: int, samples: list[Any]) -> list[Any]:
+    """Return the parts of a batch besides the one that the transform makes."""
+    parts = layout_of(_collated(samples), len(samples))
+    if parts is None:
+        raise ValueError("samples of several forms")
+    return parts[1][:place] + parts[1][place + 1 :]
 
 
 class _SlotReader:

@@ -1,6 +1,7 @@
 """The operations of a transform, run one after the other on many samples, of one shape or of several."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import torch
@@ -8,12 +9,15 @@ import torch
 from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.compiled_steps import CompiledSteps, Step
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
+from flatout.pipeline.kernels.chance import Generator
+from flatout.pipeline.kernels.draws import Draws, are_as_torchs
 from flatout.pipeline.parallel import in_parallel
 from flatout.pipeline.sources import Value
 
 __all__ = ["Step", "Steps"]
 
 _SEED = 8191
+_FEW = 4  # samples: fewer are drawn for by torch one number at a time
 
 Shape = tuple[int, ...]
 _Group = tuple[list[int], CompiledSteps | None]
@@ -29,6 +33,7 @@ class Steps:
         """Join those between two random ones."""
         self._steps = _joined(steps)
         self._random = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
+        self._num_drawn = 8.0  # random numbers a sample, as the last batch had it
         self._shapes: dict[tuple[int, Shape], Shape] = {}  # of one sample after a step that is not random
         first = self._random[0] if self._random else len(self._steps)
         self._before = self._grouped(range(first))
@@ -76,10 +81,24 @@ class Steps:
         draws = [step.draw_one for step in self._steps if isinstance(step, RandomKernel)]
         met = [self._met(one) for one in value] if isinstance(value, list) else [self._met(value[:1])] * len(value)
         drawn: list[list[Drawn]] = [[] for _ in draws]
-        for shapes in met:
-            for draw, shape, into in zip(draws, shapes, drawn, strict=True):
-                into.append(draw(shape, stream))
+        with self._numbers(stream, len(value)) as numbers:
+            for shapes in met:
+                for draw, shape, into in zip(draws, shapes, drawn, strict=True):
+                    into.append(draw(shape, numbers))
         return drawn
+
+    @contextlib.contextmanager
+    def _numbers(self, stream: torch.Generator | None, num_samples: int) -> Iterator[Generator]:
+        """Give the random numbers for so many samples, as many at once as the last ones took."""
+        if num_samples < _FEW or not are_as_torchs():
+            yield stream
+            return
+        draws = Draws(stream, round(num_samples * self._num_drawn))
+        try:
+            yield draws
+        finally:
+            draws.finished()
+            self._num_drawn = draws.num_taken / num_samples
 
     def _met(self, one: torch.Tensor) -> list[Shape]:
         """Return the shapes in which the random steps meet a sample."""

@@ -23,6 +23,16 @@ SIZE = st.tuples(SIDE, SIDE)
 pytestmark = pytest.mark.skipif(not native.available(), reason="flatout was installed without a C compiler")
 
 
+@pytest.fixture(params=range(4), ids=["plain", "AVX2", "AVX-512", "VBMI"], scope="module", autouse=True)
+def instructions(request):
+    """Let compiled code take the ways of lesser processors, too."""
+    if native.compiled.use(request.param) < request.param:
+        native.compiled.use(3)
+        pytest.skip("this processor has no such instructions")
+    yield request.param
+    native.compiled.use(3)
+
+
 def bytes_of(number: int, size: tuple[int, int], colored: bool, seed: int, lead: bool = False) -> torch.Tensor:
     """Return images of all kinds of bytes, the first of extreme ones."""
     rng = np.random.default_rng(seed)

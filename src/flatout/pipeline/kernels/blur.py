@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import torch
-
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.chance import uniform
+from flatout.pipeline.kernels.chance import Generator, uniform
 from flatout.pipeline.kernels.each import each
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional
@@ -19,7 +17,7 @@ def gaussian_blur(operation: Any, form: Form) -> RandomKernel | None:
         return None
     blur = functional(operation).gaussian_blur
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         return {"sigma": uniform(operation.sigma, generator)}
 
     def forced(value: Any, params: Params, i: int) -> object:

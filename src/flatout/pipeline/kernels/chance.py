@@ -9,15 +9,19 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.kernels.draws import Draws
 from flatout.pipeline.kernels.original import is_v2
 
-__all__ = ["aspect", "below", "happens", "log_ratio", "rounded", "share", "uniform"]
+__all__ = ["Generator", "aspect", "below", "happens", "log_ratio", "order", "rounded", "share", "torchs", "uniform"]
 
-Generator = torch.Generator | None
+Generator = torch.Generator | Draws | None
+"""Where random numbers come from: a generator, its numbers made many at a time, or (None) torch's own generator."""
 
 
 def share(generator: Generator) -> float:
     """Return a number from 0 on and below 1."""
+    if isinstance(generator, Draws):
+        return generator.share()
     return torch.rand(1, generator=generator).item()
 
 
@@ -39,12 +43,28 @@ def _rounded(number: float, dtype: torch.dtype) -> float:
 def uniform(limits: Sequence[float], generator: Generator) -> float:
     """Return a number between two."""
     low, high = limits
+    if isinstance(generator, Draws):
+        return generator.uniform(low, high)
     return torch.empty(1).uniform_(low, high, generator=generator).item()
 
 
 def below(limit: int, generator: Generator) -> int:
     """Return a whole number from 0 on and below the limit."""
+    if isinstance(generator, Draws):
+        return generator.below(limit)
     return int(torch.randint(0, limit, (1,), generator=generator).item())
+
+
+def order(number: int, generator: Generator) -> list[int]:
+    """Return the numbers from 0 to `number` - 1 in an order drawn by lot."""
+    if isinstance(generator, Draws):
+        return generator.order(number)
+    return torch.randperm(number, generator=generator).tolist()
+
+
+def torchs(generator: Generator) -> torch.Generator | None:
+    """Return torch's generator, where the next number is to be drawn by torch itself."""
+    return generator.finished() if isinstance(generator, Draws) else generator
 
 
 def log_ratio(operation: Any) -> tuple[float, float]:
@@ -64,4 +84,6 @@ def _logarithms(ratio: tuple[float, ...], dtype: torch.dtype) -> tuple[float, fl
 def aspect(limits: Sequence[float], generator: Generator) -> float:
     """Return a number whose logarithm is uniform between two."""
     low, high = limits
+    if isinstance(generator, Draws):
+        return generator.aspect(low, high)
     return torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()

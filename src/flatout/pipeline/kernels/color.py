@@ -14,12 +14,13 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import native
-from flatout.pipeline.kernels.chance import uniform
+from flatout.pipeline.kernels.chance import Generator, order, uniform
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import functional
-from flatout.pipeline.kernels.pillow import converted, image_of, mode_of, write_pixels
+from flatout.pipeline.kernels.pillow import converted, image_of, mode_of
 from flatout.pipeline.kernels.rows import put
+from flatout.pipeline.pixels import write_pixels
 
 __all__ = ["color_jitter"]
 
@@ -35,8 +36,8 @@ def color_jitter(operation: Any, form: Form) -> RandomKernel | None:
     functions = functional(operation)
     ranges = {name: limits for name in _NAMES if (limits := getattr(operation, name)) is not None}
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
-        drawn: Drawn = {"order": torch.randperm(4, generator=generator).tolist()}
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
+        drawn: Drawn = {"order": order(4, generator)}
         for name, limits in ranges.items():
             drawn[name] = uniform(limits, generator)
         return drawn
@@ -178,7 +179,7 @@ def _compiled_as_pillow() -> bool:
     image, out = image_of(batch[0].numpy(), "RGB"), torch.empty((48, 48, 3), dtype=torch.uint8)
     for place, change in enumerate((ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)):
         for factor in (0.0, 0.1, 1 / 3, 0.6180339, 0.999, 1.0, 1.1, 4 / 3, 2.0, 9.3):
-            write_pixels(change(image).enhance(factor), out.numpy())
+            write_pixels(change(image).enhance(factor), out)
             if not torch.equal(_changed_alone(batch, place, factor), out):
                 return False
     turned = converted(batch, "RGB", "HSV")
@@ -204,7 +205,7 @@ def _blends_as_pillow() -> bool:
     low = high.T.copy()
     out = torch.empty((256, 256), dtype=torch.uint8)
     for factor in (0.0, 1e-3, 0.1, 1 / 3, 0.5, 0.6180339, 0.75, 0.9, 0.999, 1.0, 1.001, 1.1, 4 / 3, 1.7, 2.0, 9.3):
-        write_pixels(Image.blend(image_of(high, "L"), image_of(low, "L"), factor), out.numpy())
+        write_pixels(Image.blend(image_of(high, "L"), image_of(low, "L"), factor), out)
         planes = torch.from_numpy(low).float()[None, None]
         _blend(planes, torch.from_numpy(high).float()[None, None], torch.tensor([factor]))
         if not torch.equal(planes[0, 0].to(torch.uint8), out):

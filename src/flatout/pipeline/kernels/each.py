@@ -8,8 +8,9 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.kernel import Draw, Params, RandomKernel, Unsuited
-from flatout.pipeline.kernels.pillow import for_each, image_of, mode_of, write_pixels
+from flatout.pipeline.kernels.pillow import for_each, image_of, mode_of
 from flatout.pipeline.kernels.strides import collated
+from flatout.pipeline.pixels import write_pixels
 
 __all__ = ["each"]
 
@@ -32,10 +33,10 @@ def each(name: str, form: Form, draw: Draw, forced: _Forced, exact: bool = True)
 
 def _images(batch: Tensor, params: Params, forced: _Forced) -> Tensor:
     mode, out = mode_of(batch), torch.empty_like(batch, memory_format=torch.contiguous_format)
-    rows, into = batch.contiguous().numpy(), out.numpy()
+    rows = batch.contiguous().numpy()
 
     def one(number: int) -> None:
-        write_pixels(forced(image_of(rows[number], mode), params, number), into[number])
+        write_pixels(forced(image_of(rows[number], mode), params, number), out[number])
 
     for_each(one, len(batch), out[:1].numel())
     return out

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.chance import aspect, below, happens, log_ratio, uniform
+from flatout.pipeline.kernels.chance import Generator, aspect, below, happens, log_ratio, torchs, uniform
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.original import functional
 from flatout.pipeline.kernels.strides import collated
@@ -25,7 +25,7 @@ def random_erasing(operation: Any, form: Form) -> RandomKernel | None:
         return None
     original, values = functional(operation).erase, _values(operation.value)
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         return _box(shape[-3:], operation, generator) if happens(operation.p, generator) else _NOTHING
 
     def forced(value: Any, params: Params, i: int) -> object:
@@ -65,7 +65,7 @@ def _pixels(values: list[float] | None, params: Params, i: int) -> Tensor:
     return pixels
 
 
-def _box(size: tuple[int, ...], operation: Any, generator: torch.Generator | None) -> Drawn:
+def _box(size: tuple[int, ...], operation: Any, generator: Generator) -> Drawn:
     """Draw a window of a random share of the area and a random shape, the first of ten that fits, if one does.
 
     Random pixels are drawn before the window's place.
@@ -80,7 +80,7 @@ def _box(size: tuple[int, ...], operation: Any, generator: torch.Generator | Non
             drawn: Drawn = {"erased": True, "height": height, "width": width}
             if _values(operation.value) is None:
                 noise = torch.empty([channels, height, width], dtype=torch.float32)
-                drawn["pixels"] = noise.normal_(generator=generator)
+                drawn["pixels"] = noise.normal_(generator=torchs(generator))
             top, left = below(tall - height + 1, generator), below(wide - width + 1, generator)
             return {**drawn, "top": top, "left": left}
     return _NOTHING

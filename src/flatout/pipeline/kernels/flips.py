@@ -7,7 +7,7 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import native
-from flatout.pipeline.kernels.chance import happens
+from flatout.pipeline.kernels.chance import Generator, happens
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import functional
@@ -31,7 +31,7 @@ def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel 
     if form.kind == "array":
         return None
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         return {"flip": happens(operation.p, generator)}
 
     def run(batch: Tensor, params: Params) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.chance import happens
+from flatout.pipeline.kernels.chance import Generator, happens
 from flatout.pipeline.kernels.convert import as_it_is
 from flatout.pipeline.kernels.kernel import Drawn, Kernel, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional, is_v2
@@ -36,7 +36,7 @@ def random_grayscale(operation: Any, form: Form) -> RandomKernel | None:
         return None
     functions = functional(operation)
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         return {"gray": happens(operation.p, generator)}
 
     def run(batch: Tensor, params: Params) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.chance import Generator
 from flatout.pipeline.kernels.operation import Operation
 
 __all__ = ["Compiled", "Draw", "Drawn", "Kernel", "Params", "RandomKernel", "Unsuited", "collected"]
@@ -31,7 +32,7 @@ class Unsuited(ValueError):
 class Draw(Protocol):
     """Draws the parameters of an operation for one sample."""
 
-    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def __call__(self, shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         """Return plain numbers, from torch's default generator unless another is given.
 
         Args:
@@ -89,7 +90,7 @@ class RandomKernel:
     size: tuple[int, int] | None = None
     compiled: Compiled | None = None
 
-    def draw(self, num: int, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Params:
+    def draw(self, num: int, shape: tuple[int, ...], generator: Generator = None) -> Params:
         """Return the parameters of `num` samples, drawn one after the other as by `draw_one`."""
         return collected([self.draw_one(shape, generator) for _ in range(num)])
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels.chain import flatten
-from flatout.pipeline.kernels.chance import rounded, share
+from flatout.pipeline.kernels.chance import Generator, order, rounded, share, torchs
 from flatout.pipeline.kernels.kernel import Drawn, Kernel, Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.original import is_v2
 from flatout.pipeline.kernels.rows import put, taken
@@ -16,8 +16,7 @@ from flatout.pipeline.kernels.rows import put, taken
 __all__ = ["random_apply", "random_choice", "random_order"]
 
 _KernelFor = Callable[[Any, Form], Kernel | RandomKernel | None]
-_Generator = torch.Generator | None
-_Choose = Callable[[_Generator], list[int]]  # draws which ways a sample goes, one after the other
+_Choose = Callable[[Generator], list[int]]  # draws which ways a sample goes, one after the other
 
 
 class _Way:
@@ -30,7 +29,7 @@ class _Way:
         self.exact = all(kernel.exact for _, kernel in steps if isinstance(kernel, RandomKernel))
         self._random = [isinstance(kernel, RandomKernel) for _, kernel in steps]
 
-    def draw(self, shape: tuple[int, ...], generator: _Generator, image: bool) -> Drawn:
+    def draw(self, shape: tuple[int, ...], generator: Generator, image: bool) -> Drawn:
         drawn: Drawn = {}
         for place, (name, _, kernel) in enumerate(self._steps):
             if isinstance(kernel, RandomKernel):
@@ -73,7 +72,7 @@ def random_apply(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKe
     way = _way("1", list(operation.transforms), form, kernel_for)
     includes = not is_v2(operation)  # v1 applies at `drawn <= p`, v2 at `drawn < p`
 
-    def choose(generator: _Generator) -> list[int]:
+    def choose(generator: Generator) -> list[int]:
         drawn, limit = share(generator), rounded(operation.p)
         return [int(drawn < limit or (includes and drawn == limit))]
 
@@ -87,8 +86,8 @@ def random_choice(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomK
     if ways is None or len(shares) != len(ways):
         return None
 
-    def choose(generator: _Generator) -> list[int]:
-        return [int(torch.multinomial(torch.tensor(shares), 1, generator=generator))]
+    def choose(generator: Generator) -> list[int]:
+        return [int(torch.multinomial(torch.tensor(shares), 1, generator=torchs(generator)))]
 
     return _ways("RandomChoice", form, ways, choose, exact=is_v2(operation))
 
@@ -99,7 +98,7 @@ def random_order(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKe
     if ways is None:
         return None
     number = len(ways)
-    return _ways("RandomOrder", form, ways, lambda generator: torch.randperm(number, generator=generator).tolist())
+    return _ways("RandomOrder", form, ways, lambda generator: order(number, generator))
 
 
 def _each_way(operation: Any, form: Form, kernel_for: _KernelFor) -> list[_Way] | None:
@@ -122,7 +121,7 @@ def _way(name: str, transforms: list[Any], form: Form, kernel_for: _KernelFor) -
 def _ways(name: str, form: Form, ways: Sequence[_Way], choose: _Choose, exact: bool = True) -> RandomKernel:
     """Return the kernel that sends each sample along the ways that are chosen for it."""
 
-    def draw(shape: tuple[int, ...], generator: _Generator = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         drawn: Drawn = {"way": choose(generator)}
         for number in drawn["way"]:
             drawn |= ways[number].draw(shape, generator, form.kind == "image")

@@ -20,11 +20,19 @@
 #define FOR_EACH_PROCESSOR
 #endif
 
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#include <signal.h>
+#define HAS_THREADS
+#endif
+
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
 #define HAS_AVX2
 #define AVX2 __attribute__((target("avx2")))
-static int has_avx2; /* of this processor, found when the module is made */
+#define AVX512 __attribute__((target("avx512f,avx512bw")))
+#define VBMI __attribute__((target("avx512f,avx512bw,avx512vbmi")))
+static int has_avx2, has_avx512, has_vbmi; /* of this processor, as far as they are used */
 #define INLINE __attribute__((always_inline)) inline
 #else
 #define INLINE inline
@@ -129,6 +137,18 @@ AVX2 static INLINE void weigh_avx2(const uint8_t *in, size_t step, const int32_t
     words = _mm256_permute4x64_epi64(words, 0xD8);
     _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
+
+AVX512 static INLINE void weigh_avx512(const uint8_t *in, size_t step, const int32_t *weights, int count,
+                                       uint8_t *out) {
+    __m512i sums = _mm512_set1_epi32(1 << (BITS - 1));
+    int tap;
+    for (tap = 0; tap < count; tap++) {
+        const __m512i numbers = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(in + tap * step)));
+        sums = _mm512_add_epi32(sums, _mm512_mullo_epi32(numbers, _mm512_set1_epi32(weights[tap])));
+    }
+    sums = _mm512_max_epi32(_mm512_srai_epi32(sums, BITS), _mm512_setzero_si512());
+    _mm_storeu_si128((__m128i *)out, _mm512_cvtusepi32_epi8(sums));
+}
 #endif
 
 #ifdef HAS_AVX2
@@ -211,8 +231,9 @@ static void stack_rows(const uint8_t *in, size_t row_bytes, int width, int chann
 WEIGHED(widen_plainly, mix_plainly, , weigh)
 #ifdef HAS_AVX2
 WEIGHED(widen_avx2, mix_avx2, AVX2, weigh_avx2)
-#define widen(...) (has_avx2 ? widen_avx2 : widen_plainly)(__VA_ARGS__)
-#define mix_rows(...) (has_avx2 ? mix_avx2 : mix_plainly)(__VA_ARGS__)
+WEIGHED(widen_avx512, mix_avx512, AVX512, weigh_avx512)
+#define widen(...) (has_avx512 ? widen_avx512 : has_avx2 ? widen_avx2 : widen_plainly)(__VA_ARGS__)
+#define mix_rows(...) (has_avx512 ? mix_avx512 : has_avx2 ? mix_avx2 : mix_plainly)(__VA_ARGS__)
 #else
 #define widen widen_plainly
 #define mix_rows mix_plainly
@@ -349,6 +370,56 @@ static void cut(const uint8_t *in, int height, int width, int channels, const in
     }
 }
 
+/* -------------------------------------------------------------------------------------------- tables of 256 bytes */
+
+#ifdef HAS_AVX2
+/* AVX-512 looks at 128 bytes of a table at once. */
+VBMI static INLINE __m512i of_256(const __m512i *bytes, __m512i places, __mmask64 upper) {
+    return _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(bytes[0], places, bytes[1]),
+                                  _mm512_permutex2var_epi8(bytes[2], places, bytes[3]));
+}
+
+VBMI static void replace_vbmi(uint8_t *bytes, size_t number, const uint8_t *table) {
+    __m512i parts[4];
+    size_t place;
+    int part;
+    for (part = 0; part < 4; part++) parts[part] = _mm512_loadu_si512(table + 64 * part);
+    for (place = 0; place + 64 <= number; place += 64) {
+        const __m512i places = _mm512_loadu_si512(bytes + place);
+        _mm512_storeu_si512(bytes + place, of_256(parts, places, _mm512_movepi8_mask(places)));
+    }
+    for (; place < number; place++) bytes[place] = table[bytes[place]];
+}
+
+VBMI static void part_vbmi(const uint8_t *in, size_t pixels, uint8_t *out, size_t apart) {
+    __m512i places[3], more[3];
+    __mmask64 third[3];
+    size_t place;
+    int channel, at;
+    for (channel = 0; channel < 3; channel++) { /* where in 192 bytes a channel's 64 are: in the first 128, or beyond */
+        uint8_t numbers[64];
+        third[channel] = 0;
+        for (at = 0; at < 64; at++) {
+            numbers[at] = (uint8_t)((3 * at + channel) % 128);
+            if (3 * at + channel >= 128) third[channel] |= (__mmask64)1 << at;
+        }
+        places[channel] = more[channel] = _mm512_loadu_si512(numbers);
+    }
+    for (place = 0; place + 64 <= pixels; place += 64) {
+        const uint8_t *from = in + 3 * place;
+        const __m512i one = _mm512_loadu_si512(from), two = _mm512_loadu_si512(from + 64);
+        const __m512i three = _mm512_loadu_si512(from + 128);
+        for (channel = 0; channel < 3; channel++)
+            _mm512_storeu_si512(out + channel * apart + place,
+                                _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(one, places[channel], two),
+                                                             third[channel], more[channel], three));
+    }
+    for (; place < pixels; place++)
+        for (channel = 0; channel < 3; channel++) out[channel * apart + place] = in[3 * place + channel];
+}
+
+#endif
+
 /* ----------------------------------------------------------------------------------------------------------- colors */
 
 /* Pillow's blend with one number, and with a line of them. */
@@ -361,6 +432,21 @@ static void blend_with(uint8_t *bytes, size_t number, float other, float strengt
         value = value > 255.0f ? 255.0f : value;
         bytes[place] = (uint8_t)(int32_t)value;
     }
+}
+
+/* The same; where a table is quick, each byte's blend is made once. */
+static void blend_all(uint8_t *bytes, size_t number, float other, float strength) {
+#ifdef HAS_AVX2
+    if (has_vbmi && number > 1024) {
+        uint8_t table[256];
+        int value;
+        for (value = 0; value < 256; value++) table[value] = (uint8_t)value;
+        blend_with(table, 256, other, strength);
+        replace_vbmi(bytes, number, table);
+        return;
+    }
+#endif
+    blend_with(bytes, number, other, strength);
 }
 
 FOR_EACH_PROCESSOR
@@ -395,13 +481,23 @@ static uint64_t sum_of(const uint8_t *bytes, size_t number) {
 }
 
 FOR_EACH_PROCESSOR
-static void part(const uint8_t *in, size_t pixels, uint8_t *red, uint8_t *green, uint8_t *blue) {
+static void part_plainly(const uint8_t *in, size_t pixels, uint8_t *red, uint8_t *green, uint8_t *blue) {
     size_t place;
     for (place = 0; place < pixels; place++) {
         red[place] = in[3 * place];
         green[place] = in[3 * place + 1];
         blue[place] = in[3 * place + 2];
     }
+}
+
+static void part(const uint8_t *in, size_t pixels, uint8_t *out) {
+#ifdef HAS_AVX2
+    if (has_vbmi) {
+        part_vbmi(in, pixels, out, pixels);
+        return;
+    }
+#endif
+    part_plainly(in, pixels, out, out + pixels, out + 2 * pixels);
 }
 
 /* Colors turned round the circle of hues, of which a byte has 255 steps: into hue, saturation and value, each a byte, and
@@ -448,7 +544,7 @@ static void change(uint8_t *planes, size_t pixels, int channels, int what, float
         return;
     }
     if (what == BRIGHTNESS) {
-        blend_with(planes, pixels * channels, 0.0f, strength);
+        blend_all(planes, pixels * channels, 0.0f, strength);
         return;
     }
     if (channels == 3) {
@@ -456,7 +552,7 @@ static void change(uint8_t *planes, size_t pixels, int channels, int what, float
         seen = gray;
     }
     if (what == CONTRAST)
-        blend_with(planes, pixels * channels, (float)(int)((double)sum_of(seen, pixels) / pixels + 0.5), strength);
+        blend_all(planes, pixels * channels, (float)(int)((double)sum_of(seen, pixels) / pixels + 0.5), strength);
     else if (channels == 3)
         for (channel = 0; channel < 3; channel++) blend(planes + channel * pixels, gray, pixels, strength);
 }
@@ -467,7 +563,7 @@ static void jitter(const uint8_t *in, size_t pixels, int channels, int lead, con
                    const float *strengths, uint8_t *gray, uint8_t *out) {
     int turn;
     if (channels == 3 && !lead)
-        part(in, pixels, out, out + pixels, out + 2 * pixels);
+        part(in, pixels, out);
     else
         memcpy(out, in, pixels * channels);
     for (turn = 0; turn < 4; turn++)
@@ -476,6 +572,56 @@ static void jitter(const uint8_t *in, size_t pixels, int channels, int lead, con
 }
 
 /* ---------------------------------------------------------------------------------------------------------- look-up */
+
+#ifdef HAS_AVX2
+/* A value of four bytes is found byte by byte: sixteen registers hold the first bytes of all 256 values, then the second,
+ * third and fourth ones. */
+#define PIECE 4096 /* pixels whose channels are parted before they are looked up: they stay in the nearest cache */
+
+VBMI static void look_up_vbmi(const uint8_t *in, size_t number, const uint32_t *table, uint32_t *out) {
+    /* such that unpacking within each quarter of a register gives values in order */
+    const __m512i turned = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i bytes[4][4];
+    uint8_t parts[4][256];
+    size_t place;
+    int part, value;
+    for (part = 0; part < 4; part++) {
+        for (value = 0; value < 256; value++) parts[part][value] = (uint8_t)(table[value] >> (8 * part));
+        for (value = 0; value < 4; value++) bytes[part][value] = _mm512_loadu_si512(parts[part] + 64 * value);
+    }
+    for (place = 0; place + 64 <= number; place += 64) {
+        const __m512i places = _mm512_permutexvar_epi32(turned, _mm512_loadu_si512(in + place));
+        const __mmask64 upper = _mm512_movepi8_mask(places);
+        const __m512i first = of_256(bytes[0], places, upper), second = of_256(bytes[1], places, upper);
+        const __m512i third = of_256(bytes[2], places, upper), fourth = of_256(bytes[3], places, upper);
+        const __m512i low = _mm512_unpacklo_epi8(first, second), high = _mm512_unpackhi_epi8(first, second);
+        const __m512i more_low = _mm512_unpacklo_epi8(third, fourth), more_high = _mm512_unpackhi_epi8(third, fourth);
+        _mm512_storeu_si512(out + place, _mm512_unpacklo_epi16(low, more_low));
+        _mm512_storeu_si512(out + place + 16, _mm512_unpackhi_epi16(low, more_low));
+        _mm512_storeu_si512(out + place + 32, _mm512_unpacklo_epi16(high, more_high));
+        _mm512_storeu_si512(out + place + 48, _mm512_unpackhi_epi16(high, more_high));
+    }
+    for (; place < number; place++) out[place] = table[in[place]];
+}
+
+VBMI static void look_up_all_vbmi(const uint8_t *in, size_t pixels, int channels, int lead, const uint32_t *table,
+                                  size_t step, uint32_t *out) {
+    uint8_t parted[3][PIECE];
+    size_t place;
+    int channel;
+    if (channels != 3 || lead) {
+        for (channel = 0; channel < channels; channel++)
+            look_up_vbmi(in + channel * pixels, pixels, table + channel * step, out + channel * pixels);
+        return;
+    }
+    for (place = 0; place < pixels; place += PIECE) {
+        const size_t number = pixels - place < PIECE ? pixels - place : PIECE;
+        part_vbmi(in + 3 * place, number, parted[0], PIECE);
+        for (channel = 0; channel < 3; channel++)
+            look_up_vbmi(parted[channel], number, table + channel * step, out + channel * pixels + place);
+    }
+}
+#endif
 
 /* What a table has for each byte, channels one after the other; it has 256 values for each, or (`step` 0) for all. */
 #define LOOK_UP(TYPE)                                                                                                \
@@ -547,6 +693,10 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
     if (op->what == LOOK_UP) {
         if (op->more == 2)
             look_up_uint16_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
+#ifdef HAS_AVX2
+        else if (op->more == 4 && has_vbmi)
+            look_up_all_vbmi(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
+#endif
         else if (op->more == 4)
             look_up_uint32_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
         else
@@ -605,9 +755,108 @@ static int operate_all(const Operation *ops, int64_t number, Image given, const 
     return failed;
 }
 
+/* The same on several threads, which end with it; each takes a piece of the batch when it has done its last one. */
+typedef struct {
+    const Operation *ops;
+    int64_t number, last, piece;
+    Image given;
+    const int64_t *rows;
+    uint8_t *out;
+    size_t out_bytes;
+    int64_t next; /* image that nobody has taken */
+    int failed;
+} Work;
+
+#ifdef HAS_THREADS
+#define MOST_THREADS 64
+#define PIECES 4 /* for each thread: they seldom end at the same time */
+
+static void *work_on(void *given) {
+    Work *work = given;
+    for (;;) {
+        const int64_t first = __atomic_fetch_add(&work->next, work->piece, __ATOMIC_RELAXED);
+        const int64_t last = work->last - first < work->piece ? work->last : first + work->piece;
+        int failed;
+        if (first >= work->last || __atomic_load_n(&work->failed, __ATOMIC_RELAXED)) return NULL;
+        Image image = work->given;
+        if (!work->rows) image.bytes += first * (int64_t)bytes_of(&image);
+        failed = operate_all(work->ops, work->number, image, work->rows, first, last, work->out, work->out_bytes);
+        if (failed) __atomic_store_n(&work->failed, failed, __ATOMIC_RELAXED);
+    }
+}
+
+static int operate_together(Work *work, int threads) {
+    pthread_t others[MOST_THREADS];
+    sigset_t every, before;
+    int started = 0;
+    sigfillset(&every);
+    pthread_sigmask(SIG_BLOCK, &every, &before); /* the others inherit it: a signal is for those who can answer */
+    while (started < threads - 1 && started < MOST_THREADS && !pthread_create(others + started, NULL, work_on, work))
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    work_on(work);
+    while (started--) pthread_join(others[started], NULL);
+    return work->failed;
+}
+#endif
+
+/* ------------------------------------------------------------------------------------------------- pixels of Pillow */
+
+/* The Arrow C data interface (arrow.apache.org/docs/format/CDataInterface.html), as far as it is needed. */
+typedef struct Array {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct Array **children;
+} Array;
+
+typedef struct Schema {
+    const char *format, *name, *metadata;
+    int64_t flags, n_children;
+    struct Schema **children;
+} Schema;
+
+#ifdef HAS_AVX2
+/* Three bytes of each four, four pixels a time, while six are left: the last two of sixteen bytes are overwritten. */
+AVX2 static size_t without_fourth_avx2(const uint8_t *in, size_t pixels, uint8_t *out) {
+    const __m128i order = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+    size_t place;
+    for (place = 0; place + 6 <= pixels; place += 4) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(in + 4 * place));
+        _mm_storeu_si128((__m128i *)(out + 3 * place), _mm_shuffle_epi8(bytes, order));
+    }
+    return place;
+}
+#endif
+
+static void write_pixels(const uint8_t *in, size_t pixels, int channels, uint8_t *out) {
+    size_t place = 0;
+    if (channels == 1) {
+        memcpy(out, in, pixels);
+        return;
+    }
+#ifdef HAS_AVX2
+    if (has_avx2) place = without_fourth_avx2(in, pixels, out);
+#endif
+    for (; place < pixels; place++) memcpy(out + 3 * place, in + 4 * place, 3);
+}
+
+/* Where the bytes are that an image of Pillow has exported, four of them for each colored pixel, one for each gray one;
+ * NULL where the export is not of that form. */
+static const uint8_t *exported(const Schema *schema, const Array *array, int64_t pixels, int channels) {
+    if (channels == 3) {
+        if (strcmp(schema->format, "+w:4") || schema->n_children != 1 || array->n_children != 1) return NULL;
+        if (array->length != pixels || array->offset) return NULL;
+        schema = schema->children[0];
+        array = array->children[0];
+        pixels *= 4;
+    }
+    if (strcmp(schema->format, "C") || array->length != pixels || array->offset || array->n_buffers != 2) return NULL;
+    return array->buffers[1];
+}
+
 /* ---------------------------------------------------------------------------------------------------------- Python */
 
-#define ARGUMENTS 12
+#define ARGUMENTS 13
 
 static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t given) {
     int64_t numbers[ARGUMENTS];
@@ -625,17 +874,81 @@ static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t gi
     image.channels = (int)numbers[5];
     image.lead = (int)numbers[6];
     Py_BEGIN_ALLOW_THREADS
-    failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), numbers[8], numbers[9],
-                         ADDRESS(numbers[10]), (size_t)numbers[11]);
+#ifdef HAS_THREADS
+    if (numbers[12] > 1 && !numbers[8]) {
+        const int64_t pieces = PIECES * numbers[12];
+        Work work = {ADDRESS(numbers[0]), numbers[1], numbers[9], (numbers[9] + pieces - 1) / pieces, image,
+                     ADDRESS(numbers[7]), ADDRESS(numbers[10]), (size_t)numbers[11], 0, 0};
+        failed = operate_together(&work, (int)(numbers[12] < MOST_THREADS ? numbers[12] : MOST_THREADS));
+    } else
+#endif
+        failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), numbers[8], numbers[9],
+                             ADDRESS(numbers[10]), (size_t)numbers[11]);
     Py_END_ALLOW_THREADS
     if (failed == NO_WINDOW) PyErr_SetString(PyExc_ValueError, "a window lies beyond its image");
     if (failed == NO_MEMORY) PyErr_NoMemory();
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
+#define QUICK 65536 /* bytes that are copied before another thread could have taken the interpreter's lock */
+
+static PyObject *py_pixels(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    const Schema *schema;
+    const Array *array;
+    const uint8_t *bytes;
+    int64_t pixels, channels;
+    uint8_t *out;
+    (void)self;
+    if (given != 5) return PyErr_Format(PyExc_TypeError, "5 arguments are needed, not %zd", given);
+    schema = PyCapsule_GetPointer(args[0], "arrow_schema");
+    array = schema ? PyCapsule_GetPointer(args[1], "arrow_array") : NULL;
+    if (!array) return NULL;
+    pixels = PyLong_AsLongLong(args[2]);
+    channels = PyLong_AsLongLong(args[3]);
+    out = ADDRESS(PyLong_AsLongLong(args[4]));
+    if (PyErr_Occurred()) return NULL;
+    bytes = exported(schema, array, pixels, (int)channels);
+    if (!bytes) return Py_NewRef(Py_False);
+    if (pixels * channels <= QUICK) {
+        write_pixels(bytes, (size_t)pixels, (int)channels, out);
+        return Py_NewRef(Py_True);
+    }
+    Py_BEGIN_ALLOW_THREADS
+    write_pixels(bytes, (size_t)pixels, (int)channels, out);
+    Py_END_ALLOW_THREADS
+    return Py_NewRef(Py_True);
+}
+
+enum { PLAIN, SOME_AVX2, SOME_AVX512, MOST }; /* instructions */
+
+static int use(int level) {
+    int found = PLAIN;
+#ifdef HAS_AVX2
+    has_avx2 = level >= SOME_AVX2 && __builtin_cpu_supports("avx2");
+    has_avx512 =
+        level >= SOME_AVX512 && has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+    has_vbmi = level >= MOST && has_avx512 && __builtin_cpu_supports("avx512vbmi");
+    found = has_avx2 + has_avx512 + has_vbmi;
+#else
+    (void)level;
+#endif
+    return found;
+}
+
+static PyObject *py_use(PyObject *self, PyObject *level) {
+    const long wanted = PyLong_AsLong(level);
+    (void)self;
+    return wanted == -1 && PyErr_Occurred() ? NULL : PyLong_FromLong(use((int)wanted));
+}
+
 static PyMethodDef methods[] = {
+    {"use", py_use, METH_O,
+     "use(level): of the processor's instructions only plain ones (0), AVX2 (1), AVX-512 (2), VBMI (3), too; for tests. "
+     "Return the level that there is."},
+    {"pixels", (PyCFunction)(void (*)(void))py_pixels, METH_FASTCALL,
+     "pixels(schema, array, pixels, channels, out): write what an image exports; False where it is of another form"},
     {"operate", (PyCFunction)(void (*)(void))py_operate, METH_FASTCALL,
-     "operate(operations, number, images, height, width, channels, lead, rows, first, last, out, out_bytes)"},
+     "operate(operations, number, images, height, width, channels, lead, rows, first, last, out, out_bytes, threads)"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -643,8 +956,6 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Addresses in, im
                              NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__native(void) {
-#ifdef HAS_AVX2
-    has_avx2 = __builtin_cpu_supports("avx2");
-#endif
+    use(MOST);
     return PyModule_Create(&module);
 }

@@ -138,7 +138,7 @@ class Program:
         sizes = [each.size for each in self._operations if each.size is not None]
         return sizes[-1] if sizes else (batch.shape[1], batch.shape[2])
 
-    def run(self, images: Tensor, rows: Tensor | None, first: int, last: int, out: Tensor) -> None:
+    def run(self, images: Tensor, rows: Tensor | None, first: int, last: int, out: Tensor, *, threads: int = 1) -> None:
         """Write what becomes of images `first` to `last` of the batch to their places in `out`.
 
         Args:
@@ -147,11 +147,12 @@ class Program:
             first: the first image.
             last: the one after the last.
             out: of the whole batch.
+            threads: how many work on it, this one among them, where `first` is 0.
         """
         begin = images.data_ptr() if rows is not None or len(images) == 1 else images[first].data_ptr()
         compiled.operate(
             self._table.data_ptr(), len(self._table), begin, images.shape[1], images.shape[2], _channels(images),
-            channels_lead(images), _address(rows), first, last, out.data_ptr(), out[:1].nbytes,
+            channels_lead(images), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, threads,
         )  # fmt: skip
 
     def _leads(self, batch: Tensor) -> bool:
@@ -222,7 +223,8 @@ def _pillows_way(pillow_filter: int) -> bool | None:
 
 
 def _agrees(pillow_filter: int, tallest_first: bool) -> bool:
-    from flatout.pipeline.kernels.pillow import image_of, write_pixels
+    from flatout.pipeline.kernels.pillow import image_of
+    from flatout.pipeline.pixels import write_pixels
 
     stream = torch.Generator().manual_seed(pillow_filter)
     for (height, width), size in _TRIED:
@@ -230,7 +232,7 @@ def _agrees(pillow_filter: int, tallest_first: bool) -> bool:
             some = torch.randint(0, 256, (1, height, width, *bands), generator=stream, dtype=torch.uint8)
             wanted = torch.empty((*size, *bands), dtype=torch.uint8)
             image = image_of(some[0].numpy(), "RGB" if bands else "L")
-            write_pixels(image.resize(size[::-1], pillow_filter), wanted.numpy())
+            write_pixels(image.resize(size[::-1], pillow_filter), wanted)
             box = torch.tensor([[0, 0, height, width]], dtype=torch.int32)
             made = operated(Operation(_RESAMPLE, size, (pillow_filter == _BICUBIC, tallest_first), box), some)
             if made is None or not torch.equal(made[0], wanted):

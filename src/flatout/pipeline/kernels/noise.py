@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from flatout.pipeline.form import Form
+from flatout.pipeline.kernels.chance import Generator, torchs
 from flatout.pipeline.kernels.each import each
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional
@@ -20,8 +21,8 @@ def gaussian_noise(operation: Any, form: Form) -> RandomKernel | None:
         return None
     original = functional(operation).gaussian_noise
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
-        return {"seed": int(torch.randint(_SEEDS, (), generator=generator))}
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
+        return {"seed": int(torch.randint(_SEEDS, (), generator=torchs(generator)))}
 
     def forced(value: Any, params: Params, i: int) -> object:
         with torch.random.fork_rng(devices=[]):  # the original draws from the default generator only

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from flatout.pipeline.kernels.kernel import Unsuited
 from flatout.pipeline.parallel import in_parallel
+from flatout.pipeline.pixels import write_pixels
 
-__all__ = ["converted", "for_each", "image_of", "mode_of", "one_by_one", "write_pixels"]
+__all__ = ["converted", "for_each", "image_of", "mode_of", "one_by_one"]
 
 _PAYS_BYTES = 16 * 1024  # that Pillow makes of one image while another thread has the interpreter's lock
 
@@ -31,10 +32,10 @@ def image_of(array: Any, mode: str) -> Any:
 def one_by_one(batch: Tensor, out: Tensor, change: Callable[[Any, int], Any]) -> None:
     """Write the pixels of `change(image, number)` of every row into the same row of `out`, a contiguous batch."""
     mode = mode_of(batch)
-    rows, into = batch.contiguous().numpy(), out.numpy()
+    rows = batch.contiguous().numpy()
 
     def one(number: int) -> None:
-        write_pixels(change(image_of(rows[number], mode), number), into[number])
+        write_pixels(change(image_of(rows[number], mode), number), out[number])
 
     for_each(one, len(batch), out[:1].numel())
 
@@ -50,12 +51,5 @@ def converted(batch: Tensor, source: str, target: str) -> Tensor:
     out = torch.empty((*batch.shape[:3], 3) if len(target) == 3 else batch.shape[:3], dtype=torch.uint8)
     if out.numel():
         tall = image_of(batch.contiguous().flatten(0, 1).numpy(), source).convert(target)
-        write_pixels(tall, out.flatten(0, 1).numpy())
+        write_pixels(tall, out.flatten(0, 1))
     return out
-
-
-def write_pixels(image: Any, out: Any) -> None:
-    """Write the pixels of a Pillow image into a contiguous array of bytes."""
-    import numpy
-
-    numpy.copyto(out.reshape(-1), numpy.frombuffer(image.tobytes(), numpy.uint8))

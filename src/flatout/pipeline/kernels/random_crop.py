@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import native
-from flatout.pipeline.kernels.chance import below
+from flatout.pipeline.kernels.chance import Generator, below
 from flatout.pipeline.kernels.edges import Edges, edges_of, fill_of, padded
 from flatout.pipeline.kernels.kernel import Compiled, Drawn, Params, RandomKernel, Unsuited
 from flatout.pipeline.kernels.operation import Operation
@@ -43,7 +43,7 @@ def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_
     plain = form.kind == "image" and operation.padding_mode == "constant" and native.available()
     compiled = partial(_compiled, (height, width), sides_of, pixel) if plain else None
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
         return _place(*room(tall, wide), modern, generator)
 
@@ -105,7 +105,7 @@ def _room_of(sides_of: _SidesOf, height: int, width: int) -> Callable[[int, int]
     return room
 
 
-def _place(tall: int, wide: int, modern: bool, generator: torch.Generator | None) -> Drawn:
+def _place(tall: int, wide: int, modern: bool, generator: Generator) -> Drawn:
     """Draw where a window lies that has so much room; v1 draws for an axis without room if the other has some."""
     if not (tall or wide):
         return {"top": 0, "left": 0}

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import native
-from flatout.pipeline.kernels.chance import aspect, below, log_ratio, uniform
+from flatout.pipeline.kernels.chance import Generator, aspect, below, log_ratio, uniform
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.operation import Operation
 from flatout.pipeline.kernels.original import functional, pillow_filter
-from flatout.pipeline.kernels.pillow import for_each, image_of, mode_of, write_pixels
+from flatout.pipeline.kernels.pillow import for_each, image_of, mode_of
 from flatout.pipeline.kernels.whole import checked
+from flatout.pipeline.pixels import write_pixels
 
 __all__ = ["random_resized_crop"]
 
@@ -29,7 +30,7 @@ def random_resized_crop(operation: Any, form: Form) -> RandomKernel | None:
     functions = functional(operation)
     size = (operation.size[0], operation.size[1])
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
         return _box(tall, wide, operation, generator)
 
@@ -75,19 +76,19 @@ def _by_pillow(batch: Tensor, boxes: list[list[int]], size: tuple[int, int], pil
     """Return the windows resized by Pillow: almost each has another size, for which torch would not be exact."""
     mode = mode_of(batch)
     out = torch.empty((len(batch), *size, *batch.shape[3:]), dtype=torch.uint8)
-    rows, into = batch.numpy(), out.numpy()
+    rows = batch.numpy()
 
     def one(number: int) -> None:
         top, left, height, width = boxes[number]
         window = rows[number, top : top + height, left : left + width].copy()
         image = image_of(window, mode)
-        write_pixels(image.resize(size[::-1], pillow_filter) if image.size != size[::-1] else image, into[number])
+        write_pixels(image.resize(size[::-1], pillow_filter) if image.size != size[::-1] else image, out[number])
 
     for_each(one, len(batch), out[:1].numel())
     return out
 
 
-def _box(tall: int, wide: int, operation: Any, generator: torch.Generator | None) -> Drawn:
+def _box(tall: int, wide: int, operation: Any, generator: Generator) -> Drawn:
     """Draw a window of some share of the area and some shape: the first of ten that fits, or a central one."""
     logs = log_ratio(operation)
     for _ in range(_TRIES):

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import torch
-
 from flatout.pipeline.form import Form
-from flatout.pipeline.kernels.chance import uniform
+from flatout.pipeline.kernels.chance import Generator, uniform
 from flatout.pipeline.kernels.each import each
 from flatout.pipeline.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.kernels.original import functional, is_v2
@@ -20,7 +18,7 @@ def random_rotation(operation: Any, form: Form) -> RandomKernel | None:
         return None
     rotate = functional(operation).rotate
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         return {"angle": uniform(operation.degrees, generator)}
 
     def forced(value: Any, params: Params, i: int) -> object:
@@ -42,7 +40,7 @@ def random_affine(operation: Any, form: Form) -> RandomKernel | None:
         return None
     affine = functional(operation).affine
 
-    def draw(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Drawn:
+    def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:
         tall, wide = shape[1:3] if form.kind == "image" else shape[-2:]
         return _draw(operation, (tall, wide), generator)
 
@@ -65,7 +63,7 @@ def random_affine(operation: Any, form: Form) -> RandomKernel | None:
 _NAMES = ("angle", "x", "y", "scale", "shear_x", "shear_y")
 
 
-def _draw(operation: Any, size: tuple[int, int], generator: torch.Generator | None) -> Drawn:
+def _draw(operation: Any, size: tuple[int, int], generator: Generator) -> Drawn:
     """Draw angle, whole pixels of translation, scale and the angles of shear; what is not asked for stays as it is."""
     tall, wide = size
     drawn: Drawn = {**dict.fromkeys(_NAMES, 0.0), "scale": 1.0, "x": 0, "y": 0}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from flatout.pipeline import pixels
 from flatout.pipeline.kernels import color, native
 
 
@@ -14,6 +15,7 @@ def code(request):
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "compiled", None)
+        patch.setattr(pixels, "_copy", lambda: None)
         forget()
         yield request.param
     forget()
