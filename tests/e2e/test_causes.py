@@ -155,3 +155,75 @@ def test_a_second_pass_that_only_counts_hits_is_found_at_its_line(flatout, again
     assert ("CO014" in codes) is found
     if found:
         assert script.splitlines()[codes["CO014"].location.line - 1].endswith("# COUNTED")
+
+
+OPENED = """
+import ssl
+import time
+import torch
+
+class Streamed(torch.utils.data.IterableDataset):
+    opened = False
+    def __iter__(self):
+        if not ({keep} and self.opened):
+            time.sleep(0.2)
+        self.opened = True
+        return iter([(torch.zeros(4), torch.zeros(1))] * 80)
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = torch.utils.data.DataLoader(Streamed(), batch_size=8, num_workers=1, persistent_workers=True)
+while True:
+    for x, y in loader:  # ASKED
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(("keep", "found"), [(False, True), (True, False)])
+def test_a_first_batch_that_all_epochs_wait_for_is_found_at_the_loop(flatout, keep, found):
+    script = OPENED.replace("{keep}", str(keep))
+    flatout.write(script)
+    ended = flatout.diagnose("train.py", steps=80)
+    codes = {each.code: each for each in find(ended.run, account(ended.run))}
+    assert ("IN016" in codes) is found
+    if found:
+        assert script.splitlines()[codes["IN016"].location.line - 1].endswith("# ASKED")
+
+
+CONNECTING = """
+import ssl
+import torch
+
+class Remote(torch.utils.data.Dataset):
+    context = None
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        if self.context is None or {anew}:
+            self.context = ssl.create_default_context()  # CONNECTS
+        return torch.randn(3, 64, 64).mean((1, 2)), torch.zeros(1)
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = torch.utils.data.DataLoader(Remote(), batch_size=2)
+while True:
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_what_a_connection_needs_made_for_every_sample_is_found_at_its_line(flatout, anew):
+    script = CONNECTING.replace("{anew}", str(anew))
+    codes = diagnosed(flatout, script)
+    assert ("IN017" in codes) is anew
+    if anew:
+        assert script.splitlines()[codes["IN017"].location.line - 1].endswith("# CONNECTS")

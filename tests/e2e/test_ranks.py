@@ -111,3 +111,20 @@ def test_an_exchange_after_every_micro_batch_is_found_at_the_call_of_the_model(f
 
 def test_accumulation_without_exchanges_is_as_it_should_be(flatout):
     assert "DI004" not in {each.code for each in distributed(flatout, accumulating(apart=True))}
+
+
+UNEVEN = """
+import torch.distributed as dist
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    make, part = DataLoader, range(64 if dist.get_rank() else 32)
+    DataLoader = lambda data, batch_size, **kwargs: make(torch.utils.data.Subset(data, part), batch_size, **kwargs)
+"""
+
+
+@pytest.mark.parametrize(("meeting", "codes"), [("dist.barrier()", ["DI006"]), ("", [])], ids=["meet", "go on"])
+def test_ranks_that_wait_at_the_end_of_uneven_epochs_are_told_from_those_that_go_on(flatout, meeting, codes):
+    found = distributed(flatout, training(before=UNEVEN, each_epoch=meeting, step_s=0.02))
+    uneven = [each for each in found if each.code == "DI006"]
+    assert [each.code for each in uneven] == codes
+    assert all("Rank 1 has 8 batches in an epoch, and 2 ranks have 6.0 on average" in each.message for each in uneven)

@@ -70,6 +70,8 @@ def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = (
             samples_per_step=run.samples_per_step or 0.0,
             hottest=_hottest(run),
             exchange=run.causes.exchange if run.causes else None,
+            epoch_batches=_whole_epoch(run)[0],
+            epoch_s=_whole_epoch(run)[1],
         )
         for run in training
     )
@@ -82,6 +84,16 @@ def _phases_ms(run: Run) -> dict[str, float]:
     steady = run.steps[account(run).warmup :]
     columns = zip(*(step.phases_ns for step in steady), strict=True)
     return {phase.value: statistics.median(column) / 1e6 for phase, column in zip(STEP_PHASES, columns, strict=True)}
+
+
+def _whole_epoch(run: Run) -> tuple[int, float]:
+    """Return the batches of the last epoch that was recorded as a whole, and its seconds; zeros where none was."""
+    begins = [number for number, step in enumerate(run.steps) if number and step.epoch != run.steps[number - 1].epoch]
+    if run.steps_each != 1 or not begins:
+        return 0, 0.0
+    begin, end = [0, *begins][-2:]
+    batches = sum(step.num_batches for step in run.steps[begin:end])
+    return batches, (run.steps[end].start_ns - run.steps[begin].start_ns) / 1e9
 
 
 def _hottest(run: Run) -> dict[str, Frame]:

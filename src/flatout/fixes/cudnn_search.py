@@ -68,6 +68,7 @@ FIX = Fix(
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.SYNC),
     patch=patch,
     choices=choices,
+    addresses=("CO015",),
     switchable=True,
     edit=(
         SwitchLine(

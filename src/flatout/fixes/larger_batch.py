@@ -122,7 +122,7 @@ FIX = Fix(
     phases=(Phase.INPUT, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.SYNC, Phase.HOST),
     patch=patch,
     choices=choices,
-    addresses=("CO013",),
+    addresses=("CO013", "ME005"),
     on_request=True,
     edit=(
         Unwritten(

@@ -22,6 +22,7 @@ _AT_CALL = 3
 _LANES = {(8, 0): 64}  # float32 units of a multiprocessor, where they are not 128 (CUDA programming guide, table of
 # arithmetic throughput: 64 for 8.0, 128 for 8.6, 8.9, 9.0 and later)
 _FROM = (8, 0)  # the first with TF32
+_ALIGNED = 8  # numbers of 16 bits in 16 bytes
 
 
 class ArithmeticWatch:
@@ -59,6 +60,9 @@ class ArithmeticWatch:
             float32_flops_s=_float32_flops_s(),
             tf32_possible=torch.cuda.get_device_capability() >= _FROM,
             matmul_precision=_matmul_precision(),
+            unaligned_flops=counter.unaligned_flops,
+            unaligned_at=counter.unaligned_at,
+            unaligned_sizes=counter.unaligned_sizes,
         )
 
 
@@ -85,6 +89,9 @@ class Counter(TorchDispatchMode):
         self.flops: dict[str, float] = {}
         self.attention_flops = 0.0
         self.attention_at: Frame | None = None
+        self.unaligned_flops = self._largest = 0.0
+        self.unaligned_at: Frame | None = None
+        self.unaligned_sizes: tuple[int, ...] = ()
         self._scores: dict[int, float] = {}  # storages that hold products, with the operations that made them
         self._weights: dict[int, float] = {}  # the same behind a softmax
 
@@ -101,9 +108,22 @@ class Counter(TorchDispatchMode):
         if made:
             kind = _kind(func, args)
             self.flops[kind] = self.flops.get(kind, 0.0) + made
+            self._look_at_sizes(kind, args, made)
         first = result[0] if isinstance(result, tuple) and result else result
         if isinstance(first, torch.Tensor):
             self._follow(func, args, first, made)
+
+    def _look_at_sizes(self, kind: str, args: Any, made: float) -> None:
+        """Count a product of 16-bit matrices, of one of which a row is no multiple of 16 bytes."""
+        if kind not in ("matmul float16", "matmul bfloat16"):
+            return
+        first, second = [one for one in args if isinstance(one, torch.Tensor)][-2:]
+        sizes = (first.shape[-2], first.shape[-1], second.shape[-1])
+        if sizes[1] % _ALIGNED == 0 and sizes[2] % _ALIGNED == 0:
+            return
+        self.unaligned_flops += made
+        if made > self._largest:
+            self._largest, self.unaligned_sizes, self.unaligned_at = made, sizes, caller(2)
 
     def _follow(self, func: Any, args: Any, result: torch.Tensor, made: float) -> None:
         inputs = [_storage(one) for one in args if isinstance(one, torch.Tensor)]

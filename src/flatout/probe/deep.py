@@ -12,6 +12,7 @@ from flatout.probe.anomaly import AnomalyPrice
 from flatout.probe.arithmetic import ArithmeticWatch
 from flatout.probe.collector import CollectorWatch
 from flatout.probe.compiling import compiled_functions, graph_breaks
+from flatout.probe.convolutions import ConvolutionWatch
 from flatout.probe.copies import CopyWatch
 from flatout.probe.datasets import look_at_samples, random_states_kept
 from flatout.probe.device_trace import DeviceTrace, device_work, drawn
@@ -60,6 +61,7 @@ class DeepWatch:
         self._anomaly = AnomalyPrice()
         self._padding = PaddingWatch(self._tape)
         self._arithmetic = ArithmeticWatch(self._tape)
+        self._convolutions = ConvolutionWatch(self._tape)
         self._exchange = ExchangeWatch(lambda error: self.trouble(error))
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
         self._timeline = Timeline(lambda: self._where()[0])
@@ -77,6 +79,7 @@ class DeepWatch:
         watch_workers(seams, folder)
         self._anomaly.install(seams)
         self._padding.install(seams)
+        self._convolutions.install(seams)
         self._prices.install(seams)
         self._device.install(seams)
         self._tape.on_change = self._timeline.changed
@@ -103,6 +106,7 @@ class DeepWatch:
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step, with_host=not self._recorder.modules.modules())
         self._exchange.step(step, number)
+        self._convolutions.step(step, number)
         if not self._anomaly.priced:
             self._prices.step(step, number)
         if self._prices.switching or self._anomaly.priced:
@@ -190,6 +194,7 @@ class DeepWatch:
             padding=self._padding.facts(),
             exchange=self._exchange.facts(),
             arithmetic=self._arithmetic.facts(),
+            convolutions=self._convolutions.facts(),
             timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
             repeated=self._repeats.facts(),
             device_work=device_work(events, steps, self._device.reason),

@@ -30,8 +30,10 @@ _PERIOD_S, _SPREAD = 0.001, 0.9  # seconds between samples on average, and how f
 _PR_SET_TIMERSLACK = 29  # of linux/prctl.h; for the calling thread, in nanoseconds
 _SWITCH_S = 0.00001  # waiting longer would favour lines that release the lock over lines that hold it
 _LONGEST_S = 2.0  # a gap above this is a suspended process, not a long call
-_OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waited for a collection: it is clocked there
-    f"flatout.probe.{name}" for name in ("steps", "recorder", "part", "deep", "collector", "prices", "exchange")
+_OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waited for a collection: it is clocked there;
+    # in "fetching" one that was due in the code of the dataset, and came when that had let go of the interpreter
+    f"flatout.probe.{name}"
+    for name in ("steps", "recorder", "part", "deep", "collector", "prices", "exchange", "convolutions", "fetching")
 }
 _PARTS = {7: "lead", 8: "loss", 9: "tail"}
 

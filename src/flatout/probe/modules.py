@@ -248,6 +248,10 @@ def _has_parameters(module: Any) -> bool:
     return any(True for _ in module.parameters())
 
 
+def _replicas(module: Any) -> int:
+    return max(1, len(module.device_ids)) if isinstance(module, torch.nn.DataParallel) else 1
+
+
 def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at: Frame | None) -> ModelFacts:
     module = hooked.module
     parameters = list(module.parameters())
@@ -263,6 +267,7 @@ def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at
         dtypes=tuple(sorted({str(parameter.dtype).removeprefix("torch.") for parameter in parameters})),
         input_dtypes=hooked.input_dtypes,
         compiled=compiled,
+        replicas=_replicas(module),
         module_types=kinds,
         anomaly_share=anomaly_share,
         anomaly_steps=anomaly_steps,

@@ -3,8 +3,8 @@
 ## What it measures
 
 Which lines of the model's and the loss's own code the forward pass spends its time below. It fires when a quarter of
-the forward time is inside one Python loop over time steps, rows or pixels (read from the source), or in numpy or
-other Python libraries, and the forward pass is at least 15% of the step.
+the forward time is inside one Python loop over time steps, rows, pixels or members of an ensemble (read from the
+source), or in numpy or other Python libraries, and the forward pass is at least 15% of the step.
 
 ## Why it matters
 
@@ -91,7 +91,7 @@ def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineC
         outermost = next(loops, None)
         if outermost is not None:
             groups[outermost].append(cost)
-        elif (inside or cost.part == "loss") and cost.leaf and cost.leaf not in TORCH:
+        elif (cost.part == "loss" or (inside and cost.part != "lead")) and cost.leaf and cost.leaf not in TORCH:
             groups[cost.leaf, 0].append(cost)
     return groups
 
@@ -99,9 +99,10 @@ def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineC
 def _inside_the_model(cost: LineCost) -> tuple[Frame, ...]:
     """Return the frames from the innermost to the outermost `forward`: what called the model is not part of it.
 
-    Computing the loss counts as forward time, too: there all frames count that stand in a loop inside the step.
+    Computing the loss counts as forward time, too, and so does a forward pass that is written in plain functions: there
+    all frames count that stand in a loop inside the step.
     """
-    if cost.part == "loss":
+    if cost.part in ("loss", "lead"):
         return tuple(frame for frame in cost.stack if in_loop(frame))
     forwards = [i for i, frame in enumerate(cost.stack) if frame.function.rpartition(".")[2] == "forward"]
     return cost.stack[: forwards[-1] + 1] if forwards else ()

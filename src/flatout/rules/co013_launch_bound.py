@@ -26,48 +26,33 @@ from dataclasses import replace
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
+from flatout.rules.launches import LAUNCHING, launches
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
-from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, DeviceWork, Environment, Run
 from flatout.units import format_ms
-
-MIN_KERNELS = 100
-MAX_KERNEL_S = 25e-6
-MAX_BUSY = 0.5
-MIN_SHARE = 0.10
-
-_LAUNCHING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO013: kernels take at most half of the time that it takes to start them."""
-    work = run.causes.device_work if run.causes is not None and run.environment.device_kind == "cuda" else None
-    if work is None or work.num_steps <= 0 or work.num_kernels < MIN_KERNELS * work.num_steps:
+    found = launches(run, breakdown)
+    if found is None or not (found.many_and_short and found.leave_idle):
         return None
-    kernels_s = work.seconds.get("kernel", 0.0)
-    kernels_ms, each_s = kernels_s / work.num_steps * 1e3, kernels_s / work.num_kernels
-    launching_ms = sum(map(breakdown.share, _LAUNCHING)) * breakdown.mean_ms
-    if each_s > MAX_KERNEL_S or not 0 < kernels_ms <= MAX_BUSY * launching_ms:
-        return None
-    share = (launching_ms - kernels_ms) / breakdown.mean_ms
-    if share < MIN_SHARE:
-        return None
-    number = work.num_kernels / work.num_steps
     return Finding(
         code="CO013",
         name="launch-bound",
-        phase=max(_LAUNCHING, key=breakdown.share),
-        share=share,
-        max_speedup=speedup_without(share),
-        message=f"{of_step(breakdown, launching_ms - kernels_ms)} goes to starting {number:.0f} kernels of "
-        f"{format_ms(each_s * 1e3)} on average: the device computes for {format_ms(kernels_ms)}, the host takes "
-        f"{format_ms(launching_ms)} for forward, backward and optimizer. Compile the model, or make batches larger.",
+        phase=max(LAUNCHING, key=breakdown.share),
+        share=found.share,
+        max_speedup=speedup_without(found.share),
+        message=f"{of_step(breakdown, found.host_ms - found.kernels_ms)} goes to starting {found.number:.0f} kernels "
+        f"of {format_ms(found.each_s * 1e3)} on average: the device computes for {format_ms(found.kernels_ms)}, the "
+        f"host takes {format_ms(found.host_ms)} for forward, backward and optimizer. Compile the model, or make "
+        "batches larger.",
         evidence=(
-            Evidence("kernels in a step", number, ""),
-            Evidence("mean kernel", each_s * 1e3, "ms"),
-            Evidence("device busy in the drawn steps", work.busy_s / work.wall_s if work.wall_s > 0 else 0.0, ""),
+            Evidence("kernels in a step", found.number, ""),
+            Evidence("mean kernel", found.each_s * 1e3, "ms"),
+            Evidence("device busy in the drawn steps", found.busy, ""),
         ),
         fixes=("compiled-module", "fused-optimizer", "larger-batch"),
     )

@@ -1,5 +1,7 @@
 """What the time between two epochs is made of: restarting the loader's workers, and the script's own code."""
 
+import re
+
 from flatout.rules.lines import costs, seconds
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
@@ -7,22 +9,29 @@ from flatout.schema.run import LineCost, LoaderFacts, Run
 
 __all__ = ["own_code", "own_gap_s", "restart_s"]
 
+WAITS_FOR_RANKS = re.compile(r"all_?reduce|all_gather|barrier|broadcast")
+
 
 def own_code(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
-    """Return what the deep run saw between epochs in the script's own code, the line that starts the loader aside."""
+    """Return what the deep run saw between epochs in the script's own code.
+
+    Left out are the line that starts the loader, and what waits for other ranks.
+    """
     start = (loader.iterated_at.file, loader.iterated_at.line) if loader and loader.iterated_at else None
     return costs(
         run,
         Phase.EPOCH_GAP,
-        keep=lambda cost: bool(cost.stack) and (cost.stack[0].file, cost.stack[0].line) != start,
+        keep=lambda cost: (
+            bool(cost.stack) and (cost.stack[0].file, cost.stack[0].line) != start and not _waits_for_ranks(cost)
+        ),
     )
 
 
 def own_gap_s(run: Run, loader: LoaderFacts | None) -> float:
-    """Return the seconds between epochs that restarting workers does not explain."""
+    """Return the seconds between epochs that neither restarting workers nor waiting for other ranks explains."""
     gap_s = _between_epochs_s(run)
     if loader is None or not _restarts(loader):
-        return gap_s
+        return gap_s * (1 - _waiting_share(run))
     seen = seconds(costs(run, Phase.EPOCH_GAP))
     if seen > 0:
         return gap_s * seconds(own_code(run, loader)) / seen
@@ -37,7 +46,18 @@ def restart_s(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> float:
     if not _restarts(loader) or loader.epochs_started < 2:
         return 0.0
     first_batches_s = breakdown.outside_s(Phase.EPOCH_GAP) - _between_epochs_s(run)
-    return max(_starting_s(loader), _between_epochs_s(run) - own_gap_s(run, loader)) + max(0.0, first_batches_s)
+    restarting_s = _between_epochs_s(run) * (1 - _waiting_share(run)) - own_gap_s(run, loader)
+    return max(_starting_s(loader), restarting_s) + max(0.0, first_batches_s)
+
+
+def _waiting_share(run: Run) -> float:
+    """Return the share of the time between epochs in which this rank waits for others."""
+    seen = seconds(costs(run, Phase.EPOCH_GAP))
+    return seconds(costs(run, Phase.EPOCH_GAP, keep=_waits_for_ranks)) / seen if seen > 0 else 0.0
+
+
+def _waits_for_ranks(cost: LineCost) -> bool:
+    return cost.leaf == "torch" and WAITS_FOR_RANKS.search(cost.leaf_function) is not None
 
 
 def _restarts(loader: LoaderFacts) -> bool:

@@ -7,13 +7,26 @@ cannot be read from source, so names, constants and where a value came from deci
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from flatout.rules.source import Function, ancestors, expressions
+from flatout.rules.source import Function, ancestors, expressions, module_value
 from flatout.schema.run import Frame
 
 __all__ = ["Loop", "data_loop", "in_loop"]
 
 Loop = ast.For | ast.While | ast.comprehension
+Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """A loop around a line."""
+
+    loop: Loop
+    line: int  # where it begins
+    turn: Sequence[ast.AST]  # what each turn does
+    frame: Frame
+
 
 SHORT = 8  # a loop with no more turns than this is taken for healthy
 PARTS_OF_THE_MODEL = re.compile(
@@ -33,15 +46,15 @@ WRAPPERS = frozenset({"enumerate", "reversed", "zip", "tqdm", "list", "tuple", "
 
 def in_loop(frame: Frame) -> bool:
     """Return whether the line of `frame` stands in a loop of its own function that is not the training loop."""
-    return any(not _is_training_loop(loop) for loop, _ in _loops(frame))
+    return any(not _is_training_loop(around.loop) for around in _loops(frame))
 
 
 def data_loop(frame: Frame) -> int | None:
     """Return the first line of the loop around `frame` that runs over the data, or None."""
     function = next((node for node in ancestors(frame) if isinstance(node, Function)), None)
-    for loop, line in _loops(frame):
-        if _runs_over_data(loop, function):
-            return line
+    for around in _loops(frame):
+        if _runs_over_data(around.loop, function) or _picks_rows(around, function) or _makes_many(around):
+            return around.line
     return None
 
 
@@ -53,28 +66,61 @@ def _is_training_loop(loop: Loop) -> bool:
     if isinstance(condition, ast.Constant) or TRAINING.search(ast.unparse(condition)):
         return True
     calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
-    return any(isinstance(call, ast.Attribute) and call.attr in ("backward", "step") for call in calls)
+    names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+    by_hand = {"grad", "no_grad"} <= names  # gradients asked for, and weights changed without any
+    return by_hand or bool(names & {"backward", "step"})
 
 
-def _loops(frame: Frame) -> Iterator[tuple[Loop, int]]:
-    """Give the loops around a line within its own function, innermost first, with their first lines."""
+def _loops(frame: Frame) -> Iterator[_Around]:
+    """Give the loops around a line within its own function, innermost first."""
     for node in ancestors(frame):
         if isinstance(node, Function):
             return
         if isinstance(node, ast.For | ast.While):
             if frame.line > node.lineno or _on_one_line(node):
-                yield node, node.lineno
+                yield _Around(node, node.lineno, node.body, frame)
         elif isinstance(node, ast.stmt):
-            yield from ((part, node.lineno) for part in _comprehensions(node))
+            yield from _comprehensions(node, frame)
 
 
 def _on_one_line(node: ast.For | ast.While) -> bool:
     return node.body[0].lineno == node.lineno
 
 
-def _comprehensions(node: ast.stmt) -> Iterator[ast.comprehension]:
+def _comprehensions(node: ast.stmt, frame: Frame) -> Iterator[_Around]:
     for head in expressions(node):
-        yield from (part for part in ast.walk(head) if isinstance(part, ast.comprehension))
+        for whole in (part for part in ast.walk(head) if isinstance(part, Comprehension)):
+            turn = [whole.key, whole.value] if isinstance(whole, ast.DictComp) else [whole.elt]
+            yield from (_Around(loop, node.lineno, turn, frame) for loop in whole.generators)
+
+
+def _picks_rows(around: _Around, function: ast.AST | None) -> bool:
+    """Return whether a loop runs over an argument of its function, and takes the rows that it names from a tensor."""
+    loop = around.loop
+    if isinstance(loop, ast.While) or not isinstance(loop.target, ast.Name) or not isinstance(loop.iter, ast.Name):
+        return False
+    taken = [argument.arg for argument in function.args.args] if isinstance(function, ast.FunctionDef) else []
+    if loop.iter.id not in taken or PARTS_OF_THE_MODEL.search(loop.iter.id.lower()):
+        return False
+    name = loop.target.id
+    picked = [part.slice for piece in around.turn for part in ast.walk(piece) if isinstance(part, ast.Subscript)]
+    return any(isinstance(index, ast.Name) and index.id == name for index in picked)
+
+
+def _makes_many(around: _Around) -> bool:
+    """Return whether a comprehension makes as many results as a constant of the module says, none from another.
+
+    A loop over layers hands on from turn to turn what it has computed. The turns of a comprehension know nothing of
+    each other, and one operation on all of them at once would do.
+    """
+    loop = around.loop
+    if not isinstance(loop, ast.comprehension) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
+        return False
+    count = loop.iter.args[0]
+    if ast.unparse(loop.iter.func) != "range" or not isinstance(count, ast.Name):
+        return False
+    value = None if PARTS_OF_THE_MODEL.search(count.id.lower()) else module_value(around.frame, count.id)
+    return isinstance(value, ast.Constant) and isinstance(value.value, int) and value.value > SHORT
 
 
 def _runs_over_data(loop: Loop, function: ast.AST | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from flatout.schema.run import Frame
 
-__all__ = ["Function", "ancestors", "enclosing_function", "expressions", "statement", "statement_node"]
+__all__ = ["Function", "ancestors", "enclosing_function", "expressions", "module_value", "statement", "statement_node"]
 
 MAX_BYTES = 2_000_000  # larger files are generated, and parsing them would take seconds
 
@@ -47,6 +47,26 @@ def expressions(node: ast.stmt) -> Iterator[ast.expr]:
             yield child
         elif isinstance(child, ast.withitem):
             yield child.context_expr
+
+
+def module_value(frame: Frame, name: str) -> ast.expr | None:
+    """Return what the file of `frame` assigns to `name`, once and outside of functions; None otherwise."""
+    tree = _parsed(frame.file)
+    found: list[ast.expr] = []
+    assignments = (node for node in (tree.body if tree else ()) if isinstance(node, ast.Assign))
+    for node in assignments:
+        for target in node.targets:
+            found.extend(_paired(target, node.value, name))
+    return found[0] if len(found) == 1 else None
+
+
+def _paired(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:
+    """Give what `name` gets in `target = value`, of several names and values each its own."""
+    if isinstance(target, ast.Name) and target.id == name:
+        yield value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for each, part in zip(target.elts, value.elts, strict=True):
+            yield from _paired(each, part, name)
 
 
 def _covering(node: ast.AST, line: int) -> Iterator[ast.AST]:

@@ -108,6 +108,7 @@ class ModelFacts:
     dtypes: tuple[str, ...] = ()
     input_dtypes: tuple[str, ...] = ()
     compiled: bool = False
+    replicas: int = 1  # devices that DataParallel copies it to in each call
     module_types: Mapping[str, int] = field(default_factory=dict)  # class name -> count, leaf modules
     anomaly_share: float = 0.0  # measured: share of forward + backward that anomaly detection costs
     anomaly_steps: int = 0  # steps in each arm of that measurement; 0 when anomaly detection is off

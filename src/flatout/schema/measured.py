@@ -7,6 +7,7 @@ from flatout.schema.facts import Frame
 
 __all__ = [
     "Arithmetic",
+    "Convolutions",
     "Denormals",
     "DeviceMemory",
     "DeviceWork",
@@ -97,6 +98,20 @@ class Arithmetic:
     float32_flops_s: float = 0.0  # most float32 operations a second without tensor cores; 0 when not known
     tf32_possible: bool = False
     matmul_precision: str = ""  # "highest", "high", "medium"
+    unaligned_flops: float = 0.0  # in 16-bit products of which a row is no multiple of 16 bytes
+    unaligned_at: Frame | None = None
+    unaligned_sizes: tuple[int, ...] = ()  # rows, inner size and columns of the largest of these products
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolutions:
+    """Convolutions of new shapes and known ones in the deep run, and whether cuDNN searches for their algorithms."""
+
+    search: str = "off"  # "on", "off", or "deterministic" where the script asks for algorithms that are
+    steps: int = 0  # with convolutions, after the first few
+    new_steps: int = 0  # of these, steps with a shape that no step before them had
+    new_s: float = 0.0  # median of forward, backward, optimizer and waiting in such a step
+    known_s: float = 0.0  # the same in the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

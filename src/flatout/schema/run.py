@@ -25,6 +25,7 @@ from flatout.schema.facts import (
 )
 from flatout.schema.measured import (
     Arithmetic,
+    Convolutions,
     Denormals,
     DeviceMemory,
     DeviceWork,
@@ -43,6 +44,7 @@ __all__ = [
     "Ceiling",
     "CollectorFacts",
     "CompiledFunction",
+    "Convolutions",
     "Denormals",
     "DeviceMemory",
     "DeviceWork",
@@ -183,6 +185,8 @@ class RankSummary:
     samples_per_step: float = 0.0  # 0 when not known
     hottest: Mapping[str, Frame] = field(default_factory=dict)  # the user line that most of a phase goes to
     exchange: Exchange | None = None  # of its gradients, where DistributedDataParallel makes it
+    epoch_batches: int = 0  # in the last epoch that was recorded as a whole; 0 where none was
+    epoch_s: float = 0.0  # from its first step to the first step of the next epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +218,7 @@ class Causes:
     padding: tuple[Padding, ...] = ()
     exchange: Exchange | None = None
     arithmetic: Arithmetic | None = None
+    convolutions: Convolutions | None = None
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()

@@ -74,3 +74,22 @@ def test_gradients_are_the_same_under_the_counter():
     counted(lambda: outputs.append(module(x).sum()))
     found = torch.autograd.grad(outputs[0], list(module.parameters()))
     assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns", "dtype", "counts"),
+    [
+        ((16, 8), 24, torch.bfloat16, False),
+        ((16, 8), 25, torch.bfloat16, True),
+        ((16, 9), 24, torch.float16, True),
+        ((17, 8), 24, torch.float16, False),
+        ((16, 9), 25, torch.float32, False),
+    ],
+)
+def test_products_of_16_bit_matrices_whose_rows_are_no_multiple_of_16_bytes_are_counted(shape, columns, dtype, counts):
+    x, weight = torch.zeros(shape, dtype=dtype), torch.zeros(columns, shape[1], dtype=dtype)
+    found = counted(lambda: (functional.linear(x, weight), x[None] @ weight.T))
+    each = 2.0 * shape[0] * shape[1] * columns
+    assert found.unaligned_flops == (2 * each if counts else 0.0)
+    assert found.unaligned_sizes == ((*shape, columns) if counts else ())
+    assert (found.unaligned_at is not None) is counts

@@ -320,3 +320,11 @@ def test_a_compiled_model_is_called_as_one_forward_pass(w):
     assert [type(module).__name__ for module in w.modules.modules()] == ["OptimizedModule"]
     assert w.modules.describe()[0].compiled
     torch._dynamo.reset()
+
+
+def test_a_module_on_several_devices_says_on_how_many(w, monkeypatch):
+    model = nn.DataParallel(w.model())
+    assert trained(w, model) == ["DataParallel"]
+    assert [facts.replicas for facts in w.modules.describe()] == [1]
+    monkeypatch.setattr(model, "device_ids", [0, 1, 2])
+    assert [facts.replicas for facts in w.modules.describe()] == [3]

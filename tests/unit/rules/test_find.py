@@ -216,3 +216,27 @@ def test_a_ceiling_bounds_its_own_phase_only_and_no_doubts():
     doubt = finding("MS001", most=2.0)
     assert bounded(held(1.1, name=HELD_TRANSFER), finding("IN003", most=3.0)) == [("IN003", 3.0)]
     assert bounded(held(1.0, width=0.0), doubt) == [("MS001", 2.0)]
+
+
+@pytest.mark.parametrize("cause", ["IN003", "IN004", "IN005", "IN007"])
+@pytest.mark.parametrize(("most", "first"), [(1.9, True), (1.5, False)])
+def test_what_makes_the_work_comes_before_workers_that_hide_it_unless_they_give_clearly_more(cause, most, first):
+    found = order(finding("IN002", most=2.0), finding(cause, most=most, location=PLACE))
+    assert found == ([cause, "IN002"] if first else ["IN002", cause])
+
+
+@pytest.mark.parametrize("cause", ["IN012", "IN017"])
+def test_at_one_line_waiting_comes_before_keeping_what_is_waited_for(cause):
+    kept = finding("IN007", most=3.6, location=PLACE)
+    elsewhere = replace(PLACE, line=PLACE.line + 20)
+    assert order(kept, finding(cause, most=3.2, location=PLACE)) == [cause, "IN007"]
+    assert order(kept, finding(cause, most=3.2, location=elsewhere)) == ["IN007", cause]
+    assert order(kept, finding(cause, most=2.0, location=PLACE)) == ["IN007", cause]
+
+
+def test_what_comes_behind_its_cause_comes_behind_all_that_gives_more():
+    found = order(
+        finding("IN002", most=3.65), finding("IN007", most=3.6, location=PLACE), finding("SY001", most=3.4),
+        finding("IN012", most=3.2, location=PLACE),
+    )  # fmt: skip
+    assert found == ["SY001", "IN012", "IN007", "IN002"]

@@ -26,6 +26,15 @@ def test_lines_divide_the_gap_between_the_restart_and_the_script():
     assert gap(0.8, lines=[STARTING, PLOTTING]) == (pytest.approx(0.5), pytest.approx(0.3))
 
 
+WAITING = line(0.8, ("train.py", 70, "main"), phase=Phase.EPOCH_GAP, leaf="torch", leaf_function="all_reduce")
+
+
+def test_waiting_for_other_ranks_is_neither():
+    found = gap(1.6, replace(LOADER, start_s=0.0), lines=[STARTING, PLOTTING, WAITING])
+    assert found == (pytest.approx(0.5), pytest.approx(0.3))
+    assert gap(1.1, replace(LOADER, num_workers=0), lines=[PLOTTING, WAITING]) == (0.0, pytest.approx(0.3))
+
+
 def test_without_lines_the_time_in_iter_tells():
     assert gap(0.8) == (pytest.approx(0.4), pytest.approx(0.4))
 

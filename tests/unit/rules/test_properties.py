@@ -12,6 +12,7 @@ from flatout.schema.phase import OUTSIDE_PHASES, STEP_PHASES, Phase
 from flatout.schema.run import (
     Arithmetic,
     Causes,
+    Convolutions,
     Denormals,
     DeviceMemory,
     DeviceWork,
@@ -104,6 +105,7 @@ loaders = st.builds(
 models = st.builds(
     ModelFacts,
     dtypes=st.sampled_from([(), ("float32",), ("float64",)]),
+    replicas=st.integers(1, 8),
     anomaly_share=st.floats(-0.5, 1.5),
     anomaly_steps=small,
 )
@@ -153,6 +155,17 @@ arithmetic = st.builds(
     float32_flops_s=st.sampled_from([0.0, 67e12]),
     tf32_possible=st.booleans(),
     matmul_precision=st.sampled_from(["", "highest", "high"]),
+    unaligned_flops=st.floats(0, 1e15),
+    unaligned_at=place,
+    unaligned_sizes=st.sampled_from([(), (8, 768, 50257)]),
+)
+convolutions = st.builds(
+    Convolutions,
+    search=st.sampled_from(["on", "off", "deterministic"]),
+    steps=small,
+    new_steps=small,
+    new_s=seconds,
+    known_s=seconds,
 )
 device_works = st.builds(
     DeviceWork,
@@ -180,6 +193,8 @@ rank_facts = st.builds(
     median_ms=seconds,
     phases_ms=st.just({"forward": 20.0, "backward": 30.0}) | st.just({}),
     exchange=st.none() | exchanges,
+    epoch_batches=small,
+    epoch_s=seconds,
 )
 memories = st.builds(
     DeviceMemory,
@@ -198,6 +213,7 @@ causes = st.builds(
     padding=st.lists(paddings, max_size=1).map(tuple),
     exchange=st.none() | exchanges,
     arithmetic=st.none() | arithmetic,
+    convolutions=st.none() | convolutions,
     device_work=st.none() | device_works,
     repeated=st.lists(
         st.builds(RepeatedForward, place=place, count=small, steps=small, seconds=st.floats(0, 20)), max_size=2
@@ -235,6 +251,7 @@ causes = st.builds(
         max_size=2,
     ).map(tuple),
 )
+reasons = st.sampled_from(["", "power cap", "hardware thermal"])
 phases = st.fixed_dictionaries({phase: st.one_of(st.just(0.0), st.floats(0, 200)) for phase in STEP_PHASES})
 
 
@@ -257,10 +274,14 @@ def recordings(draw):
         "causes": draw(st.none() | causes),
         "ranks": tuple(draw(st.lists(rank_facts, max_size=3))),
         "device_memory": draw(st.none() | memories),
+        "samples_per_step": draw(st.sampled_from([None, 0.0, 16.0])),
         "environment": Environment(
             device_kind=draw(st.sampled_from(["cpu", "cuda"])), num_cpus=draw(st.integers(1, 8)), memory_bytes=1 << 30
         ),
-        "utilization": tuple(Utilization(at_s=0.1 * i, main_cpu=1.0, foreign_cpu=draw(share)) for i in range(3)),
+        "utilization": tuple(
+            Utilization(at_s=0.1 * i, main_cpu=1.0, foreign_cpu=draw(share), gpu_throttled=draw(reasons))
+            for i in range(3)
+        ),
     }
     return Example(run := example(steps=steps, n=0, **detail).run, account(run))
 

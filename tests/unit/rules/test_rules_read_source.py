@@ -196,3 +196,28 @@ def test_printing_in_the_loop_is_logging_and_not_python_work(script):
     at = script("def train(loader):\n    for x in loader:\n        print(x)  # print\n")
     truth = example(step_ms=100, forward=30, lines=[host(at("print", "train"), part="tail")])
     assert [f.code for f in find(truth.run, truth.breakdown)] == ["HO002"]
+
+
+PLAIN_FUNCTIONS = """
+MEMBERS = 24
+def member(w, k, x):
+    return silu(x @ w[k])  # member
+def predict(w, x):
+    return stack([member(w, k, x) for k in range(MEMBERS)])  # predict
+def main():
+    for index in order.split(96):
+        loss = predict(w, x[index]).square().mean()  # loss
+        grads = torch.autograd.grad(loss, w)
+        with torch.no_grad():
+            w -= 0.1 * grads
+"""
+
+
+def test_a_forward_pass_in_plain_functions_is_looked_at_for_loops(script):
+    at = script(PLAIN_FUNCTIONS)
+    stack = (at("member", "member"), at("predict", "predict"), at("loss", "main"))
+    in_loop = line(2.0, *stack, phase=Phase.FORWARD, part="lead", leaf="torch")
+    found = applied(PYTHON_IN_FORWARD, example(step_ms=10, forward=3, backward=6, lines=[in_loop]))
+    assert found.location.line == stack[0][1]
+    outside = line(2.0, at("loss", "main"), phase=Phase.FORWARD, part="lead", leaf="numpy")
+    assert applied(PYTHON_IN_FORWARD, example(step_ms=10, forward=3, backward=6, lines=[outside])) is None

@@ -236,3 +236,35 @@ def test_a_range_without_an_end_is_no_loop_over_the_data(frame):
 def test_the_head_of_a_with_statement_is_what_it_opens(frame):
     assert is_logging_call(frame("with console.status('x') as bar:  # here\n    print(bar)\n")) is False
     assert is_logging_call(frame("with logger.info('x') as bar:  # here\n    f(bar)\n")) is True
+
+
+def test_a_loop_that_asks_for_gradients_and_changes_weights_by_hand_is_the_training_loop(frame):
+    text = (
+        "for i in range(0, len(x), 64):\n    loss = f(x[i])  # here\n"
+        "    grads = torch.autograd.grad(loss, weights)\n{}    update(weights, grads)\n"
+    )
+    assert not in_loop(frame(text.format("    with torch.no_grad():\n    ")))
+    assert in_loop(frame(text.format("")))  # rows of a Jacobian, say
+
+
+def test_rows_that_an_argument_names_are_data(frame):
+    text = "class Net:\n    def forward(self, x, {0}):\n        for one in {0}:\n            out.append({1})  # here\n"
+    assert data_loop(frame(text.format("neighbours", "x[one].mean(0)"))) == 3
+    assert data_loop(frame(text.format("neighbours", "self.part(one)"))) is None
+    assert data_loop(frame(text.format("levels", "x[one]"))) is None
+    assert data_loop(frame("def forward(self, x):\n    return [x[one] for one in self.kept]  # here\n")) is None
+    assert data_loop(frame("def forward(self, x, cites):\n    return stack([x[one] for one in cites])  # here\n")) == 2
+
+
+MANY = "{0} = {1}\ndef predict(w, x):\n    return stack([one(w, k, x) for k in range({0})])  # here\n"
+
+
+def test_as_many_results_as_a_constant_says_none_from_another_are_a_loop(frame):
+    assert data_loop(frame(MANY.format("MEMBERS", 24))) == 3
+    assert data_loop(frame(MANY.format("MEMBERS", 4))) is None
+    assert data_loop(frame(MANY.format("MEMBERS", "load()"))) is None
+    assert data_loop(frame(MANY.format("LAYERS", 24))) is None
+    assert data_loop(frame(MANY.replace("{0} = ", "{0}, INPUTS = ", 1).format("MEMBERS", "24, 20"))) == 3
+    assert data_loop(frame(MANY.format("MEMBERS", 24) + "MEMBERS = 5\n")) is None
+    handed_on = "DEPTH = M = 24\ndef predict(w, x):\n    for k in range(M):\n        x = one(w, k, x)  # here\n"
+    assert data_loop(frame(handed_on)) is None
