@@ -4,14 +4,12 @@ Debian's chromium is installed where the tests may do so; else they are skipped 
 in the folder that FLATOUT_SCREENSHOTS names, to be looked at.
 """
 
-import contextlib
 import html
 import json
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -26,7 +24,6 @@ from tests.unit.report.test_html_difference import HOSTILE_DIFFERENCE, differenc
 from tests.unit.report.test_html_results import compared
 
 SCREENSHOTS = os.environ.get("FLATOUT_SCREENSHOTS", "")  # read now: each test has an environment of its own
-INSTALL_S = 200  # it takes 20 s here
 
 PAGES = {
     "diagnosis": lambda: page(specimens.ordinary(), preview={"IN001"}, price_h=3.5),
@@ -41,22 +38,6 @@ PAGES = {
     "comparison": lambda: difference_page(difference(), limit=0.05, gate=Gate(False, "20% slower, beyond noise")),
     "hostile-comparison": lambda: difference_page(HOSTILE_DIFFERENCE),
 }
-
-
-def _installed() -> str | None:
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """Return chromium's program, installed by Debian's package manager where that is possible."""
-    if _installed() is None and shutil.which("apt-get") and os.geteuid() == 0:
-        install = "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium"
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one of the workers installs, the others wait for it
-            lock = Path(tempfile.gettempdir()) / "flatout-chromium.lock"
-            subprocess.run(["flock", str(lock), "sh", "-c", f"which chromium || ({install})"],
-                           capture_output=True, timeout=INSTALL_S)  # fmt: skip
-    return _installed() or pytest.skip("chromium is not installed, and Debian's package manager could not install it")
 
 
 @pytest.fixture

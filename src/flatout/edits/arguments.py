@@ -17,6 +17,7 @@ class Given(Enum):
     LITERAL = "literal"
     EQUAL = "equal"
     ELSEWHERE = "elsewhere"  # by a name, an expression, or whatever `*args` or `**kwargs` hold
+    UNPACKED = "unpacked"  # by `**kwargs`, whose contents are known, and in one way at least not as asked
 
 
 def given(call: ast.Call, name: str, code: str, place: int = 99) -> tuple[Given, ast.expr | None]:

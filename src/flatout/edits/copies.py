@@ -7,7 +7,7 @@ from functools import partial
 
 from flatout.edits.arguments import Given, given, set_argument
 from flatout.edits.flow import Flow
-from flatout.edits.loaders import training_loaders
+from flatout.edits.loaders import made_for_training
 from flatout.edits.loops import Loop, loops
 from flatout.edits.project import Project
 from flatout.edits.rewrite import OnCall
@@ -23,7 +23,7 @@ _TYPES = re.compile(r"dtype|b?float\d*|complex\d*|u?int\d*|double|half|long|bool
 def copy_argument(piece: CopyArgument, project: Project, context: Context) -> Written:
     """Write `non_blocking=True` where what a training loader hands out is copied to a device."""
     del piece
-    chosen, _ = training_loaders(project, context)
+    chosen, _ = made_for_training(project, context)
     edits: list[tuple[Source, ast.Call, OnCall]] = []
     there, left = 0, []
     for source, call in _copies(project, {call for _, call, _ in chosen}):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from flatout.edits.project import Project
+from flatout.edits.reach import last_name
 from flatout.edits.source import Function, Source
 
 __all__ = ["is_of_workers", "made_randomly"]
@@ -62,7 +63,7 @@ def _reached(project: Project) -> Iterator[tuple[Source, ast.expr, str]]:
         if getattr(function, "name", "") not in ("__init__", "__len__")
     ]
     for _, call in project.nodes(ast.Call):
-        handed = {each.value.id for each in call.keywords if isinstance(each.value, ast.Name) and each.arg in _HANDED}
+        handed = {last_name(each.value) for each in call.keywords if each.arg in _HANDED}
         queue += [each for name in handed for each in project.functions.get(name, ())]
     seen = {node for _, node in queue}
     for source, node in queue:  # grows while it is read

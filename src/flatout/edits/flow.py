@@ -136,11 +136,18 @@ class Flow:
         return found
 
     def _passed(self, function: Function, name: str) -> Iterator[tuple[Source, ast.expr]]:
-        """Yield what callers of a function give for one of its arguments; a class is called in place of `__init__`."""
-        classes = (each for _, each in self._project.nodes(ast.ClassDef) if function in each.body)
+        """Yield what callers of a function give for one of its arguments; a class is called in place of `__init__`.
+
+        What a method's `self` is, its calls are made on: `net.configure_optimizers()`.
+        """
+        classes = [each for _, each in self._project.nodes(ast.ClassDef) if function in each.body]
         owner = next((each.name for each in classes if function.name == "__init__"), function.name)
         names = _arguments(function)
         at = names.index(name) - (1 if names[0] in ("self", "cls") else 0)
+        if name == "self" and at < 0 and classes and function.name != "__init__":
+            calls = self._calls_of(function.name)
+            yield from ((source, call.func.value) for source, call in calls if isinstance(call.func, ast.Attribute))
+            return
         for source, call in self._calls_of(owner):
             if not any(isinstance(each, ast.Starred) for each in call.args) and 0 <= at < len(call.args):
                 yield source, call.args[at]

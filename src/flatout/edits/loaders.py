@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import libcst as cst
@@ -9,14 +10,15 @@ import libcst as cst
 from flatout.edits.arguments import Given, given, set_argument
 from flatout.edits.draws import made_randomly
 from flatout.edits.flow import Flow
+from flatout.edits.loader_classes import loader_classes, makers
 from flatout.edits.project import Project
 from flatout.edits.rewrite import OnCall
 from flatout.edits.source import Source
-from flatout.edits.training_loaders import DATA_LOADER, LoaderCall, Role
+from flatout.edits.training_loaders import LoaderCall, Role
 from flatout.edits.written import Context, Written, with_changes, with_import
 from flatout.fixes.edit import LoaderArgument, WrappedLoader
 
-__all__ = ["loader_argument", "training_loaders", "wrapped_loader"]
+__all__ = ["loader_argument", "made_for_training", "training_loaders", "wrapped_loader"]
 
 _ORDER: tuple[str, ...] = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn")
 _ORDER += ("pin_memory", "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
@@ -31,9 +33,31 @@ _Call = tuple[Source, ast.Call, LoaderCall]
 
 
 def training_loaders(project: Project, context: Context) -> tuple[list[_Call], list[str]]:
-    """Return the calls that make training loaders as they are now, and one line on each other that may be one."""
-    calls = project.calls(*DATA_LOADER)
-    pairs = [(*call, known) for call, known in zip(calls, context.loaders, strict=True)]
+    """Return the calls that give training loaders their arguments now, and one line on each other that may be one."""
+    calls = makers(project)
+    return _chosen([(source, call, known) for (source, call, _), known in zip(calls, context.loaders, strict=True)])
+
+
+def made_for_training(project: Project, context: Context) -> tuple[list[_Call], list[str]]:
+    """Return the calls that make training loaders as they are now, those of the user's own classes too, likewise."""
+    pairs: list[_Call] = []
+    computed = []
+    for (source, call, owner), known in zip(makers(project), context.loaders, strict=True):
+        if owner is None:
+            pairs.append((source, call, known))
+        elif not owner.made:
+            name = owner.definition.name
+            computed.append(
+                source.at(call, f"no call of {name} is in the source: a name computed at run time makes it")
+            )
+        else:
+            made = zip(owner.made, known.made, strict=True)
+            pairs += [(place, each, replace(known, role=role)) for (place, each), role in made]
+    chosen, left = _chosen(pairs) if pairs or not computed else ([], [])
+    return chosen, [*computed, *left]
+
+
+def _chosen(pairs: list[_Call]) -> tuple[list[_Call], list[str]]:
     chosen = [each for each in pairs if each[2].role is Role.TRAINING]
     unsure = [Role.BOTH, Role.UNKNOWN] if chosen else list(_OTHERS)
     left = [source.at(node, _OTHERS[known.role]) for source, node, known in pairs if known.role in unsure]
@@ -120,9 +144,16 @@ def _strange_sampler(project: Project, source: Source, call: ast.Call) -> str:
 
 def wrapped_loader(piece: WrappedLoader, project: Project, context: Context) -> Written:
     """Hand every training loader to a function that returns the one to walk."""
-    chosen, left = training_loaders(project, context)
+    chosen, left = made_for_training(project, context)
+    classes = {made: known for known in loader_classes(project) for _, made in known.made}
     wanted = [(source, call) for source, call, _ in chosen if not _is_wrapped(source, call, piece.function)]
     num_there = len(chosen) - len(wanted)
+    for source, call in [each for each in wanted if each[1] in classes and not classes[each[1]].can_be_replaced]:
+        name = classes[call].definition.name
+        left.append(
+            source.at(call, f"{name} has more of its own than __init__, which a loader around it would not have")
+        )
+        wanted.remove((source, call))
     for source, call in [each for each in wanted if _is_written_to(project, each[1])]:
         left.append(source.at(call, "an attribute of this loader is set later, which the one around it would not see"))
         wanted.remove((source, call))

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from flatout.edits.classes import class_around, names_below
 from flatout.edits.flow import Flow, Origin, pairs
+from flatout.edits.groups import owner_of_parameters
 from flatout.edits.loops import is_without_gradients, loops, trains
 from flatout.edits.optimizers import optimizer_calls
 from flatout.edits.project import Project
@@ -16,9 +18,6 @@ from flatout.edits.written import Context, Written, with_changes, with_import
 from flatout.fixes.edit import ModelLine
 
 __all__ = ["Model", "find_model", "model_line", "training_calls"]
-
-
-_PARAMETERS = ("parameters", "named_parameters")
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,15 @@ def find_model(project: Project) -> Model | str:
     made: dict[ast.Call, Source] = {}
     optimizers = optimizer_calls(project)
     for source, call, _ in optimizers:
-        asked = _parameters_of(call.args[0]) if call.args else None
+        asked = owner_of_parameters(source, call)
         if asked is None:
             return source.at(call, "this optimizer is not given the parameters() of one model: name the model there")
-        made |= {origin: place for place, origin in flow.origins(source, asked)}
+        found = {origin: place for place, origin in flow.origins(source, asked)}
+        if not all(_may_be(project, source, asked, origin) for origin in found):
+            return source.at(
+                call, "what this method is called on is not told by the source: make the optimizer beside the model"
+            )
+        made |= found
     if len(made) != 1:
         count = f"{len(made)} models are" if made else "no model is"
         return f"{count} found behind the {len(optimizers)} optimizers of the source, and it takes one"
@@ -52,6 +56,12 @@ def find_model(project: Project) -> Model | str:
     return source.at(origin, "the model is not made by an assignment of its own: give it one")
 
 
+def _may_be(project: Project, source: Source, asked: ast.expr, made: ast.Call) -> bool:
+    """Return whether what `made` makes can be the `self` of the method in which `asked` stands, if it is that."""
+    owner = class_around(source, asked) if ast.unparse(asked) == "self" else None
+    return owner is None or ast.unparse(made.func).rpartition(".")[2] in names_below(project, owner.name)
+
+
 def _named(project: Project, flow: Flow, origin: Origin) -> Iterator[Model]:
     """Yield the assignments that give the model a name where it is made, by itself or by a function of the user's."""
     for source, statement in project.nodes(ast.Assign):
@@ -59,13 +69,6 @@ def _named(project: Project, flow: Flow, origin: Origin) -> Iterator[Model]:
             called = isinstance(target, ast.Name | ast.Attribute) and isinstance(value, ast.Call)
             if called and flow.origins(source, value) == [origin]:
                 yield Model(source, origin[1], statement, ast.unparse(target), made_in=origin[0])
-
-
-def _parameters_of(node: ast.expr) -> ast.expr | None:
-    """Return whose `parameters()` an optimizer is given, in a list or by themselves; None where of several."""
-    functions = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
-    asked = [each.value for each in functions if isinstance(each, ast.Attribute) and each.attr in _PARAMETERS]
-    return asked[0] if len({ast.unparse(each) for each in asked}) == 1 else None
 
 
 def training_calls(project: Project, model: Model) -> list[Origin]:
@@ -91,7 +94,7 @@ def model_line(piece: ModelLine, project: Project, context: Context) -> Written:
     """Write a line behind the statement that makes the model."""
     model = find_model(project)
     if isinstance(model, str):
-        return Written(project, left=(model,))
+        return Written(project, left=(_decided(piece, project) or model,))
     code = context.code(piece.code, model=model.name)
     if ast.unparse(ast.parse(code)) in map(ast.unparse, _beside(model)):
         return Written(project, there=1)
@@ -117,10 +120,8 @@ def _beside(model: Model) -> list[ast.stmt]:
 
 
 def _against(piece: ModelLine, project: Project, model: Model) -> str:
-    names = [name.format(model=model.name) for name in piece.unless]
-    mentioned = next((name for name in names if name in project.mentions), "")
-    if mentioned:
-        return f"the code mentions {mentioned}, so it decides by itself: see what it says there"
+    if reason := _decided(piece, project, model.name):
+        return reason
     beside = next((why for code, why in piece.not_beside.items() if code in project.mentions), "")
     if beside:
         return beside
@@ -132,6 +133,13 @@ def _against(piece: ModelLine, project: Project, model: Model) -> str:
     if piece.no_views and (place := _view(project, model)):
         return f"{place}: .view may meet what the model gives back, in another memory order: use .reshape there"
     return ""
+
+
+def _decided(piece: ModelLine, project: Project, name: str = "") -> str:
+    """Return what shows that the code decides by itself; without the model's name, what needs none."""
+    names = [each.format(model=name) for each in piece.unless if name or "{model}" not in each]
+    mentioned = next((each for each in names if each in project.mentions), "")
+    return f"the code mentions {mentioned}, so it decides by itself: see what it says there" if mentioned else ""
 
 
 def _view(project: Project, model: Model) -> str:

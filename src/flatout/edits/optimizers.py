@@ -8,6 +8,7 @@ from flatout.edits.arguments import Given, given, set_argument
 from flatout.edits.project import Project
 from flatout.edits.rewrite import OnCall
 from flatout.edits.source import Source
+from flatout.edits.unpacked import Held, unpacked, with_item
 from flatout.edits.written import Context, Written, with_changes
 from flatout.fixes.edit import OptimizerArgument
 
@@ -32,15 +33,18 @@ def optimizer_argument(piece: OptimizerArgument, project: Project, context: Cont
     beside = next(reasons, "")
     sparse = "sparse=True" in project.mentions
     for source, call, kind in optimizer_calls(project):
-        found, value = given(call, name, "True")
+        held = unpacked(source, call)
+        found = _given(call, name, held)[0]
         if found is Given.EQUAL:
             there += 1
         elif kind not in piece.kinds.get(name, ()):
             left.append(source.at(call, f"{kind} has no {name} implementation, so it stays as it is"))
         elif beside or sparse:
             left.append(source.at(call, beside or "an embedding is sparse, and its gradients have no such code"))
-        elif reason := _against(call, name, found, value, piece.refuses):
+        elif reason := _against(call, name, held, piece.refuses):
             left.append(source.at(call, reason))
+        elif found is Given.UNPACKED:
+            edits.append((source, call, partial(with_item, name=name, code="True")))
         else:
             edits.append((source, call, partial(set_argument, name=name, code="True")))
     if not (edits or there or left):
@@ -50,12 +54,23 @@ def optimizer_argument(piece: OptimizerArgument, project: Project, context: Cont
     return Written(with_changes(project, edits), len(edits), there, tuple(left))
 
 
-def _against(call: ast.Call, name: str, found: Given, value: ast.expr | None, refuses: tuple[str, ...]) -> str:
+def _given(call: ast.Call, name: str, held: Held | None) -> tuple[Given, ast.expr | None]:
+    """Return what `call` says of `name`, in its `**` also, where it is known what that holds."""
+    found, value = given(call, name, "True")
+    if found is not Given.ELSEWHERE or value is not None or held is None:
+        return found, value
+    codes = {each.get(name) for each in held}
+    return (Given.NOTHING if codes == {None} else Given.EQUAL if codes == {"True"} else Given.UNPACKED), None
+
+
+def _against(call: ast.Call, name: str, held: Held | None, refuses: tuple[str, ...]) -> str:
+    found, value = _given(call, name, held)
     if found is Given.ELSEWHERE:
-        held = ast.unparse(value) if value is not None else "held by *args or **kwargs"
-        return f"{name} is {held}, whose value is not in this line: set it to True where it comes from"
+        where = ast.unparse(value) if value is not None else "held by *args or **kwargs"
+        return f"{name} is {where}, whose value is not in this line: set it to True where it comes from"
     other = _OTHER[name]
-    if given(call, other, "True")[0] in (Given.EQUAL, Given.ELSEWHERE):
+    if _given(call, other, held)[0] in (Given.EQUAL, Given.ELSEWHERE, Given.UNPACKED):
         return f"it asks for {other} already, and torch takes one of them"
-    asked = next((each.arg for each in call.keywords if each.arg in refuses), "")
+    names = [each.arg for each in call.keywords] + [each for way in held or () for each in way]
+    asked = next((each for each in names if each in refuses), "")
     return f"it is given {asked}, which does not go together with {name}" if asked else ""

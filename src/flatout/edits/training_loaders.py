@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from flatout.edits.flow import Flow
+from flatout.edits.flow import Flow, Origin
+from flatout.edits.loader_classes import makers
 from flatout.edits.loops import loops, trains
 from flatout.edits.project import Project
 from flatout.edits.source import Function, Source
 from flatout.schema.facts import LoaderFacts
 
-__all__ = ["DATA_LOADER", "LoaderCall", "Role", "loader_calls"]
-
-DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+__all__ = ["LoaderCall", "Role", "loader_calls"]
 
 
 class Role(Enum):
@@ -28,33 +27,55 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class LoaderCall:
-    """One call that makes a loader; `straight`: only `for` walks it, so nothing comes between start and first batch."""
+    """One call that makes a loader, or hands the arguments of a class's own to DataLoader.
+
+    `straight`: only `for` walks it, so nothing comes between start and first batch. `made`: of a class, what each call
+    that makes one is for, in the order of the text.
+    """
 
     source: Source
     node: ast.Call
     role: Role
     straight: bool
     recorded: tuple[LoaderFacts, ...] = ()
+    made: tuple[Role, ...] = ()
 
 
 def loader_calls(project: Project, recorded: Sequence[LoaderFacts] = ()) -> list[LoaderCall]:
-    """Return every call of torch's `DataLoader`, in the order of the text."""
-    calls = project.calls(*DATA_LOADER)
+    """Return every call that hands arguments to torch's `DataLoader`, in the order of the text."""
+    calls = makers(project)
     flow = Flow(project)
-    walks: dict[ast.Call, list[tuple[bool, str]]] = {call: [] for _, call in calls}
+    origins = [known.made if known is not None else ((source, call),) for source, call, known in calls]
+    walks: dict[ast.Call, list[tuple[bool, str]]] = {call: [] for made in origins for _, call in made}
     for source, place, walked, how in _walks(project):
         for _, origin in flow.origins(source, walked):
             if origin in walks:
                 walks[origin].append((trains(project, source, place), how))
     found = []
-    for source, call in calls:
+    for (source, call, known), made in zip(calls, origins, strict=True):
         facts = _made_at(source, call, recorded)
-        role = _role(walks[call], alone=len(calls) == 1) if not facts else _recorded_role(facts)
-        if role is Role.BOTH and not facts and not _is_shared(project, source, call):
-            role = Role.TRAINING  # one loader, which is looked at between epochs, too
-        straight = {how for _, how in walks[call]} == {"for"}
-        found.append(LoaderCall(source, call, role, straight, facts))
+        roles = [_role_of(project, each, walks[each[1]], alone=len(calls) == len(walks) == 1) for each in made]
+        if not facts and known is not None and not known.is_made_in_sight:
+            roles = [Role.UNKNOWN] * len(made)
+        role = _recorded_role(facts) if facts else _together(roles)
+        if facts and role is not Role.BOTH:
+            roles = [role] * len(made)
+        straight = {how for _, each in made for _, how in walks[each]} == {"for"}
+        found.append(LoaderCall(source, call, role, straight, facts, tuple(roles) if known is not None else ()))
     return found
+
+
+def _role_of(project: Project, made: Origin, walks: Sequence[tuple[bool, str]], *, alone: bool) -> Role:
+    role = _role(walks, alone=alone)
+    if role is Role.BOTH and not _is_shared(project, *made):
+        return Role.TRAINING  # one loader, which is looked at between epochs, too
+    return role
+
+
+def _together(roles: Sequence[Role]) -> Role:
+    """Return what all loaders of a class are for."""
+    found = set(roles)
+    return found.pop() if len(found) == 1 else Role.BOTH if Role.TRAINING in found else Role.UNKNOWN
 
 
 def _walks(project: Project) -> Iterable[tuple[Source, ast.AST, ast.expr, str]]:

@@ -51,7 +51,7 @@ FORMAT = {
     "M": {"name": str, "ph": str, "pid": int, "tid": int, "args": dict},
 }
 """What the Trace Event Format asks of each kind of event: "Trace Event Format", Google, 2016, with the types that
-Perfetto's JSON importer takes. Its own program, trace_processor_shell, is in no package registry."""
+Perfetto's JSON importer takes. tests/e2e/test_perfetto.py opens a trace in Perfetto itself."""
 
 METADATA = {"process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"}
 
