@@ -83,6 +83,7 @@ def _prepare_timing(recorder: Any) -> None:
     from flatout.fixes.alternation import Alternation
     from flatout.fixes.apply import install_fix, install_fixes
     from flatout.fixes.following import Following, Leading
+    from flatout.fixes.loader_alone import LoaderAlone
     from flatout.fixes.turns import Turns, WholeProcess
 
     order = recorder.order
@@ -98,6 +99,11 @@ def _prepare_timing(recorder: Any) -> None:
         arms = [[install_fix(one, seams, modules, order.mode) for one in arm] for arm in order.timing.arms]
     if order.timing.turns and os.environ.get("RANK", "0") != "0":
         recorder.on_step = Following(order.timing, arms).step
+        return
+    if order.timing.alone_s:
+        alone = LoaderAlone(recorder.write, len(arms), order.timing.alone_s)
+        alone.install(recorder.seams)
+        recorder.on_step = alone.behind(Alternation(order.timing, base, arms, alone.write).step)
         return
     alternation = Alternation(order.timing, base, arms, recorder.write)
     recorder.on_step = Leading(alternation, Path(order.timing.turns)).step if order.timing.turns else alternation.step

@@ -49,6 +49,7 @@ class FakeEngine:
 class Limits:
     steps: int | None
     budget_s: float
+    headroom: bool
 
 
 @pytest.fixture

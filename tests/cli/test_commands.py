@@ -21,6 +21,8 @@ from flatout.report.json import dumps
 from flatout.rules.catalog import catalog
 from flatout.rules.rule import Rule
 from flatout.schema.codec import write_run
+from flatout.schema.facts import HELD_INPUT
+from flatout.schema.finding import Ceiling
 from flatout.schema.trial import Equivalence
 
 PAGE = "The step waits.\n\n## What it measures\n\nThe wait, in `ms`.\n"
@@ -209,13 +211,23 @@ def test_the_newest_of_several_recordings_is_shown(recorded, capsys):
 def test_ceilings_are_taken_from_the_report_beside_the_recording(recorded, capsys):
     (recorded / "report.json").write_text(dumps(ordinary()))
     assert run(["report", "."]) == 0
-    assert "Ceilings, measured: device-resident 38.0 ms (2.6x)." in capsys.readouterr().out
+    assert "device-resident           38.0 ms" in capsys.readouterr().out
+
+
+def test_a_recording_knows_its_own_ceilings_with_their_intervals(recorded, capsys):
+    held = Ceiling(ceiling=HELD_INPUT, median_ms=38.0, speedup=2.5, low=2.4, high=2.6, num_pairs=8)
+    write_run(replace(ordinary().run, ceilings=(held,)), recorded / "run.jsonl")
+    (recorded / "report.json").write_text(dumps(ordinary()))
+    assert run(["report", "."]) == 0
+    shown = capsys.readouterr().out
+    assert "one batch held            40.0 ms  38.5 to 41.7      60% input" in shown
+    assert "device-resident" not in shown
 
 
 def test_a_damaged_report_beside_the_recording_costs_only_the_ceilings(recorded, capsys):
     (recorded / "report.json").write_text("{")
     assert run(["report", "."]) == 0
-    assert "Ceilings" not in capsys.readouterr().out
+    assert "Headroom" not in capsys.readouterr().out
 
 
 def test_a_recording_can_be_written_as_json_again(recorded, capsys):

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from flatout.report.html.difference import difference_page
 from flatout.report.html.page import page
 from flatout.report.staircase import Handover
 from tests.unit.report import specimens
+from tests.unit.report.test_headroom import EVERY_PLACE
 from tests.unit.report.test_html import recorded
 from tests.unit.report.test_html_difference import HOSTILE_DIFFERENCE, difference
 from tests.unit.report.test_html_results import compared
@@ -27,6 +29,7 @@ SCREENSHOTS = os.environ.get("FLATOUT_SCREENSHOTS", "")  # read now: each test h
 
 PAGES = {
     "diagnosis": lambda: page(specimens.ordinary(), preview={"IN001"}, price_h=3.5),
+    "headroom": lambda: page(replace(specimens.ordinary(), headroom=EVERY_PLACE)),
     "tune": lambda: page(specimens.tuned(), handover=Handover("flatout.toml", ("flatout", "run", "train.py"))),
     "healthy": lambda: page(specimens.healthy()),
     "timeline": lambda: page(specimens.drawn(workers=4)),

@@ -144,6 +144,6 @@ def _diagnose(words: Sequence[str], steps: int | None, budget_s: float, out: Pat
     from flatout.engine.target import parse_target
 
     target = parse_target(words)
-    limits = Limits(steps=steps, budget_s=budget_s)
+    limits = Limits(steps=steps, budget_s=budget_s, headroom=True)
     with Watcher(bar=not verbose) as watcher:
         return measure(target, limits=limits, out=out, watch=watcher.watch, echo=echo_bytes if verbose else None)

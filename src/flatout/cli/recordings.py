@@ -63,7 +63,7 @@ def read_report(file: Path) -> Report:
 
     run = read_run(file)
     breakdown = account(run)
-    headroom = _headroom(file.parent)
+    headroom = run.ceilings or _headroom(file.parent)
     found = examine(run, breakdown, headroom)
     shown = Report(
         run=replace(run, notes=(*run.notes, *found.notes)),

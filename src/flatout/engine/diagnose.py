@@ -29,7 +29,8 @@ Watch = Callable[[Progress], None]
 
 _TYPICAL_S = {"timed": 9.0, "deep": 8.0}  # of a script with short steps, imports included: for the progress bar
 _SHARES = {"timed": (0.0, 0.55), "deep": (0.55, 0.97)}
-_HEADROOM_S = 6.0  # of steps, besides the start of the script
+_HEADROOM, _HEADROOM_S = 0.1, 15.0  # of the budget, and at most: of steps, besides the start of the script
+_LEAVING_S = 3.0
 _STAGES = {"timed": "timed run", "deep": "deep run"}
 
 
@@ -37,8 +38,8 @@ _STAGES = {"timed": "timed run", "deep": "deep run"}
 class Limits:
     """How long a diagnosis may take: steps of the timed run (None: until sound), seconds in all.
 
-    `headroom`: also hold the batch, in one more start of the script. Off until the planted scripts have been judged
-    with it (`benchmarks/planted.py`), because it bounds what findings promise, and so their order.
+    `headroom`: also hold the input at its successive places, in one more start of the script, with a tenth of the
+    budget. A tune does without: it measures what its candidates give, and not what they could.
     """
 
     steps: int | None = None
@@ -158,9 +159,9 @@ class _Session:
             self._notes.append(f"the deep run failed: {error}")
 
     def _measure_headroom(self) -> None:
-        """Hold the batch in one more start of the script, where the input is worth it and there is time.
+        """Hold the input in one more start of the script, where it is worth it and there is time.
 
-        Whoever says how many steps are enough gets those, and no more.
+        Whoever says how many steps are enough gets those, and no more. What fails here costs the ceilings only.
         """
         wanted = self._limits.headroom and self._limits.steps is None
         run = assemble(self.folder, self._timed) if wanted else None
@@ -168,16 +169,20 @@ class _Session:
             return
         breakdown = account(run)
         start_s = breakdown.outside_s(Phase.STARTUP)
+        steps_s = min(_HEADROOM_S, _HEADROOM * self._limits.budget_s)
+        within_s = self._left_s() - _LEAVING_S
+        if within_s < 1.5 * start_s + steps_s:
+            return
 
         def watch(steps: int) -> None:
-            self._watch(Progress("ceilings", steps, 0.97, max(1.0, start_s + _HEADROOM_S / 2)))
+            self._watch(Progress("ceilings", steps, 0.97, max(1.0, start_s + steps_s / 2)))
 
-        if self._left_s() < 1.5 * start_s + _HEADROOM_S + 3:
-            return
         try:
-            self._ceilings = measure_headroom(self.target, self.folder, run, breakdown, max_s=_HEADROOM_S, watch=watch)
-        except (FlatoutError, OSError) as error:
-            self._notes.append(f"the ceilings were not measured: {error}")
+            self._ceilings = measure_headroom(
+                self.target, self.folder, run, breakdown, max_s=steps_s, within_s=within_s, watch=watch
+            )
+        except Exception as error:
+            self._notes.append(f"the ceilings were not measured: {type(error).__name__}: {error}")
 
     def report(self) -> Report | None:
         """Write and return what is known so far; None when no step was measured."""

@@ -68,7 +68,33 @@ class Bench:
         looks: tuple[int, ...] = (),
     ) -> Outcome:
         """Time `arms` on top of `base` in one process, filling `measured`; stops at the first that is faster."""
-        timing = TimingOrder(
+        timing = self._timing(arms, measured, alpha=alpha, max_s=max_s)
+        timing = replace(timing, without=without, looks=looks or timing.looks)
+        limit_s = 1.5 * max_s + max(30.0, 2 * self._pace.startup_s) + self._silence_s
+        return self._in_one(base, timing, measured, limit_s)
+
+    def ceilings(
+        self,
+        arms: Sequence[tuple[Selection, ...]],
+        measured: Sequence[Measured],
+        *,
+        looks: tuple[int, ...],
+        max_s: float,
+        alone_s: float,
+        within_s: float,
+    ) -> Outcome:
+        """Time every one of `arms` in one process, then the loader alone, filling `measured`, which has one more.
+
+        `max_s` is for the steps of the arms, `within_s` for all of it with the start of the script.
+        """
+        timing = self._timing(arms, measured, alpha=0.02, max_s=max_s)
+        timing = replace(timing, looks=looks, ceilings=True, alone_s=alone_s)
+        return self._in_one((), timing, measured, within_s)
+
+    def _timing(
+        self, arms: Sequence[tuple[Selection, ...]], measured: Sequence[Measured], *, alpha: float, max_s: float
+    ) -> TimingOrder:
+        return TimingOrder(
             arms=tuple(arms),
             alpha=alpha,
             max_s=max_s,
@@ -76,11 +102,12 @@ class Bench:
             skip=self._pace.skip,
             prior=tuple(tuple(each.pairs) for each in measured),
             seed=self._seed(),
-            without=without,
         )
-        timing = replace(timing, looks=looks) if looks else timing
-        limit_s = 1.5 * max_s + max(30.0, 2 * self._pace.startup_s) + self._silence_s
-        outcome, folder = self._execute(timing, base, limit_s, [one for arm in arms for one in arm])
+
+    def _in_one(
+        self, base: Sequence[Selection], timing: TimingOrder, measured: Sequence[Measured], limit_s: float
+    ) -> Outcome:
+        outcome, folder = self._execute(timing, base, limit_s, [one for arm in timing.arms for one in arm])
         current = -1
         for record in (record for records in read_parts(folder) for record in records):
             current = take_record(record, measured, current)

@@ -122,19 +122,24 @@ class Alternation:
     def _decided(self) -> bool:
         sites = self._arms[self._arm]
         failed = next((site.failure for site in sites if site.failure), "")
-        late = self._elapsed_s > self._timing.max_s
+        late = self._elapsed_s > self._until_s()
         comparison = compare(self._pairs, alpha=self._timing.alpha, looks=self._timing.looks)
         decision = "failed" if failed else comparison.decision
         if decision == "" and not late and len(self._pairs) < max(self._timing.looks):
             return False
         body = {"arm": self._arm, "decision": decision or "undecided", "reason": failed}
         self._write("arm", {**body, "warmup_s": self._warmup_s(), "sites": describe(sites)})
-        if late or (decision == "faster" and not self._timing.without):
+        if not self._timing.ceilings and (late or (decision == "faster" and not self._timing.without)):
             self._turn(False)
             self._arm = len(self._arms)  # what follows is measured on top of it, if it leaves results equal
         else:
             self._next_arm()
         return True
+
+    def _until_s(self) -> float:
+        """Return when the arm under way has had its time: of ceilings, each has its share and what others left."""
+        share = (self._arm + 1) / len(self._arms) if self._timing.ceilings else 1.0
+        return self._timing.max_s * share
 
     def _warmup_s(self) -> float:
         usual = self._pairs[-1].candidate_ms if self._pairs else 0.0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flatout.fixes.fix import Fix
 from flatout.fixes.held_batch import HELD_BATCH
+from flatout.fixes.held_samples import HELD_SAMPLES
 
 __all__ = ["EXTRA_VARIABLE", "find_arm", "find_fix", "fixes"]
 
@@ -37,5 +38,5 @@ def find_fix(name: str) -> Fix | None:
 
 
 def find_arm(name: str) -> Fix | None:
-    """Return what a trial switches on by that name: a fix, or the batch that is held to measure a ceiling."""
-    return HELD_BATCH if name == HELD_BATCH.name else find_fix(name)
+    """Return what a trial switches on by that name: a fix, or what is held to measure a ceiling."""
+    return next((each for each in (HELD_BATCH, HELD_SAMPLES) if each.name == name), None) or find_fix(name)

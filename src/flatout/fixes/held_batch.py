@@ -19,11 +19,11 @@ __all__ = ["HELD_BATCH", "patch"]
 
 
 def patch(site: "Site", *, place: str = "host") -> None:
-    """Hold the batch of every pass that is under way: as the loader gives it, or, at "device", as it is copied there.
+    """Hold the batch of every pass that is under way: as the loader gives it, "pinned", or at "device" as it is copied.
 
     A pass hands out as many batches as it would; the loader's own stay where they are.
     """
-    held = _Held(site)
+    held = _Held(site, pinned=place == "pinned")
     site.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", held.follows)
     if place == "device":
         site.wrap("torch:Tensor.to", lambda original: held.copies(original, "to"))
@@ -33,8 +33,8 @@ def patch(site: "Site", *, place: str = "host") -> None:
 class _Held:
     """The batches that are held, each for one loader, and their copies on a device."""
 
-    def __init__(self, site: "Site") -> None:
-        self._site = site
+    def __init__(self, site: "Site", *, pinned: bool) -> None:
+        self._site, self._pinned = site, pinned
         self._batches: Any = weakref.WeakKeyDictionary()  # what draws the indices -> (as it came, handed out, versions)
         self._given: Any = weakref.WeakKeyDictionary()  # iterator -> batches it has handed out
         self._copies: dict[int, tuple[Any, dict[str, Any]]] = {}  # id of a held tensor -> it, its copies by device
@@ -52,13 +52,11 @@ class _Held:
                 raise StopIteration
             if key not in self._batches:
                 batch = original(iterator)
-                self._hold(key, copy.deepcopy(batch), batch)
-                return batch
+                return self._hold(key, copy.deepcopy(batch), batch)
             pristine, batch, versions = self._batches[key]
             if _versions(batch) != versions:  # the script changes its batches in place
                 self._forget(batch)
-                batch = copy.deepcopy(pristine)
-                self._hold(key, pristine, batch)
+                batch = self._hold(key, pristine, copy.deepcopy(pristine))
             self._given[iterator] = given + 1
             self._site.hit("next")
             return batch
@@ -83,17 +81,28 @@ class _Held:
 
         return call
 
-    def _hold(self, key: Any, pristine: Any, batch: Any) -> None:
+    def _hold(self, key: Any, pristine: Any, batch: Any) -> Any:
+        """Hold `batch`, which the script may change, and `pristine`, which it never sees; return what it gets."""
         from flatout.fixes.copies import tensors_at
 
+        batch = _pinned(batch) if self._pinned else batch
         self._batches[key] = (pristine, batch, _versions(batch))
         self._copies.update({id(tensor): (tensor, {}) for _, tensor in tensors_at(batch)})
+        return batch
 
     def _forget(self, batch: Any) -> None:
         from flatout.fixes.copies import tensors_at
 
         for _, tensor in tensors_at(batch):
             self._copies.pop(id(tensor), None)
+
+
+def _pinned(batch: Any) -> Any:
+    """Return `batch` as a loader with `pin_memory=True` gives it; as it is where no CUDA device is in use."""
+    import torch
+    from torch.utils.data._utils.pin_memory import pin_memory
+
+    return pin_memory(batch) if torch.cuda.is_initialized() else batch
 
 
 def _length(iterator: Any) -> int:

@@ -12,7 +12,7 @@ from flatout.pipeline.examination import detached, samples_of
 from flatout.pipeline.reading_batches import AroundBatches, transforms_batches
 from flatout.pipeline.sources import slots
 
-__all__ = ["Entry", "Reader", "at_once", "behind", "reader_of"]
+__all__ = ["AroundTransform", "Entry", "Reader", "at_once", "behind", "reader_of"]
 
 Entry = tuple[Any, Any]
 """What the transform is given, call by call, and the sample with marks where the results come."""
@@ -70,11 +70,12 @@ class _Transform:
         return _Call(len(self.calls) - 1, len(values))
 
 
-class _AroundTransform:
+class AroundTransform:
     """Asks a copy of a data set for samples, the transform that it holds as `name` left out."""
 
     def __init__(self, dataset: Any, name: str) -> None:
-        self._name = name
+        """Take a data set, and under which name it holds its transform."""
+        self.name = name
         self._transform, self._asked = _Transform(), detached(dataset)
         vars(self._asked)[name] = self._transform
 
@@ -96,7 +97,7 @@ class _AroundTransform:
 
     def finish(self, dataset: Any, entry: Entry) -> Any:
         """Return the sample, its transform done by the data set's own."""
-        transform, (calls, sample) = getattr(dataset, self._name), entry
+        transform, (calls, sample) = getattr(dataset, self.name), entry
         return _filled(sample, [transform(*values, **named) for values, named in calls])
 
 
@@ -122,7 +123,7 @@ def reader_of(dataset: Any, place: int, random: bool) -> Reader:
     if random and transforms_batches(dataset):
         return AroundBatches(dataset)
     for name in slots(dataset) if random else ():
-        reader, before = _AroundTransform(dataset, name), random_states()
+        reader, before = AroundTransform(dataset, name), random_states()
         try:
             reader.read(dataset, place)
             if undrawn(before, random_states()):  # else what is random is another one, or outside of it

@@ -4,15 +4,14 @@ from rich.text import Text
 
 from flatout.analysis.epochs import project_epoch
 from flatout.report.look import Look
-from flatout.schema.finding import Breakdown, Ceiling, PhaseShare
+from flatout.schema.finding import Breakdown, PhaseShare
 from flatout.schema.phase import Phase
 from flatout.schema.report import Report
 from flatout.schema.run import RankSummary
-from flatout.units import format_ms, format_ratio, format_seconds, format_share
+from flatout.units import format_ms, format_seconds, format_share
 
 __all__ = [
     "account_lines",
-    "ceiling_lines",
     "epoch_lines",
     "format_rate",
     "outside_lines",
@@ -108,21 +107,6 @@ def _money(seconds: float, price_h: float) -> str:
     """Return a price with at least two digits that mean something: `0.18`, `0.0042`, `214`."""
     amount = seconds / 3600 * price_h
     return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.2g}"
-
-
-def ceiling_lines(headroom: tuple[Ceiling, ...], look: Look) -> list[Text]:
-    """Return the measured ceilings."""
-    if not headroom:
-        return []
-    parts = ", ".join(
-        f"{each.ceiling} {format_ms(each.median_ms)} ({format_ratio(each.speedup)}{_interval(each)})"
-        for each in sorted(headroom, key=lambda each: each.median_ms)
-    )
-    return look.paragraph(f"Ceilings, measured: {parts}.", hanging=INDENT)
-
-
-def _interval(ceiling: Ceiling) -> str:
-    return f", {ceiling.low:.2f} to {ceiling.high:.2f}, n={ceiling.num_pairs} pairs" if ceiling.num_pairs else ""
 
 
 def rank_lines(ranks: tuple[RankSummary, ...], look: Look) -> list[Text]:

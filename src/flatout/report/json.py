@@ -36,7 +36,7 @@ _KEYS: Mapping[str, _Kind] = {
     "steps": dict,  # the steady steps in figures
     "breakdown": list,  # the time account: every phase of a step, in a fixed order; shares sum to 1
     "outside": list,  # what lies outside the steps
-    "headroom": list,  # ceilings that were measured by holding a batch; empty where none was
+    "headroom": list,  # ceilings, measured by holding the input at a place; empty where none was
     "findings": list,  # the one with the most to gain first
     "trials": list,  # in the order in which they were made; empty without a tune
     "recipe": (dict, type(None)),  # what the tune kept and confirmed; null where there is none
@@ -59,9 +59,9 @@ _ROWS: Mapping[str, Mapping[str, _Kind]] = {
         "share": _NUMBER,  # of the whole recording, 0 to 1
     },
     "headroom": {
-        "ceiling": str,  # which part of the work was removed
-        "median_ms": _NUMBER,  # of a step without it
-        "speedup": _NUMBER,  # of a step without it, against the script as it is
+        "ceiling": str,  # where the input was held, or "the loader alone"
+        "median_ms": _NUMBER,  # of a step then
+        "speedup": _NUMBER,  # of a step then, against the script as it is
     },
     "findings": {
         "code": str,  # of the rule: "IN003"

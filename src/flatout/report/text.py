@@ -5,8 +5,9 @@ from collections.abc import Collection
 from rich.console import Console
 from rich.text import Text
 
-from flatout.report.account import account_lines, ceiling_lines, epoch_lines, outside_lines, rank_lines
+from flatout.report.account import account_lines, epoch_lines, outside_lines, rank_lines
 from flatout.report.cards import cards
+from flatout.report.headroom import headroom_lines
 from flatout.report.look import Look, join
 from flatout.report.staircase import Handover, handover_lines, headline, is_tuned, staircase
 from flatout.report.verdict import best_finding, doubts, ending, is_doubt, title, verdict
@@ -75,10 +76,10 @@ def text(
 
 
 def _around_the_account(report: Report, look: Look, price_h: float) -> list[Text]:
-    """Return what stands below the account: outside the steps, ceilings, an epoch and its price, ranks."""
+    """Return what stands below the account: outside the steps, headroom, an epoch and its price, ranks."""
     return [
         *outside_lines(report.breakdown, look),
-        *ceiling_lines(report.headroom, look),
+        *headroom_lines(report.headroom, report.breakdown, look),
         *epoch_lines(report, price_h, look),
         *rank_lines(report.run.ranks, look),
     ]

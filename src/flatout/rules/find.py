@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from flatout.analysis.judge import FLOOR
 from flatout.rules.catalog import catalog
 from flatout.rules.frameworks import in_its_own_words
 from flatout.rules.rule import Rule
-from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
+from flatout.rules.stages import bounded
 from flatout.schema.finding import Breakdown, Ceiling, Finding
-from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 
 __all__ = ["Examination", "examine", "find"]
@@ -30,7 +28,6 @@ CAUSES_OF = {  # told first where they give nearly as much
     "IN002": ("IN003", "IN004", "IN005", "IN007"),  # what makes the work that workers only hide
 }
 CLOSE = 1.15  # bounds are themselves off by 15 % in the middle (benchmarks/planted.py, 22 scripts)
-_CEILINGS = {Phase.INPUT: HELD_INPUT, Phase.TRANSFER: HELD_TRANSFER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +59,9 @@ def examine(
             finding = replace(finding, message=finding.message + in_its_own_words(finding, run))
         if finding is not None and (breakdown.measured >= MIN_STEPS or finding.code.startswith(SHOWN_BY_FEW)):
             findings.append(finding)
-    bounded = [finding for each in _ranked(findings) if (finding := _bounded(each, headroom)) is not None]
-    bounded.sort(key=lambda each: _rank(each)[:2])  # stable: what one ceiling bounds stays in order
-    return Examination(tuple(_causes_first(bounded)), tuple(notes))
-
-
-def _bounded(finding: Finding, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """Return the finding with no more promised than the ceiling of its phase; None where that leaves nothing to gain.
-
-    What overlaps with other work can wait long and give little: only holding the batch tells.
-    """
-    ceiling = next((each for each in headroom if each.ceiling == _CEILINGS.get(finding.phase)), None)
-    if ceiling is None or finding.code.startswith("MS"):
-        return finding
-    if ceiling.high < FLOOR:
-        return None
-    return replace(finding, max_speedup=max(1.0, min(finding.max_speedup, ceiling.speedup)))
+    kept = [finding for each in _ranked(findings) if (finding := bounded(each, run, headroom)) is not None]
+    kept.sort(key=lambda each: _rank(each)[:2])  # stable: what one ceiling bounds stays in order
+    return Examination(tuple(_causes_first(kept)), tuple(notes))
 
 
 def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:

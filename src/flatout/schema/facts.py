@@ -4,8 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = [
+    "HELD_FIXED",
     "HELD_INPUT",
+    "HELD_PINNED",
+    "HELD_RAW",
+    "HELD_SAMPLES",
     "HELD_TRANSFER",
+    "LOADER_ALONE",
     "Ceiling",
     "CollectorFacts",
     "CompiledFunction",
@@ -23,9 +28,14 @@ __all__ = [
 ]
 
 
+HELD_RAW = "raw samples held"
+HELD_FIXED = "fixed transforms held"
+HELD_SAMPLES = "samples held"
 HELD_INPUT = "one batch held"
-HELD_TRANSFER = "one batch held on the device"
-"""Names of the ceilings, as reports print them."""
+HELD_PINNED = "one batch held, pinned"
+HELD_TRANSFER = "one batch on the device"
+LOADER_ALONE = "the loader alone"
+"""Names of the ceilings, as reports print them: the later something is held, the less is left to do."""
 
 
 @dataclass(frozen=True, slots=True)

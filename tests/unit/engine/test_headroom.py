@@ -8,7 +8,15 @@ from tests.unit.report.specimens import run
 from flatout.analysis.breakdown import account
 from flatout.engine import headroom
 from flatout.engine.target import Target
-from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER, LoaderFacts
+from flatout.schema.facts import (
+    HELD_INPUT,
+    HELD_RAW,
+    HELD_SAMPLES,
+    HELD_TRANSFER,
+    LOADER_ALONE,
+    LoaderFacts,
+    Stage,
+)
 from flatout.schema.trial import Pair
 
 LOADER = LoaderFacts(is_training=True, num_batches=100)
@@ -16,54 +24,99 @@ LOADER = LoaderFacts(is_training=True, num_batches=100)
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
-    """Return a function that measures the headroom of a run whose steps take `candidate_ms` with the batch held."""
-    asked = []
+    """Return a function that measures the headroom of a run whose steps take `candidate_ms` with its input held."""
 
-    def measure(loaders=(LOADER,), pairs=8, candidate_ms=5.0, max_s=60.0, **shares):
+    def measure(
+        loaders=(LOADER,), pairs=8, candidate_ms=5.0, max_s=60.0, missing=(), header=None, device_kind="cpu", **shares
+    ):
+        asked = []
+
         class Bench:
             def __init__(self, target, folder, watch, pace, **named):
                 asked.append({"pace": pace, **named})
 
-            def arms(self, base, arms, measured, **named):
-                asked[-1]["place"] = arms[0][0].settings["place"]
-                measured[0].pairs = [Pair(10.0, candidate_ms)] * pairs
+            def ceilings(self, arms, measured, **named):
+                settings = [selection.settings["place"] for (selection,) in arms]
+                asked[-1].update(named, places=settings)
+                assert len(measured) == len(arms) + 1
+                for place, one in zip([*settings, "alone"], measured, strict=True):
+                    one.pairs = [Pair(10.0, candidate_ms)] * pairs
+                    one.decision = "not applied" if place in missing else "faster"
 
         monkeypatch.setattr(headroom, "Bench", Bench)
-        asked.clear()
         found = replace(run(**shares), loaders=loaders)
+        machine = replace(found.environment, device_kind=device_kind)
+        found = replace(found, header=replace(found.header, **(header or {})), environment=machine)
         target = Target("train.py", ("python", "train.py"))
-        kept = headroom.measure_headroom(target, tmp_path, found, account(found), max_s=max_s, watch=lambda steps: None)
+        kept = headroom.measure_headroom(
+            target, tmp_path, found, account(found), max_s=max_s, within_s=90.0, watch=lambda steps: None
+        )
         return kept, asked
 
     return measure
 
 
-def test_the_input_is_held_where_it_takes_time(measured):
-    (ceiling,), asked = measured(input=50, forward=50)
-    assert (ceiling.ceiling, ceiling.median_ms, ceiling.num_pairs) == (HELD_INPUT, 5.0, 8)
-    assert ceiling.speedup == pytest.approx(2.0)
-    assert ceiling.low <= ceiling.speedup <= ceiling.high
-    assert [each["place"] for each in asked] == ["host"]
+def names(ceilings):
+    return [each.ceiling for each in ceilings]
+
+
+def test_the_input_is_held_at_every_place_that_there_is_in_one_start(measured):
+    ceilings, (asked,) = measured(input=50, forward=50)
+    assert names(ceilings) == [HELD_INPUT, HELD_SAMPLES, HELD_RAW, LOADER_ALONE]
+    assert asked["places"] == ["host", "sample", "raw"]
+    assert {(each.median_ms, each.num_pairs) for each in ceilings} == {(5.0, 8)}
+    assert all(each.speedup == pytest.approx(2.0) and each.low <= each.speedup <= each.high for each in ceilings)
 
 
 def test_copies_are_held_on_the_device_where_they_take_time(measured):
-    ceilings, asked = measured(input=20, transfer=20, forward=60)
-    assert [each.ceiling for each in ceilings] == [HELD_INPUT, HELD_TRANSFER]
-    assert [each["place"] for each in asked] == ["host", "device"]
+    ceilings, (asked,) = measured(input=3, transfer=20, forward=77)
+    assert names(ceilings) == [HELD_INPUT, HELD_TRANSFER, LOADER_ALONE]
+    assert asked["places"] == ["host", "device"]
+
+
+def test_of_a_list_of_transforms_the_part_before_the_first_random_one_is_held_too(measured):
+    listed = replace(LOADER, stages=(Stage(name="Resize"), Stage(name="RandomCrop")))
+    assert measured(input=50, forward=50, loaders=(listed,))[1][0]["places"] == ["host", "sample", "raw", "fixed"]
+
+
+@pytest.mark.parametrize(("pins", "last"), [(False, "pinned"), (True, "device")])
+def test_beside_cuda_pageable_memory_is_held_pinned_as_well(measured, pins, last):
+    loader = replace(LOADER, pin_memory=pins, num_workers=2)
+    _, (asked,) = measured(input=3, transfer=20, forward=77, loaders=(loader,), device_kind="cuda")
+    assert asked["places"][-1] == last
+
+
+@pytest.mark.parametrize("change", [{"num_workers": 2}, {"iterable_style": True}])
+def test_samples_that_the_training_does_not_make_itself_are_not_held(measured, change):
+    ceilings, (asked,) = measured(input=50, forward=50, loaders=(replace(LOADER, **change),))
+    assert asked["places"] == ["host"]
+    assert names(ceilings) == [HELD_INPUT, LOADER_ALONE]
+
+
+def test_a_place_that_there_is_not_is_left_out(measured):
+    assert HELD_RAW not in names(measured(input=50, forward=50, missing=("raw",))[0])
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"input": 2, "forward": 98},
+        {"input": 1, "forward": 99},
         {"input": 50, "forward": 50, "loaders": ()},
         {"input": 50, "forward": 50, "loaders": (replace(LOADER, is_training=False),)},
         {"input": 50, "forward": 50, "loaders": (replace(LOADER, num_batches=0),)},
         {"input": 50, "forward": 50, "max_s": 0.5},
+        {"input": 50, "forward": 50, "header": {"world_size": 2}},
     ],
 )
 def test_nothing_is_started_where_nothing_could_be_told(measured, options):
     assert measured(**options) == ((), [])
+
+
+def test_where_the_time_is_short_the_places_that_tell_most_are_held(measured):
+    _, (asked,) = measured(input=50, forward=50, max_s=10.0)
+    assert asked["places"] == ["host"]
+    assert asked["max_s"] + asked["alone_s"] == pytest.approx(10.0)
+    assert asked["within_s"] == 90.0
 
 
 def test_too_few_pairs_are_no_ceiling(measured):

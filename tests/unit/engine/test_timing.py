@@ -54,3 +54,24 @@ def test_what_was_silent_when_its_time_was_over_hangs(ended):
 def test_silence_is_longer_where_steps_are(ended, step_s, hangs):
     measured = ended(stopped_by="", grows_until_s=2, ends_s=60, step_s=step_s)
     assert bool(measured.failure) is hangs
+
+
+def test_ceilings_that_were_measured_before_one_fails_are_kept(monkeypatch, tmp_path):
+    asked = []
+
+    def run(self, budget_s, watch):
+        asked.append(budget_s)
+        pair = '{"kind": "pair", "arm": 0, "baseline_ms": 9.0, "candidate_ms": 3.0}\n'
+        lines = '{"kind": "begin", "arm": 0}\n' + 4 * pair + '{"kind": "arm", "arm": 0, "decision": "faster"}\n'
+        (Path(self.parts) / "timing-rank0.jsonl").write_text(lines + '{"kind": "begin", "arm": 1}\n')
+        return Outcome(exit_code=1, wall_s=5.0)
+
+    monkeypatch.setattr(timing.Execution, "run", run)
+    measured = [Measured(), Measured(), Measured()]
+    bench = Bench(Target("train.py", ("python", "train.py")), tmp_path, lambda steps: None, Pace())
+    arms = [(Selection("held-batch"),), (Selection("held-samples"),)]
+    bench.ceilings(arms, measured, looks=(8, 16), max_s=10, alone_s=1, within_s=25)
+    assert [len(each.pairs) for each in measured] == [4, 0, 0]
+    assert (measured[0].decision, measured[0].failure) == ("faster", None)
+    assert measured[1].failure is not None
+    assert asked == [25]

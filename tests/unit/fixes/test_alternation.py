@@ -175,3 +175,19 @@ def test_a_block_of_whole_epochs_holds_what_lies_between_the_steps():
     whole.finish()
     assert written[0]["steps"] % 10 == 0
     assert written[0]["ms"] == pytest.approx(150.0)
+
+
+def test_ceilings_are_all_measured_each_in_its_share_of_the_time():
+    arms = [[Lever("held")], [Lever("nothing", hits=False)], [Lever("same")]]
+    written, _ = timed(arms, {"held": 0.2}, looks=(8, 16), max_s=30.0, ceilings=True, alpha=0.02)
+    assert [body["arm"] for kind, body in written if kind == "arm"] == [0, 1, 2]
+    assert decisions(written)[:2] == ["faster", "not applied"]
+    assert not any(lever.enabled for arm in arms for lever in arm)
+
+
+def test_a_ceiling_whose_time_is_over_leaves_the_others_theirs():
+    arms = [[Lever("same")], [Lever("held")]]
+    written, _ = timed(arms, {"held": 0.2}, looks=(64,), max_s=8.0, ceilings=True, alpha=0.02)
+    pairs = [body["arm"] for kind, body in written if kind == "pair"]
+    assert 4 <= pairs.count(0) <= 64
+    assert pairs.count(1) >= 4

@@ -83,6 +83,23 @@ def test_a_batch_that_is_held_anew_keeps_no_copies_of_the_old_one():
             x.mul_(0.5)
 
 
+def test_a_batch_is_pinned_once_where_a_device_is_in_use(monkeypatch):
+    pinned = []
+
+    def pin_memory(batch):
+        pinned.append(batch)
+        return [tensor + 0.5 for tensor in batch]
+
+    monkeypatch.setattr("torch.utils.data._utils.pin_memory.pin_memory", pin_memory)
+    with under("held-batch", place="pinned"):
+        assert all(batch[0][0, 0] == 0 for batch in loader())
+        assert pinned == []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with under("held-batch", place="pinned"):
+        assert all(batch[0][0, 0] == 0.5 for batch in loader())
+    assert len(pinned) == 1
+
+
 def test_it_is_an_arm_of_trials_and_no_cure():
     assert find_arm("held-batch") is not None
     assert find_fix("held-batch") is None

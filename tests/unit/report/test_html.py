@@ -89,7 +89,7 @@ def test_it_says_what_the_terminal_says():
         "train.py:48 in ImageDataset.__getitem__",
         "62% of the step, at most 2.6x",
         "IN001 loader-starved (preview)",
-        "Ceilings, measured: device-resident 38.0 ms (2.6x).",
+        "device-resident 38.0 ms",
         "MS001 noisy-machine: Other processes used 1.2 of 2 cores",
         "validation 2.00 s",
         "OMP_NUM_THREADS 2",

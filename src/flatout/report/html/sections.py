@@ -8,10 +8,12 @@ from typing import Any
 from rich.text import Text
 
 from flatout.analysis.statistics import median
-from flatout.report.account import ceiling_lines, epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
+from flatout.report.account import epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
 from flatout.report.cards import amounts, format_evidence
 from flatout.report.changes import Change, Changes
 from flatout.report.declined import check_line, format_factor, format_interval, reason
+from flatout.report.headroom import rows as headroom_rows
+from flatout.report.headroom import sentences as headroom_sentences
 from flatout.report.html.results import results_sentence
 from flatout.report.html.timeline import timeline
 from flatout.report.look import Look
@@ -73,6 +75,8 @@ def sections(
         "phases": [_phase(part, breakdown) for part in shown_phases(breakdown) if breakdown.measured],
         "outside": [_outside(part) for part in sorted(breakdown.outside, key=lambda part: -part.s) if part.s > 0],
         "sentences": _sentences(report, price_h),
+        "headroom": [(row, _percent(row.left)) for row in headroom_rows(report.headroom, breakdown)],
+        "headroom_told": headroom_sentences(report.headroom, breakdown),
         "steps": _steps(run, breakdown),
         "timeline": timeline(run),
         "each": "" if run.steps_each <= 1 else f", each the mean of {run.steps_each} steps",
@@ -155,10 +159,9 @@ def _percent(share: float) -> str:
 
 
 def _sentences(report: Report, price_h: float) -> list[str]:
-    """Return what stands below the account: the warm-up, ceilings, an epoch and its price, ranks."""
+    """Return what stands below the account: the warm-up, an epoch and its price, ranks."""
     lines = [
         *warmup_lines(report.breakdown, _WIDE),
-        *ceiling_lines(report.headroom, _WIDE),
         *epoch_lines(report, price_h, _WIDE),
         *rank_lines(report.run.ranks, _WIDE),
     ]
