@@ -41,7 +41,12 @@ def main(page):
             told = []
             for command, _ in block.commands:
                 print(f"$ {command}", file=sys.stderr, flush=True)
-                output = session.shell(command, f"{page}:{block.line}").rstrip("\n").replace(folder, "/tmp")
+                output = (
+                    session.shell(command, f"{page}:{block.line}")
+                    .rstrip("\n")
+                    .replace(f"{folder}/session/project", "/home/you")
+                    .replace(folder, "/tmp")
+                )
                 told += [f"$ {command}", *([line.rstrip() for line in output.split("\n")] if output else [])]
             made.append((block, told))
     for block, told in reversed(made):
