@@ -9,8 +9,9 @@ most one step in twenty meets a shape that none before it had.
 
 ## Why it matters
 
-Which algorithm is the fastest depends on shape and device. How much a search gives differs: others measured 15% less
-training time for a ResNet-101 (GTX 1060), which is what the most it could give is taken from; often it is nothing.
+Which algorithm is the fastest depends on shape and device. How much a search gives differs, and nobody here has
+measured it. The most it could give is taken from one published figure, 15% less training time for a ResNet-101 on a
+GTX 1060.
 
 ## What to do
 
