@@ -30,8 +30,7 @@ from flatout.analysis.judge import compare
 from flatout.analysis.starts import Start, of_starts
 from flatout.cli.recordings import find_recording, read_report
 from flatout.engine.blocks import Measured, enough
-from flatout.engine.checkouts import LOOKS, PAIRS, are_enough, target_in
-from flatout.engine.pace import Pace
+from flatout.engine.checkouts import LOOKS, are_enough, pace_of, pairs_in, target_in
 from flatout.engine.timing import Bench
 from flatout.schema.difference import Difference
 from flatout.schema.report import Report
@@ -128,12 +127,13 @@ def record_starts(script: str, rounds: int) -> tuple[Difference, dict[str, list[
             variant: target_in(write_checkout(top / f"B{number}", script, SLOWER[variant]), ("train.py",))
             for number, variant in enumerate(GOALS)
         }
-        pace = Pace.of(report)
+        pace = pace_of([report, report])
+        pairs = pairs_in(pace)
         for number in range(rounds):
             for variant in generator.sample(list(GOALS), len(GOALS)):
                 bench = Bench(before, top / "starts", lambda steps: None, pace, other=after[variant])
                 measured, swap = Measured(), number % 2 == 1
-                bench.side_by_side((), (), measured, looks=(PAIRS,), decide=enough(PAIRS), max_s=120, swap=swap)
+                bench.side_by_side((), (), measured, looks=(pairs,), decide=enough(pairs), max_s=120, swap=swap)
                 if measured.failure:
                     raise SystemExit(f"{script}, {variant}: {measured.failure.reason}")
                 made[variant].append(Start(tuple(measured.pairs), tuple(measured.phases)))
@@ -151,10 +151,11 @@ def draw_starts(described: Difference, starts: list[Start], generator: random.Ra
 def show_starts(script: str, rounds: int, number: int) -> None:
     """Print how often the gate says what of code beside code."""
     described, made = record_starts(script, rounds)
+    pairs = statistics.median(len(start.pairs) for start in made["A again"])
     ratios = [1 / compare(start.pairs, alpha=0.01, looks=()).speedup for start in made["A again"]]
     print(
         f"\n{script}, code beside code: a step takes {described.before_ms:.2f} ms, ratios of equal programs scatter by "
-        f"{statistics.stdev(ratios):.1%} from start to start (n={rounds}), up to {max(LOOKS)} starts of {PAIRS} pairs "
+        f"{statistics.stdev(ratios):.1%} from start to start (n={rounds}), up to {max(LOOKS)} starts of {pairs} pairs "
         f"a comparison, n={number} comparisons",
         flush=True,
     )

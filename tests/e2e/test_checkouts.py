@@ -17,6 +17,7 @@ def versions(flatout, monkeypatch):
     monkeypatch.chdir(flatout.folder)
     monkeypatch.setattr(checkouts, "LOOKS", (3,))
     monkeypatch.setattr(checkouts, "PAIRS", 4)
+    monkeypatch.setattr(checkouts, "PAIRS_S", 2.0)
 
     def write(**scripts):
         for name, script in scripts.items():

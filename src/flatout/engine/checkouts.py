@@ -6,6 +6,7 @@ are started together and their blocks of steps alternate, as those of a trial do
 
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,17 +21,29 @@ from flatout.engine.progress import Progress
 from flatout.engine.target import Target, parse_target
 from flatout.engine.timing import Bench
 from flatout.errors import FlatoutError, Interrupted, NothingMeasured, UsageError
+from flatout.rules.machine import cores_in_use
 from flatout.schema.difference import Difference
 from flatout.schema.report import Report
 
-__all__ = ["LOOKS", "PAIRS", "are_enough", "compare_checkouts", "target_in"]
+__all__ = ["LOOKS", "are_enough", "compare_checkouts", "pace_of", "pairs_in", "target_in"]
 
-LOOKS = (6, 12)
+LOOKS = (6, 12, 24)
 """Starts after which it is judged whether more are needed; the last is the most that are made."""
 
-PAIRS = 14
-"""Pairs of blocks in a start: about twice as long as it takes to begin one."""
+PAIRS, PAIRS_S = 14, 12.0
+"""Pairs of blocks in a start, at least, and how long they last: about twice as long as it takes to begin one."""
 
+_TURN_S = 0.1
+"""Of a block. What others do on the machine changes within tenths of a second: steps of 4 ms correlate by 0.79 with the
+next, by 0.33 with the 30th and by 0.07 with the 400th after them (14,422 steps on two shared cores), so short turns see
+more alike. Both on one core, starts of equal programs scattered by 1.3 and 1.8 % with blocks of 0.1 and 0.05 s (n=9
+and 8), by 4.4 % with 0.4 s (n=10); where the system put them by 3.6 % with 0.4 s (n=16)."""
+
+_ONE_CORE = 1.15
+"""A program that uses so many cores at most trains on one thread. Of two that train on several, one start of five with
+blocks of 0.1 s took 53 s, the others 6 to 7: they keep the longer blocks."""
+
+_STEPS = 4  # of a block, at least, where a block may be so long
 _DIAGNOSES = 0.4  # of the budget, at most, for both
 _MOST_FAILURES = 2
 
@@ -87,6 +100,38 @@ def are_enough(described: Difference, starts: Sequence[Start], limit: float | No
     return limit is None or judge_limit(of_starts(described, starts, looks=len(LOOKS)), limit).passed is not None
 
 
+def pace_of(reports: Sequence[Report]) -> Pace:
+    """Return the pace at which two programs take turns, from their recordings.
+
+    Two that train on one thread each share a core: one core may be slower than another for seconds, because of what
+    runs beside it on the machine, and a core that always has something to do is moved less often.
+    """
+    paces = [Pace.of(report) for report in reports]
+    slowest = max(paces, key=lambda pace: pace.block_s)
+    pace = dataclasses.replace(
+        slowest,
+        skip=max(pace.skip for pace in paces),
+        startup_s=max(pace.startup_s for pace in paces),
+        together=any(pace.together for pace in paces),
+    )
+    if not (all(_on_one_core(report) for report in reports) and hasattr(os, "sched_getaffinity")):
+        return pace
+    block_s = max(_TURN_S, min(pace.block_s, _STEPS * pace.step_s))
+    return dataclasses.replace(pace, block_s=block_s, turn_s=_TURN_S, cores=tuple(sorted(os.sched_getaffinity(0))))
+
+
+def pairs_in(pace: Pace) -> int:
+    """Return how many pairs of blocks a start has."""
+    return max(PAIRS, round(PAIRS_S / pace.turns_s))
+
+
+def _on_one_core(report: Report) -> bool:
+    """Return whether all that trains is one thread of one process."""
+    run = report.run
+    used, alone = cores_in_use(run), run.header.world_size == 1 and run.environment.device_kind == "cpu"
+    return alone and used is not None and used <= _ONE_CORE and not any(loader.num_workers for loader in run.loaders)
+
+
 def _diagnosed(name: str, target: Target, budget_s: float, number: int, watch: Watch) -> Report:
     """Return the diagnosis of one side."""
 
@@ -116,13 +161,8 @@ class _Session:
     def __init__(
         self, targets: tuple[Target, Target], reports: Sequence[Report], limit: float | None, until: float, watch: Watch
     ) -> None:
-        paces = [Pace.of(report) for report in reports]
-        pace = dataclasses.replace(
-            max(paces, key=lambda pace: pace.block_s),
-            skip=max(pace.skip for pace in paces),
-            startup_s=max(pace.startup_s for pace in paces),
-            together=any(pace.together for pace in paces),
-        )
+        pace = pace_of(reports)
+        self._pairs = pairs_in(pace)
         self._described = difference(reports[:1], reports[1:])
         folder = run_folder(None, f"{targets[0].slug}-compared")
         self._bench = Bench(targets[0], folder, self._progress, pace, other=targets[1])
@@ -151,12 +191,13 @@ class _Session:
             self._bench.one_after_the_other((), (), measured, decide=enough(1), max_s=left_s, num_pairs=1)
         else:
             self._bench.side_by_side(
-                (), (), measured, looks=(PAIRS,), decide=enough(PAIRS), max_s=left_s, swap=len(self._starts) % 2 == 1
-            )
+                (), (), measured, looks=(self._pairs,), decide=enough(self._pairs), max_s=left_s,
+                swap=len(self._starts) % 2 == 1,
+            )  # fmt: skip
         return measured
 
     def _add(self, measured: Measured) -> None:
-        if measured.pairs and (measured.failure is None or len(measured.pairs) >= PAIRS // 2):
+        if measured.pairs and (measured.failure is None or len(measured.pairs) >= self._pairs // 2):
             self._starts.append(Start(tuple(measured.pairs), tuple(measured.phases)))
         elif measured.failure is not None or time.monotonic() < self._until:
             failure = measured.failure

@@ -24,6 +24,8 @@ class Pace:
     skip: int = 2  # steps left out after each switch
     block_s: float = _BLOCK_S
     together: bool = False  # several ranks of one training
+    turn_s: float = SHORTEST_TURN_S  # of a block of one of two processes that take turns, at least
+    cores: tuple[int, ...] = ()  # on one of which the training threads of both stay, on another each start
 
     @classmethod
     def of(cls, report: Report) -> "Pace":
@@ -52,7 +54,7 @@ class Pace:
     @property
     def turns_s(self) -> float:
         """Seconds of a pair of blocks that take turns, in one process or two."""
-        return 2 * (max(SHORTEST_TURN_S, self.block_s) + self.skip * self.step_s)
+        return 2 * (max(self.turn_s, self.block_s) + self.skip * self.step_s)
 
     @property
     def apart_s(self) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from flatout.engine.blocks import Measured, pairs_of_turns, phases_of_turns, read_parts, slowest_block, take_record
 from flatout.engine.follower import Ended, Follower, trial_failure
 from flatout.engine.launch import Execution, Outcome
-from flatout.engine.pace import SHORTEST_TURN_S, Pace
+from flatout.engine.pace import Pace
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError
 from flatout.fixes.catalog import find_arm
@@ -132,7 +132,7 @@ class Bench:
         """
         until, timing = (
             time.monotonic() + max_s,
-            TimingOrder(block_s=max(SHORTEST_TURN_S, self._pace.block_s), looks=looks),
+            TimingOrder(block_s=max(self._pace.turn_s, self._pace.block_s), looks=looks),
         )
         timing = replace(timing, skip=max(self._pace.skip, skip), epoch_steps=epoch_steps)
         while True:
@@ -152,7 +152,9 @@ class Bench:
         """Start both sides once and add the pairs that they finish."""
         folder = self._next()
         (folder / "turns").mkdir()
-        timing = replace(timing, turns=str(folder / "turns"), seed=self._seed())
+        cores = self._pace.cores
+        core = cores[int(folder.name) % len(cores)] if cores else -1
+        timing = replace(timing, turns=str(folder / "turns"), seed=self._seed(), core=core)
         settles_s = self._write_sides(folder, timing, sides, swap=swap)
         command = (sys.executable, "-I", "-c", _SIDE_BY_SIDE, str(folder / "commands.json"), _SOURCE)
         both = Target(self._target.name, command)

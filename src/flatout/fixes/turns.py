@@ -5,6 +5,7 @@ alternate as they would inside one process: whoever has no turn stands still at 
 at once do not fit, processes follow each other and each is one block.
 """
 
+import contextlib
 import math
 import os
 import time
@@ -27,6 +28,13 @@ _OVER = "over"
 _PARTNER_S = 300.0  # longest that one process waits for the other
 
 Write = Callable[[str, Mapping[str, object]], None]
+
+
+def stay_on(core: int) -> None:
+    """Keep the calling thread on `core`, where the system lets it; other threads of the process stay where they are."""
+    with contextlib.suppress(AttributeError, OSError):  # macOS has no such call
+        if core in os.sched_getaffinity(0):
+            os.sched_setaffinity(0, {core})
 
 
 def owner(number: int, seed: int) -> int:
@@ -153,6 +161,7 @@ class Turns:
                 return False
             self._num_steps = self._block.size(sorted(self._warmup.walls_ms)[len(self._warmup.walls_ms) // 2])
             self._warmup = None
+            stay_on(self._timing.core)
             (self._folder / f"ready-{self._timing.side}").touch()
             return self._wait(-1)
         if self._skip:

@@ -30,6 +30,7 @@ class TimingOrder:
     prior: tuple[tuple[Pair, ...], ...] = ()  # pairs of each arm from processes that ended too early
     turns: str = ""  # folder in which two processes tell each other whose block it is; with arms, rank 0 the others
     side: int = 0  # in it: 0 without the candidate, 1 with it
+    core: int = -1  # on which the training threads of both stay; -1: where the system puts them
     ceilings: bool = False  # arms are no cures: each has an equal share of `max_s`, and none stays on
     alone_s: float = 0.0  # then the loader is drawn from, without any training, for so long
     without: bool = False  # leave-one-out: an arm names fixes of `Order.fixes` that are switched off in it
