@@ -2,14 +2,14 @@
 
 For every script and every fix that it has something for (a DataLoader, one of torch's optimizers, a convolution, ...)
 the fix alone is written into its source: the share that can be written, the lines that change, and whether writing it
-twice changes anything. Then the scripts are run for some optimizer steps, as they are and with the fixes of one class
-written together: BITWISE ones have to give the same weights after every step, to the last bit; for the others it is
-shown how far the weights are apart after one step, which is held to a limit, and at most. Fixes for CUDA are written
+twice changes anything. Then 34 of the scripts are run for some optimizer steps, as they are and with the fixes of one
+class written together: BITWISE ones have to give the same weights after every step, to the last bit; for the others it
+is shown how far the weights are apart after one step, which is held to a limit, and at most. Fixes for CUDA are written
 all the same, and their scripts run without one. Planted causes that `flatout patch --findings` has an edit for are
 cured at their marked lines, and have to give the same weights, too. Whether a patched script is as fast as under its
 recipe is measured by patch_speed.py.
 
-    python benchmarks/patches.py [--quick] [--only SCRIPT] [--steps N] [--out FILE]
+    python benchmarks/patches.py [--quick | --all] [--only SCRIPT] [--steps N] [--out FILE]
 """
 
 import argparse
@@ -96,6 +96,7 @@ if out:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="run twelve of the scripts; write into all of them")
+    parser.add_argument("--all", action="store_true", help="run all of them that train by themselves")
     parser.add_argument("--only", action="append", default=[], help="scripts of this name")
     parser.add_argument("--steps", type=int, default=60, help="optimizer steps of a run")
     parser.add_argument("--out", type=Path, help="write the table here, too")
@@ -113,7 +114,9 @@ def main():
         print(line, flush=True)
     lines.append("")
     for name, entry, root in found:
-        if (options.quick and name not in QUICK) or entry.parent.name in NO_TRAINING:
+        if not (options.all or name in options.only or is_run(name, entry, quick=options.quick)):
+            continue
+        if entry.parent.name in NO_TRAINING:
             continue
         for line, fault in runs(name, entry, root, options.steps):
             lines.append(line)
@@ -127,6 +130,11 @@ def main():
     if options.out:
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 1 if faults else 0
+
+
+def is_run(name, entry, *, quick):
+    """Return whether a script is run: twelve, or besides them all of honest.py's."""
+    return name in QUICK or (entry.parent.name == "honest" and not quick)
 
 
 def scripts():

@@ -1,10 +1,12 @@
 """What `flatout run` costs: the same training by hand and under it, side by side, block by block.
 
 Two processes of one script wait for their turn on stdin (which passes through `flatout run`) and time one block of
-steps each time they are asked; which of the two goes first is drawn by lot for each pair. One start gives one ratio,
-the median over its pairs; two processes of the very same command differ a little by where their memory lies, so the
-interval is over starts, and a pair of plain processes shows what the method itself can tell. Besides an empty recipe,
-with which nothing is attached, a recipe with one fix that does nothing shows what being attached costs.
+steps each time they are asked; which of the two goes first is drawn by lot for each pair. Both train on the same core,
+so that one core's neighbours are not taken for a cost. One start gives one ratio, the mean over its pairs, since what
+is done twice a second is in a third of the blocks; two processes of the very same command differ a little by where
+their memory lies, so the interval is over starts, and a pair of plain processes shows what the method itself can tell.
+Besides an empty recipe, with which nothing is attached, a recipe with one fix that does nothing shows what being
+attached costs.
 
     python benchmarks/run_overhead.py [--quick]
 """
@@ -32,7 +34,8 @@ WAYS = ("by hand", "empty recipe", "idle fix")
 GOAL = "goal: <= 0.5% with an empty recipe"
 
 SCRIPT = """
-import sys, time
+import os, sys, time
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 sys.path.append(sys.argv[1])
 from overhead import training
 hidden, batch, steps, loader = int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "True"
@@ -103,7 +106,7 @@ def one_start(folder: Path, way: str, workload: str, num_pairs: int, begin: Call
     finally:
         for process in (by_hand, other):
             process.communicate()
-    return statistics.median(ratios[0]), statistics.median(ratios[1]), statistics.median(baseline)
+    return statistics.mean(ratios[0]), statistics.mean(ratios[1]), statistics.median(baseline)
 
 
 def told(ratios: list[float], step_us: float) -> str:
