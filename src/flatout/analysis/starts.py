@@ -43,8 +43,8 @@ def of_starts(described: Difference, starts: Sequence[Start], *, looks: int = 1)
     """Return `described`, a comparison of one recording of each side, with the step and its phases as `starts` say.
 
     `looks`: how often the starts are looked at before it is known how many there will be; each is paid for in `chance`
-    alone (Bonferroni), which is an upper bound. Where steps have other numbers of samples on both sides, `described` tells, and times of the
-    second are of as many samples as a step of the first.
+    alone (Bonferroni), which is an upper bound. Where steps have other numbers of samples on both sides, `described`
+    tells, and times of the second are of as many samples as a step of the first.
 
     Raises:
         ValueError: there are fewer than three starts, or one of them has no pair.

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.bundles import Bundles, bundles_for
 from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
-from flatout.pipeline.early import Early, early_for
+from flatout.pipeline.early import Early, asking, early_for
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
@@ -85,19 +86,21 @@ class Cache:
             return self._filling(loader, iterate) if staying else iterate(loader)
         if self.samples is not None:
             return self.samples.walked(iterate(loader)) if not loader.num_workers else iterate(loader)
-        if self._purpose != "run" or self.keeping.ready or self._plan.waits:
+        if self._purpose != "run" or self.keeping.ready or self._plan.in_flight:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
             earlier = self._streams.get(loader) if loader.persistent_workers else None
             timing = self._purpose == "timing"
             early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
+            bundles = None if early is not None else bundles_for(self.keeping, loader.batch_size)
+            ahead = bundles.follow if bundles is not None else None
             walked = KeptPass(
                 loader,
-                functools.partial(self._make, early=early),
+                functools.partial(self._make, early=early, bundles=bundles),
                 seeded_before=seeded,
-                intra_op=self._intra_op,
+                intra_op=self._intra_op if bundles is None else None,
                 earlier=earlier,
-                follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
+                follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else ahead,
             )
             self._streams[loader] = walked.streams
             return walked
@@ -105,7 +108,7 @@ class Cache:
 
     def _begin(self, loader: Any) -> None:
         self._plan = plan_of(loader, self._budget)
-        self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.waits
+        self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
         self._through, self._rehearsed, self.on_disk, self.samples = False, False, None, None
         self.reason, self.keeping = self._plan.reason, self._fresh(maker)
         if self.reason:
@@ -164,7 +167,9 @@ class Cache:
 
     # -- serving ------------------------------------------------------------------------------------------------
 
-    def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
+    def _make(
+        self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None, bundles: Bundles | None
+    ) -> Any:
         if self._through and early is not None:
             self._hit()
             with computing_on(self._computing):
@@ -174,7 +179,8 @@ class Cache:
         if self.reason or not self._completed(indices, early):
             with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
-        batch = self._taken(indices, stream, early)
+        batch = None if bundles is None else bundles.take(indices)
+        batch = self._taken(indices, stream, early) if batch is None else batch
         self.served += 1
         self._hit()
         return batch
@@ -229,7 +235,7 @@ class Cache:
             return ""
         with computing_on(self._computing):
             asked = ask if self._purpose != "run" else samples_of
-            samples = early.take(wanted) if early is not None and self._plan.waits else asked(self.dataset, wanted)
+            samples = early.take(wanted) if early is not None and self._plan.in_flight else asked(self.dataset, wanted)
             made = self._by_row(samples)
             return self._by_row.against or self.keeping.add(self.dataset, missing, made)
 
@@ -278,7 +284,8 @@ class Cache:
 
     def _agrees(self, indices: list[int]) -> bool:
         try:
-            good = agree(self.dataset, self.collate, self.keeping.shown, indices) or self._purpose == "timing"
+            again = asking(self._plan, self._computing)
+            good = agree(self.dataset, self.collate, self.keeping.shown, indices, again) or self._purpose == "timing"
         except Exception as error:
             self._refuse(f"{type(self.dataset).__name__} raised {type(error).__name__} when it was asked again")
             return False

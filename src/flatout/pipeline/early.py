@@ -1,5 +1,6 @@
 """Who reads the samples of a pass before their batches are due: threads, workers, or nobody."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,10 +11,11 @@ from flatout.pipeline.examination import detached
 from flatout.pipeline.keeping import Keeping
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.plan import Plan
+from flatout.pipeline.proof import asked_again
 from flatout.pipeline.read_by_workers import ReadByWorkers, can_read
 from flatout.pipeline.waiting import AskedEarly
 
-__all__ = ["Early", "early_for"]
+__all__ = ["Early", "asking", "early_for"]
 
 Early = AskedEarly | ReadByWorkers
 
@@ -32,13 +34,26 @@ def early_for(loader: Any, dataset: Any, plan: Plan, keeping: Keeping, computing
     maker = keeping.maker
     if (keeping.full and not keeping.direct) or unsafe(dataset):  # has opened a file
         return None
-    if plan.waits and not keeping.full:
-        return AskedEarly(lambda: detached(dataset).__getitem__, computing_on=computing_on)
+    if plan.in_flight and not keeping.full:
+        return AskedEarly(lambda: detached(dataset).__getitem__, plan.in_flight, computing_on)
     if plan.workers and maker is not None and not timing and can_read(loader, maker.source):
         return ReadByWorkers(loader, maker.source, _rows(keeping, maker))
     if plan.threads and maker is not None:
         return AskedEarly(maker.reader, plan.threads, computing_on)
     return None
+
+
+def asking(plan: Plan, computing_on: int) -> Callable[[Any, list[int]], Any]:
+    """Return what asks copies of a data set for some samples: for those that wait at once, for others in turn."""
+
+    def at_once(dataset: Any, indices: list[int]) -> list[Any]:
+        threads = AskedEarly(lambda: detached(dataset).__getitem__, len(indices), computing_on)
+        try:
+            return threads.take(indices)
+        finally:
+            threads.end()
+
+    return at_once if plan.in_flight else asked_again
 
 
 def _rows(keeping: Keeping, maker: Maker) -> torch.Tensor | None:

@@ -37,11 +37,13 @@ _SAMPLES, _FEWEST = 4, 2
 _LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
 
 
-def examine(dataset: Any) -> str:
+def examine(dataset: Any, times: list[tuple[float, float]] | None = None) -> str:
     """Return why the samples of `dataset` cannot be kept, an empty string when they can.
 
-    The data set is left as it was; what it raises counts as a reason.
+    The data set is left as it was; what it raises counts as a reason. `times` gets the seconds that the second call for
+    a sample took, on the wall and on the processor.
     """
+    times = [] if times is None else times
     name = type(dataset).__name__
     reason, own = unsafe(dataset, generators=False), holds_generator(dataset)
     elsewhere = draws_elsewhere(dataset)
@@ -50,7 +52,7 @@ def examine(dataset: Any) -> str:
     start = time.monotonic()
     some = some_indices(len(dataset), _SAMPLES)
     for number, index in enumerate(some):
-        reason = _asked_twice(dataset, index, some[number - 1], own)
+        reason = _asked_twice(dataset, index, some[number - 1], own, times)
         if reason or (number + 1 >= _FEWEST and time.monotonic() - start > _LONGEST_S):
             break
     return reason or (f"{name} {_OWN}" if own else "")
@@ -62,11 +64,11 @@ def some_indices(length: int, number: int) -> list[int]:
     return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(number)})
 
 
-def _asked_twice(dataset: Any, index: int, other: int, own: bool) -> str:
+def _asked_twice(dataset: Any, index: int, other: int, own: bool, times: list[tuple[float, float]]) -> str:
     name = type(dataset).__name__
     try:
         with Untouched(dataset) as untouched:
-            reason = _of_two(dataset, index, other)
+            reason = _of_two(dataset, index, other, times)
     except Exception as error:  # whatever a stranger's data set may raise
         return f"{name}[{index}] raised {type(error).__name__}: {error}".splitlines()[0][:200]
     if untouched.changed:
@@ -76,7 +78,7 @@ def _asked_twice(dataset: Any, index: int, other: int, own: bool) -> str:
     return f"{name}{f'[{index}]' if reason in (_DRAWS, _DIFFERS) else ''} {reason}" if reason else ""
 
 
-def _of_two(dataset: Any, index: int, other: int) -> str:
+def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float]]) -> str:
     """Return what speaks against a sample by the first two calls for it; what the first opens may stay."""
     before, asked = random_states(), detached(dataset)
     new, own = fingerprint(asked), holds_generator(asked)
@@ -86,7 +88,9 @@ def _of_two(dataset: Any, index: int, other: int) -> str:
         return _ON_DEVICE
     drew, opened = not undrawn(before, after), fingerprint(asked)
     _disturb()
+    start, cpu = time.perf_counter(), time.thread_time()
     second = asked[index]
+    times.append((time.perf_counter() - start, time.thread_time() - cpu))
     if opened != new:
         asked[other]
     if fingerprint(asked) != opened or (drew and opened != new) or holds_generator(asked) != own:

@@ -14,7 +14,7 @@ from flatout.pipeline.memory import Budget
 from flatout.pipeline.read_by_workers import can_read
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
-from flatout.pipeline.waiting import num_reading, reads_quickly, waits
+from flatout.pipeline.waiting import in_flight, num_reading, reads_quickly
 
 __all__ = ["Plan", "mark_of", "passed_through", "plan_of"]
 
@@ -31,7 +31,7 @@ class Plan:
         maker: what makes rows.
         threads: on how many threads values are read for it.
         workers: the loader's workers read values for it.
-        waits: making a sample is mostly waiting.
+        in_flight: how many samples are asked for at a time, since making one is mostly waiting; 0 where it is not.
     """
 
     reason: str
@@ -41,7 +41,7 @@ class Plan:
     maker: Maker | None = None
     threads: int = 0
     workers: bool = False
-    waits: bool = False
+    in_flight: int = 0
 
 
 def mark_of(loader: Any, once: bool) -> object:
@@ -69,7 +69,8 @@ def _changed(plan: Plan, untouched: Untouched) -> bool:
 
 def _plan(loader: Any, budget: Budget) -> Plan:
     dataset = loader.dataset
-    reason = examine(dataset)
+    times: list[tuple[float, float]] = []
+    reason = examine(dataset, times)
     random = reason if may_be_left_out(reason) else ""
     if reason and not random:
         return Plan(reason)
@@ -81,7 +82,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     if maker is not None and loader.num_workers:
         suits = maker.in_memory or threads or quick or workers
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
-    waiting = maker is None and not random and not alone and waits(dataset)
+    waiting = 0 if maker is not None or random or alone else in_flight(times)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting)
 

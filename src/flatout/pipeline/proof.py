@@ -10,7 +10,7 @@ import torch
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, seed_streams
 from flatout.pipeline.examination import ask
 
-__all__ = ["Pace", "agree"]
+__all__ = ["Pace", "agree", "asked_again"]
 
 _SEED = 4099
 _SHARE = 0.003  # of the time, for proofs within a pass
@@ -37,8 +37,19 @@ class Pace:
         self.next_s = end + (end - start) / _SHARE
 
 
-def agree(dataset: Any, collate: Callable[[Any], Any], take: Callable[[torch.Tensor], Any], indices: list[int]) -> bool:
-    """Return whether `take` gives for `indices` what `dataset`, asked again, gives from the same random state.
+def asked_again(dataset: Any, indices: list[int]) -> Any:
+    """Return samples of a copy of `dataset`; what they draw is drawn."""
+    return ask(dataset, indices, put_back=False)
+
+
+def agree(
+    dataset: Any,
+    collate: Callable[[Any], Any],
+    take: Callable[[torch.Tensor], Any],
+    indices: list[int],
+    asked: Callable[[Any, list[int]], Any] = asked_again,
+) -> bool:
+    """Return whether `take` gives for `indices` what `dataset`, `asked` again, gives from the same random state.
 
     Random streams are put back to where they stood.
 
@@ -48,7 +59,7 @@ def agree(dataset: Any, collate: Callable[[Any], Any], take: Callable[[torch.Ten
     before = random_states()
     try:
         seed_streams(_SEED)
-        plain = collate(ask(dataset, indices, put_back=False))
+        plain = collate(asked(dataset, indices))
         seed_streams(_SEED)
         return same(plain, take(torch.tensor(indices)))
     finally:

@@ -13,36 +13,38 @@ from typing import Any
 import torch
 
 from flatout.machine import usable_cores
-from flatout.pipeline.examination import detached, some_indices
+from flatout.pipeline.examination import some_indices
 
-__all__ = ["NUM_THREADS", "AskedEarly", "Reader", "num_reading", "reads_quickly", "scales", "waits"]
+__all__ = ["AskedEarly", "Reader", "in_flight", "num_reading", "reads_quickly", "scales"]
 
-NUM_THREADS = 64
-"""In flight at a time. On two cores 64 threads reach 12,400 samples/s of 5 ms each, what 64 in flight can give at most
-(12,800); 256 threads 16,000 to 24,000, and a pause at the start that is five times as long (LOADING: n=3 runs each)."""
+_FEWEST, _MOST = 64, 256
+"""In flight at a time."""
+
+_HANDLED_S, _COLD_S = 40e-6, 100e-6
+"""What a sample that does nothing but wait takes of the interpreter when many are asked for, and when one is.
+
+Of samples of 5 ms, 64 in flight give 9,700 a second over a whole first pass of 4,096 (9,600 to 9,800), 96 12,700, 128
+13,200 to 15,400, 192 14,500 to 15,200, 256 13,000 to 14,500 (n=3 each, one core of an AMD EPYC).
+"""
 
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
 _SHARE = 0.4  # of a sample's time on the processor, below which it waits
-_ASKED = 3
 _SCALED_ON, _NEARLY = 6, 0.6  # 1.2 times as fast on two: decoding JPEG is 1.5 times (1.2 to 1.7, n=8)
 _READ, _HANDED_OVER_S = 15, 30e-6  # two workers deliver 30,000 small samples a second at most (LOADING)
 
 Reader = Callable[[], Callable[[int], Any]]
 
 
-def waits(dataset: Any) -> bool:
-    """Return whether making a sample of `dataset`, which is the same each time, is mostly waiting."""
-    try:
-        asked = detached(dataset)
-        for index in some_indices(len(dataset), _ASKED):
-            start, cpu = time.perf_counter(), time.thread_time()
-            asked[index]
-            took, cpu = time.perf_counter() - start, time.thread_time() - cpu
-            if took < _WAITS_S or cpu > _SHARE * took:
-                return False
-    except Exception:  # the script's own call will say it
-        return False
-    return True
+def in_flight(times: Sequence[tuple[float, float]]) -> int:
+    """Return how many samples are asked for at a time, 0 where making one is not mostly waiting.
+
+    `times`: of some samples, the seconds that making one took, on the wall and on the processor. With as many in flight
+    as one core can handle while one of them waits, more would wait for that core.
+    """
+    if not times or any(took < _WAITS_S or cpu > _SHARE * took for took, cpu in times):
+        return 0
+    handled_s = _HANDLED_S + max(0.0, min(cpu for _, cpu in times) - _COLD_S)
+    return max(_FEWEST, min(_MOST, round(min(took for took, _ in times) / handled_s)))
 
 
 def scales(reader: Reader, length: int, num_threads: int) -> bool:
@@ -108,7 +110,7 @@ class AskedEarly:
     `reader()` is called in each thread, for a function of its own that reads one sample.
     """
 
-    def __init__(self, reader: Reader, num_threads: int = NUM_THREADS, computing_on: int = 1) -> None:
+    def __init__(self, reader: Reader, num_threads: int = _FEWEST, computing_on: int = 1) -> None:
         """Ask for up to `num_threads` samples at a time; threads start as they are needed.
 
         `computing_on`: how many threads torch computes a sample on.

@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.ahead import Ahead
-from flatout.pipeline.waiting import AskedEarly, waits
+from flatout.pipeline.examination import examine
+from flatout.pipeline.waiting import AskedEarly, in_flight
 
 pytestmark = pytest.mark.slow
 
@@ -55,8 +56,29 @@ def wait_for_the_end_of_threads():
 
 
 def test_what_waits_is_told_from_what_computes():
-    assert waits(Remote())
-    assert not waits([torch.zeros(2)] * 5)
+    found = []
+    for dataset in (Remote(), [torch.zeros(2)] * 5):
+        times = []
+        assert examine(dataset, times) == ""
+        assert len(times) == 4
+        found.append(in_flight(times) > 0)
+    assert found == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("took_s", "cpu_s", "number"),
+    [
+        (0.005, 90e-6, 125),
+        (0.02, 260e-6, 100),
+        (0.001, 10e-6, 64),
+        (0.1, 10e-6, 256),
+        (0.005, 0.003, 0),
+        (0.0003, 0.0, 0),
+    ],
+)
+def test_as_many_are_in_flight_as_one_core_can_handle(took_s, cpu_s, number):
+    assert in_flight([(took_s, cpu_s)] * 4) == number
+    assert in_flight([]) == 0
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
