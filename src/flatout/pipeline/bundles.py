@@ -12,21 +12,23 @@ from typing import Any
 import torch
 
 from flatout.pipeline.keeping import Keeping
-from flatout.pipeline.layout import Layout
 from flatout.pipeline.parallel import cores_of_this_rank
 
 __all__ = ["Bundles", "bundles_for"]
 
 _MOST, _MOST_BYTES = 32, 8 * 1024**2  # of batches, and of what is gathered: it stays in the caches of most processors
-_SMALL = 64 * 1024  # bytes of one part, gathered on one thread
+_EACH_BYTES = 512 * 1024  # for a thread, at least: it copies as much in 0.1 ms, and takes some 20 us to begin
 
 
 class Bundles:
     """The batches of one pass, gathered some at a time: one, two, four, and so on."""
 
-    def __init__(self, layout: Layout, parts: Sequence[torch.Tensor], most: int) -> None:
-        """Take rows where they lie, contiguous, for each part of a batch, and how many batches to gather at most."""
-        self._layout, self._parts, self._most = layout, parts, most
+    def __init__(self, keeping: Keeping, parts: Sequence[torch.Tensor], most: int) -> None:
+        """Take what is kept, its rows where they lie, for each part of a batch, and how many batches to gather at most.
+
+        Nothing is gathered before all rows are there.
+        """
+        self._keeping, self._parts, self._most = keeping, parts, most
         self._upcoming: list[torch.Tensor] = []
         self._places: dict[int, int] = {}  # of them, by their identity
         self._made: dict[int, list[torch.Tensor]] = {}  # parts, by place
@@ -41,15 +43,18 @@ class Bundles:
             number = min(2 * number, self._most)
         yield from batches
 
-    def take(self, indices: torch.Tensor) -> Any | None:
-        """Return the batch of `indices`, which `follow` gave; None where it has to be made by itself."""
-        place = self._places.get(id(indices))
-        if place is None:
+    def take(self, indices: torch.Tensor, keeping: Keeping) -> Any | None:
+        """Return the batch of `indices`, which `follow` gave, if it is still `keeping` that holds the rows.
+
+        None where it has to be made by itself.
+        """
+        place, layout = self._places.get(id(indices)), keeping.layout
+        if place is None or layout is None or keeping is not self._keeping:
             return None
-        if place not in self._made:
+        if place not in self._made and keeping.full:
             self._made = self._gather(place)
         parts = self._made.pop(place, None)
-        return None if parts is None else self._layout.build(parts)
+        return None if parts is None else layout.build(parts)
 
     def _gather(self, first: int) -> dict[int, list[torch.Tensor]]:
         """Return the parts of all upcoming batches from `first` on; none where an index is not that of a row."""
@@ -77,22 +82,24 @@ def _gathered(rows: torch.Tensor, indices: torch.Tensor, outs: Sequence[torch.Te
 
     row_bytes = rows[:1].nbytes
     places = torch.tensor([[out.data_ptr(), len(out)] for out in outs])
-    threads = cores_of_this_rank() if len(indices) * row_bytes > _SMALL else 1
+    threads = max(1, min(cores_of_this_rank(), len(indices) * row_bytes // _EACH_BYTES))
     return _native.gather(
         rows.data_ptr(), len(rows), row_bytes, indices.data_ptr(), places.data_ptr(), len(outs), threads
     )
 
 
 def bundles_for(keeping: Keeping, batch_size: int | None) -> Bundles | None:
-    """Return what gathers the batches of a pass over all that `keeping` holds.
+    """Return what gathers the batches of a pass over what `keeping` holds, or will hold.
 
-    None where there is more to do than to gather, less is there, or compiled code is missing.
+    None where there is more to do than to gather, or compiled code is missing.
     """
     from flatout.pipeline.kernels import native
 
-    store, maker, layout = keeping.store, keeping.maker, keeping.layout
+    store, maker = keeping.store, keeping.maker
     done = type(keeping) is Keeping and (maker is None or maker.is_done)
-    if not (done and batch_size and native.available()) or store is None or layout is None or not store.full:
+    parts = store.plain if store is not None and done and batch_size and native.available() else None
+    if store is None or parts is None:
         return None
-    most = min(_MOST, _MOST_BYTES // max(1, batch_size * layout.num_bytes))
-    return Bundles(layout, store.plain, most) if most > 1 and store.plain is not None else None
+    each_bytes = (batch_size or 1) * sum(rows.num_bytes for rows in store.rows)
+    most = min(_MOST, _MOST_BYTES // max(1, each_bytes))
+    return Bundles(keeping, parts, most) if most > 1 else None

@@ -179,7 +179,7 @@ class Cache:
         if self.reason or not self._completed(indices, early):
             with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
-        batch = None if bundles is None else bundles.take(indices)
+        batch = None if bundles is None else bundles.take(indices, self.keeping)
         batch = self._taken(indices, stream, early) if batch is None else batch
         self.served += 1
         self._hit()

@@ -169,7 +169,7 @@ def test_rows_of_every_type_are_gathered():
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_compiled_code_copies_rows_and_refuses_those_that_are_not_there(threads, monkeypatch):
     monkeypatch.setattr(bundles, "cores_of_this_rank", lambda: threads)
-    monkeypatch.setattr(bundles, "_SMALL", 0)
+    monkeypatch.setattr(bundles, "_EACH_BYTES", 1)
     rows = torch.randn(50, 7)
     sizes = (3, 0, 5, 1, 9)
     indices = torch.randint(0, 50, (sum(sizes),))
@@ -179,3 +179,16 @@ def test_compiled_code_copies_rows_and_refuses_those_that_are_not_there(threads,
     for wrong in (-1, 50):
         indices[4] = wrong
         assert not bundles._gathered(rows, indices, outs)
+
+
+def test_another_pass_that_finds_a_change_is_heard_at_once():
+    dataset = Pictures(400)
+    loader = compile_loader(DataLoader(dataset, batch_size=2))
+    for _ in range(2):
+        list(loader)
+    first = iter(loader)
+    for _ in range(20):
+        next(first)
+    dataset.labels = dataset.labels + 1000
+    assert int(next(iter(loader))[1][0]) == 1000
+    assert all(int(labels[0]) >= 1000 for _, labels in first)
