@@ -35,7 +35,7 @@ GOAL = "goal: <= 0.5% with an empty recipe"
 
 SCRIPT = """
 import os, sys, time
-os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 sys.path.append(sys.argv[1])
 from overhead import training
 hidden, batch, steps, loader = int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "True"
