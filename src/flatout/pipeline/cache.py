@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.bundles import Bundles, bundles_for
 from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
@@ -92,15 +91,13 @@ class Cache:
             earlier = self._streams.get(loader) if loader.persistent_workers else None
             timing = self._purpose == "timing"
             early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
-            bundles = None if early is not None else bundles_for(self.keeping, loader.batch_size)
-            ahead = bundles.follow if bundles is not None else None
             walked = KeptPass(
                 loader,
-                functools.partial(self._make, early=early, bundles=bundles),
+                functools.partial(self._make, early=early),
                 seeded_before=seeded,
-                intra_op=self._intra_op if bundles is None else None,
+                intra_op=self._intra_op,
                 earlier=earlier,
-                follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else ahead,
+                follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
             )
             self._streams[loader] = walked.streams
             return walked
@@ -167,9 +164,7 @@ class Cache:
 
     # -- serving ------------------------------------------------------------------------------------------------
 
-    def _make(
-        self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None, bundles: Bundles | None
-    ) -> Any:
+    def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
         if self._through and early is not None:
             self._hit()
             with computing_on(self._computing):
@@ -179,8 +174,7 @@ class Cache:
         if self.reason or not self._completed(indices, early):
             with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
-        batch = None if bundles is None else bundles.take(indices, self.keeping)
-        batch = self._taken(indices, stream, early) if batch is None else batch
+        batch = self._taken(indices, stream, early)
         self.served += 1
         self._hit()
         return batch

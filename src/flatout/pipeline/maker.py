@@ -142,11 +142,6 @@ class Maker:
         return not self._looked_up and self._after.begins_compiled
 
     @property
-    def is_done(self) -> bool:
-        """Return whether nothing is left to do at a batch but to gather what is kept."""
-        return self.stage == len(self._steps) and self._table is None and self._arrive is None
-
-    @property
     def looks_up(self) -> bool:
         """Return whether the last stage is made into batches by a table alone."""
         return self._table is not None and self.stage == self.num_stages - 1 and not self.random

@@ -121,13 +121,13 @@ class KeptPass(_SingleProcessDataLoaderIter):
         make: Make,
         *,
         seeded_before: bool,
-        intra_op: IntraOp | None,
+        intra_op: IntraOp,
         earlier: Streams | None = None,
         follow: Callable[[Iterator[torch.Tensor], bool], Iterator[torch.Tensor]] | None = None,
     ) -> None:
         """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams.
 
-        Batches are computed as `intra_op` finds to be fastest, which stays from pass to pass; None: as torch does.
+        Batches are computed as `intra_op` finds to be fastest; it stays from pass to pass.
         `follow(indices, ahead)` yields the same indices; `ahead`: it may take them long before they are asked for.
         """
         generator = loader.generator if loader.generator is not None else torch.default_generator
@@ -153,9 +153,6 @@ class KeptPass(_SingleProcessDataLoaderIter):
         indices, stream = next(self._indices), self.streams.next()
         if self._resident:
             return self._make(indices, stream)
-        if self._intra_op is None:
-            data = self._make(indices, stream)
-            return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
         data = self._intra_op.run(partial(self._make, indices, stream))
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 

@@ -15,12 +15,11 @@ import torch
 
 from flatout.machine import usable_cores
 
-__all__ = ["populate", "want_large_pages"]
+__all__ = ["populate"]
 
 _MIN_BYTES = 64 * 1024**2  # less is written before a thread has begun
 _CHUNK_BYTES = 4 * 1024**2  # for as long as that takes, nobody else changes what memory the process has
 _PAGE_BYTES = 4096
-_HUGE_PAGES = 14  # MADV_HUGEPAGE: of 2 MB, where Linux's own setting is "madvise" or "always"
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE in linux/mman.h, since Linux 5.14: contents stay as they are
 
 
@@ -31,22 +30,10 @@ def populate(tensor: torch.Tensor) -> None:
     """
     if tensor.nbytes < _MIN_BYTES or tensor.device.type != "cpu" or usable_cores() < 2 or _advise() is None:
         return
-    given = weakref.ref(tensor), *_pages(tensor)
-    threading.Thread(target=_run, args=given, name="flatout-populating", daemon=True).start()
-
-
-def want_large_pages(tensor: torch.Tensor) -> None:
-    """Ask the system for large pages for much memory that nobody has written to; where it has none, nothing changes."""
-    advise = _advise()
-    if tensor.nbytes >= _MIN_BYTES and tensor.device.type == "cpu" and advise is not None:
-        start, end = _pages(tensor)
-        advise(start, end - start, _HUGE_PAGES)
-
-
-def _pages(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the addresses between which all pages are the tensor's alone."""
     start = -(-tensor.data_ptr() // _PAGE_BYTES) * _PAGE_BYTES
-    return start, (tensor.data_ptr() + tensor.nbytes) // _PAGE_BYTES * _PAGE_BYTES
+    end = (tensor.data_ptr() + tensor.nbytes) // _PAGE_BYTES * _PAGE_BYTES
+    given = weakref.ref(tensor), start, end
+    threading.Thread(target=_run, args=given, name="flatout-populating", daemon=True).start()
 
 
 def _run(whole: "weakref.ref[torch.Tensor]", start: int, end: int) -> None:

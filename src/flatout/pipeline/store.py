@@ -11,7 +11,7 @@ from flatout.pipeline.filled import Filled
 from flatout.pipeline.layout import Rows
 from flatout.pipeline.order import as_tensor
 from flatout.pipeline.packed import Packed, pack
-from flatout.pipeline.populated import populate, want_large_pages
+from flatout.pipeline.populated import populate
 from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 
 __all__ = ["Store", "Written", "mapped_bytes", "memory_of_workers"]
@@ -141,12 +141,6 @@ class Store:
             for place, column in enumerate(self._columns)
         ]
 
-    @property
-    def plain(self) -> list[torch.Tensor] | None:
-        """Return the rows of each part where they lie, None where one is anything but rows in the memory of the CPU."""
-        found = [column.plain for column in self._columns]
-        return None if any(each is None for each in found) else [each for each in found if each is not None]
-
     def arrays(self, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]) -> dict[str, torch.Tensor]:
         """Return all rows as arrays by name; `pause` and `room` are for values that are laid out for that.
 
@@ -198,7 +192,6 @@ class _Column:
 
     def populate(self) -> None:
         if self._values is None:
-            want_large_pages(self._tensor)
             populate(self._tensor)
 
     def repeat(self, indices: torch.Tensor) -> None:
@@ -224,12 +217,6 @@ class _Column:
             return self.read(indices, indices)
         rows = self._tensor if self._to_memory is None else self._tensor.permute(self._back)
         return Chosen(rows, indices.contiguous(), lambda places: self.read(places, places))
-
-    @property
-    def plain(self) -> torch.Tensor | None:
-        if self._packed is not None or self._values is not None or self._to_memory is not None:
-            return None
-        return self._tensor if self._tensor.device.type == "cpu" and self._tensor.is_contiguous() else None
 
     def _gathered(self, places: torch.Tensor) -> torch.Tensor:
         num_bytes = places.numel() * self._row_bytes

@@ -20,11 +20,14 @@ __all__ = ["AskedEarly", "Reader", "in_flight", "num_reading", "reads_quickly", 
 _FEWEST, _MOST = 64, 256
 """In flight at a time."""
 
-_HANDLED_S, _COLD_S = 40e-6, 100e-6
-"""What a sample that does nothing but wait takes of the interpreter when many are asked for, and when one is.
+_HANDLED_S, _COLD = 40e-6, 0.05
+"""What a sample that does nothing but wait takes of the interpreter when many are asked for; and the share of its time
+that it may take of the processor when one is asked for, out of a rest: 90 to 200 us.
 
-Of samples of 5 ms, 64 in flight give 9,700 a second over a whole first pass of 4,096 (9,600 to 9,800), 96 12,700, 128
-13,200 to 15,400, 192 14,500 to 15,200, 256 13,000 to 14,500 (n=3 each, one core of an AMD EPYC).
+Of samples of 5 ms, 64 in flight give 9,600 to 9,800 a second over a whole first pass of 4,096, 96 12,500 to 12,800, 128
+13,200 to 15,400, 192 14,500 to 15,200, 256 13,000 to 14,500 (n=3 each, one core of an AMD EPYC, 2026-11-23); on two
+cores, between which the interpreter's lock goes to and fro, 64 8,600 to 9,900, 96 9,500 to 12,200, 128 9,300 to 11,700
+(n=4 each).
 """
 
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
@@ -43,8 +46,8 @@ def in_flight(times: Sequence[tuple[float, float]]) -> int:
     """
     if not times or any(took < _WAITS_S or cpu > _SHARE * took for took, cpu in times):
         return 0
-    handled_s = _HANDLED_S + max(0.0, min(cpu for _, cpu in times) - _COLD_S)
-    return max(_FEWEST, min(_MOST, round(min(took for took, _ in times) / handled_s)))
+    waited_s, busy_s = min(took for took, _ in times), min(cpu for _, cpu in times)
+    return max(_FEWEST, min(_MOST, round(waited_s / (_HANDLED_S + max(0.0, busy_s - _COLD * waited_s)))))
 
 
 def scales(reader: Reader, length: int, num_threads: int) -> bool:

@@ -12,8 +12,7 @@ from tests.unit.pipeline.programs import Images, Program
 from tests.unit.pipeline.test_equality import agree
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from flatout.pipeline import bundles, compile_loader
-from flatout.pipeline.kernels import native
+from flatout.pipeline import compile_loader
 from flatout.units import format_bytes
 
 v1 = torchvision.transforms
@@ -87,14 +86,6 @@ def test_mnist_is_made_from_its_array_from_the_first_batch_on(mnist, transform):
     said = told(mnist(transform))
     assert said.startswith("made in batches; 50 samples kept")
     assert f"; {3 * 8} batches came" in said
-
-
-@pytest.mark.skipif(not native.available(), reason="no compiled part")
-def test_small_batches_of_what_lies_in_memory_are_gathered_together_from_the_first_on(mnist, monkeypatch):
-    gathered, usual = [], bundles._gathered
-    monkeypatch.setattr(bundles, "_gathered", lambda *given: gathered.append(len(given[2])) or usual(*given))
-    agree(Program(mnist(NORMALIZED), {"batch_size": 2, "shuffle": True}), passes=1)
-    assert gathered[::2] == gathered[1::2] == [1, 2, 4, 8, 10]
 
 
 def test_workers_are_not_started_for_what_lies_in_memory(mnist):

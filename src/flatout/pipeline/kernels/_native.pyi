@@ -1,4 +1,4 @@
-"""Addresses of memory in, images or rows out: nothing is checked here; native.py and bundles.py do."""
+"""Addresses of memory in, images out: nothing is checked here; native.py does."""
 
 def operate(
     operations: int,
@@ -16,8 +16,5 @@ def operate(
     threads: int,
     /,
 ) -> None: ...
-def gather(
-    rows: int, num_rows: int, row_bytes: int, indices: int, places: int, number: int, threads: int, /
-) -> bool: ...
 def pixels(schema: object, array: object, pixels: int, channels: int, out: int, /) -> bool: ...
 def use(level: int, /) -> int: ...

@@ -785,70 +785,20 @@ static void *work_on(void *given) {
     }
 }
 
-/* Does `one` on this thread and on others, `threads` in all, which end with it. */
-static void together(void *(*one)(void *), void *work, int64_t threads) {
+static int operate_together(Work *work, int threads) {
     pthread_t others[MOST_THREADS];
     sigset_t every, before;
     int started = 0;
-    if (threads > 1) {
-        sigfillset(&every);
-        pthread_sigmask(SIG_BLOCK, &every, &before); /* the others inherit it: a signal is for those who can answer */
-        while (started < threads - 1 && started < MOST_THREADS && !pthread_create(others + started, NULL, one, work))
-            started++;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
-    one(work);
+    sigfillset(&every);
+    pthread_sigmask(SIG_BLOCK, &every, &before); /* the others inherit it: a signal is for those who can answer */
+    while (started < threads - 1 && started < MOST_THREADS && !pthread_create(others + started, NULL, work_on, work))
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    work_on(work);
     while (started--) pthread_join(others[started], NULL);
-}
-#else
-static void together(void *(*one)(void *), void *work, int64_t threads) {
-    (void)threads;
-    one(work);
+    return work->failed;
 }
 #endif
-
-/* ------------------------------------------------------------------------------------------------------------- rows */
-
-typedef struct {
-    uint8_t *out;
-    int64_t number; /* of rows */
-} Place;
-
-typedef struct {
-    const uint8_t *rows;
-    int64_t num_rows;
-    size_t row_bytes;
-    const int64_t *indices;
-    const Place *places;
-    int64_t number, next; /* of places; the one that nobody has taken */
-    int failed;
-} Gathering;
-
-static int64_t taken(int64_t *next) {
-#ifdef HAS_THREADS
-    return __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
-#else
-    return (*next)++;
-#endif
-}
-
-static void *gather_on(void *given) {
-    Gathering *work = given;
-    int64_t place, row;
-    while ((place = taken(&work->next)) < work->number) {
-        const int64_t *index = work->indices;
-        for (row = 0; row < place; row++) index += work->places[row].number;
-        for (row = 0; row < work->places[place].number; row++) {
-            if (index[row] < 0 || index[row] >= work->num_rows) {
-                work->failed = 1;
-                return NULL;
-            }
-            memcpy(work->places[place].out + (size_t)row * work->row_bytes,
-                   work->rows + (size_t)index[row] * work->row_bytes, work->row_bytes);
-        }
-    }
-    return NULL;
-}
 
 /* ------------------------------------------------------------------------------------------------- pixels of Pillow */
 
@@ -929,8 +879,7 @@ static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t gi
         const int64_t pieces = PIECES * numbers[12];
         Work work = {ADDRESS(numbers[0]), numbers[1], numbers[9], (numbers[9] + pieces - 1) / pieces, image,
                      ADDRESS(numbers[7]), ADDRESS(numbers[10]), (size_t)numbers[11], 0, 0};
-        together(work_on, &work, numbers[12]);
-        failed = work.failed;
+        failed = operate_together(&work, (int)(numbers[12] < MOST_THREADS ? numbers[12] : MOST_THREADS));
     } else
 #endif
         failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), numbers[8], numbers[9],
@@ -939,26 +888,6 @@ static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t gi
     if (failed == NO_WINDOW) PyErr_SetString(PyExc_ValueError, "a window lies beyond its image");
     if (failed == NO_MEMORY) PyErr_NoMemory();
     return failed ? NULL : Py_NewRef(Py_None);
-}
-
-#define GATHERS 7
-
-static PyObject *py_gather(PyObject *self, PyObject *const *args, Py_ssize_t given) {
-    int64_t numbers[GATHERS];
-    Gathering work;
-    int place;
-    (void)self;
-    if (given != GATHERS) return PyErr_Format(PyExc_TypeError, "%d numbers are needed, not %zd", GATHERS, given);
-    for (place = 0; place < GATHERS; place++) {
-        numbers[place] = PyLong_AsLongLong(args[place]);
-        if (numbers[place] == -1 && PyErr_Occurred()) return NULL;
-    }
-    work = (Gathering){ADDRESS(numbers[0]), numbers[1], (size_t)numbers[2], ADDRESS(numbers[3]), ADDRESS(numbers[4]),
-                       numbers[5], 0, 0};
-    Py_BEGIN_ALLOW_THREADS
-    together(gather_on, &work, numbers[6]);
-    Py_END_ALLOW_THREADS
-    return Py_NewRef(work.failed ? Py_False : Py_True);
 }
 
 #define QUICK 65536 /* bytes that are copied before another thread could have taken the interpreter's lock */
@@ -1016,9 +945,6 @@ static PyMethodDef methods[] = {
     {"use", py_use, METH_O,
      "use(level): of the processor's instructions only plain ones (0), AVX2 (1), AVX-512 (2), VBMI (3), too; for tests. "
      "Return the level that there is."},
-    {"gather", (PyCFunction)(void (*)(void))py_gather, METH_FASTCALL,
-     "gather(rows, num_rows, row_bytes, indices, places, number, threads): copy rows to places, each an address and a "
-     "number of rows; False where there is no such row"},
     {"pixels", (PyCFunction)(void (*)(void))py_pixels, METH_FASTCALL,
      "pixels(schema, array, pixels, channels, out): write what an image exports; False where it is of another form"},
     {"operate", (PyCFunction)(void (*)(void))py_operate, METH_FASTCALL,
