@@ -24,6 +24,10 @@ from flatout.units import format_bytes
 __all__ = ["CompiledLoader", "Kept", "compile_loader"]
 
 
+_FLEETING = 2
+"""Data sets of one type, in a row, that were gone after one pass. Where one is made anew for each epoch, what is kept
+of it serves nothing, and looking at it costs: 200 epochs of 9 steps took 8.5 to 9.3 s in place of 6.2 to 6.6 (n=3)."""
+
 _leading: "weakref.WeakSet[Kept]" = weakref.WeakSet()
 
 
@@ -54,14 +58,12 @@ class Kept:
             Keeping if device is None else functools.partial(DeviceKeeping, device=device)
         )
         self._caches: dict[int, dict[Any, Cache]] = {}
+        self._passes: dict[int, int] = {}  # over each data set
+        self._fleeting: dict[type, int] = {}
 
     def of(self, loader: Any) -> Cache:
         """Return the cache of `loader`; loaders of one data set and collate function share it."""
-        owner = loader.dataset
-        try:
-            weakref.ref(owner)
-        except TypeError:
-            owner = loader
+        owner = _owner(loader)
         key = id(owner)
         if key not in self._caches:
             self._caches[key] = {}
@@ -72,7 +74,19 @@ class Kept:
         return known[kind]
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
-        """Return an iterator over `loader`; `iterate` is what its class does by itself."""
+        """Return an iterator over `loader`; `iterate` is what its class does by itself.
+
+        A data set of a type whose last ones were gone after one pass is left alone until its second.
+        """
+        owner = _owner(loader)
+        key, kind = id(owner), type(owner)
+        if key not in self._passes:
+            weakref.finalize(owner, _gone, weakref.ref(self), key, kind).atexit = False
+        self._passes[key] = self._passes.get(key, 0) + 1
+        if self._passes[key] > 1:
+            self._fleeting.pop(kind, None)
+        elif self._folder is None and self._fleeting.get(kind, 0) >= _FLEETING:
+            return iterate(loader)
         return self.of(loader).walk(loader, iterate)
 
     def lead(self, leads: bool) -> None:
@@ -87,6 +101,21 @@ class Kept:
         """Wait until what is being saved is saved."""
         if self._folder is not None:
             self._folder.behind.wait()
+
+
+def _owner(loader: Any) -> Any:
+    """Return what is kept belongs to: the data set, or the loader of one that cannot be watched."""
+    try:
+        weakref.ref(loader.dataset)
+    except TypeError:
+        return loader
+    return loader.dataset
+
+
+def _gone(kept: "weakref.ref[Kept]", key: int, kind: type) -> None:
+    alive = kept()
+    if alive is not None and alive._passes.pop(key, 0) == 1:
+        alive._fleeting[kind] = alive._fleeting.get(kind, 0) + 1
 
 
 def _key(collate: Any) -> Any:
