@@ -103,8 +103,7 @@ def are_enough(described: Difference, starts: Sequence[Start], limit: float | No
 def pace_of(reports: Sequence[Report]) -> Pace:
     """Return the pace at which two programs take turns, from their recordings.
 
-    Two that train on one thread each share a core: one core may be slower than another for seconds, because of what
-    runs beside it on the machine, and a core that always has something to do is moved less often.
+    Two that train on one thread each share a core and take short turns: their starts scatter less (`_TURN_S`).
     """
     paces = [Pace.of(report) for report in reports]
     slowest = max(paces, key=lambda pace: pace.block_s)

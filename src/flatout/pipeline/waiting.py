@@ -26,8 +26,7 @@ that it may take of the processor when one is asked for, out of a rest: 90 to 20
 
 Of samples of 5 ms, 64 in flight give 9,600 to 9,800 a second over a whole first pass of 4,096, 96 12,500 to 12,800, 128
 13,200 to 15,400, 192 14,500 to 15,200, 256 13,000 to 14,500 (n=3 each, one core of an AMD EPYC, 2026-11-23); on two
-cores, between which the interpreter's lock goes to and fro, 64 8,600 to 9,900, 96 9,500 to 12,200, 128 9,300 to 11,700
-(n=4 each).
+cores 64 8,900 to 9,800, 80 9,400 to 10,900, 128 9,200 to 11,500 (n=6 each).
 """
 
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
