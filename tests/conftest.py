@@ -88,6 +88,14 @@ def nothing_left_behind(own_environment: None) -> Iterator[None]:
         pytest.fail(f"left behind after {GRACE_S:.0f} s: {', '.join(map(repr, left))}", pytrace=False)
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept_by_others() -> None:
+    """Let no test find what loaders of another have kept, nor what became of its data sets."""
+    compiled = sys.modules.get("flatout.pipeline.compiled")
+    if compiled is not None:
+        compiled._common.clear()
+
+
 def _alive() -> set[psutil.Process | threading.Thread]:
     """Return the children of this process, theirs included, and its threads that would keep it from ending."""
     alive: set[psutil.Process | threading.Thread] = {one for one in threading.enumerate() if not one.daemon}
