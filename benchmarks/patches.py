@@ -73,7 +73,8 @@ TOGETHER = {
 LIMITS = {"BITWISE": 0.0, "ROUNDING": 1e-3, "PRECISION": 1e-2}
 CLOCK = """
 import os, sys
-out, most = os.environ.pop("PATCHES_OUT", None), int(os.environ.get("PATCHES_STEPS", "0"))
+starts = "flatout" in sys.orig_argv  # not the training, but what starts it
+out, most = None if starts else os.environ.pop("PATCHES_OUT", None), int(os.environ.get("PATCHES_STEPS", "0"))
 if out:
     import random, torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -227,6 +228,11 @@ def runs(name, entry, root, steps):
             if used:
                 weights, said = trained(Path(top) / kind.replace(", ", "-"), entry, root, after, steps)
                 told, fault = verdict(plain, weights, said, LIMITS[kind.partition(",")[0]] if same else 1.0)
+                if fault and weights is not None and not kind.startswith("BITWISE"):
+                    under, _ = trained(Path(top) / f"{kind} run", entry, root, untouched, steps, used)
+                    apart, fault = verdict(plain, under, "no weights", LIMITS[kind.partition(",")[0]])
+                    fault = under is None or not fault
+                    told += f"; under the recipe {apart}"
                 told += "" if same else " (not deterministic)"
                 yield f"{name:22} {kind:24} {told}: {', '.join(used)}", fault
 
@@ -291,8 +297,11 @@ def verdict(plain, weights, said, limit):
     return f"{first:.0e} apart after a step, {most:.0e} at most in {len(plain)}", first > limit or not limit
 
 
-def trained(folder, entry, root, project, steps):
-    """Run a script as it is in `project`, in a folder of its own; return its weights after each step, or its words."""
+def trained(folder, entry, root, project, steps, fixes=()):
+    """Run a script as it is in `project`, in a folder of its own; return its weights after each step, or its words.
+
+    `fixes`: under a recipe of these.
+    """
     for source in project.sources:
         place = folder / source.path.relative_to(root.resolve())
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -313,6 +322,8 @@ def trained(folder, entry, root, project, steps):
     }
     package = entry.name == "__main__.py"
     start = ["-m", entry.parent.name] if package else [str(folder / entry.relative_to(root))]
+    if fixes:
+        start = ["-m", "flatout", "run", "--recipe", str(recipe_of(inject, start[-1], fixes)), *start]
     try:
         done = subprocess.run(
             [sys.executable, *start],
@@ -327,6 +338,20 @@ def trained(folder, entry, root, project, steps):
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or ["no word"])[-1][:100]
     return torch.load(inject / "seen.pt", weights_only=True), ""
+
+
+def recipe_of(folder, script, fixes):
+    """Write a recipe of these fixes, return its file."""
+    from flatout.engine.recipe import RECIPE_FILE, write_recipe
+    from flatout.fixes.catalog import find_fix
+    from flatout.schema.recipe import Kept, Proof, Recipe
+    from flatout.schema.trial import Selection
+
+    chosen = [Selection(name, SETTINGS.get(name, {})) for name in fixes]
+    kept = tuple(Kept(selection=each, equivalence=find_fix(each.fix).equivalence) for each in chosen)
+    proof = Proof(date="", flatout="", python="", torch="", device="")
+    write_recipe(Recipe(script=Path(script).name, fixes=kept, proof=proof), folder / RECIPE_FILE)
+    return folder / RECIPE_FILE
 
 
 def differs(plain, other):

@@ -1,5 +1,7 @@
 """`flatout compare A B -- SCRIPT`: two checkouts train side by side, each in its own folder."""
 
+from pathlib import Path
+
 import pytest
 
 from flatout.engine import checkouts
@@ -61,3 +63,12 @@ def test_a_script_is_started_in_the_folder_of_its_side(versions):
     target = target_in(before, ("train.py", "--epochs", "3"))
     assert target.command[1:] == ("train.py", "--epochs", "3")
     assert (target.name, target.folder) == ("train.py", str(before))
+
+
+def test_folders_may_be_named_from_where_one_stands(versions, monkeypatch):
+    (before,) = versions(A=training())
+    monkeypatch.chdir(before.parent)
+    assert target_in(Path("A"), ("train.py",)) == target_in(before, ("train.py",))
+    monkeypatch.chdir(before)
+    assert target_in(Path("."), ("train.py",)).folder == str(before)
+    assert target_in(Path("../A"), ("train.py",)).folder == f"{before}/../A"

@@ -365,6 +365,15 @@ def test_every_rank_of_torchrun_trains_under_the_recipe(project):
     assert told[-2:] == ["rank 0: 5 optimizer steps", "rank 1: 5 optimizer steps"]
 
 
+def test_a_python_that_imports_torch_before_the_script_is_reached(project):
+    project.recipe("counts")
+    project.write("import torch\n", "library/sitecustomize.py")
+    project.environment["PYTHONPATH"] += f":{project.folder / 'library'}"
+    project.write(training(steps=10))
+    ended = project("run", "--verbose", "train.py")
+    assert lines(ended)[-2:] == ["counts: SGD.step 10", "rank 0: 10 optimizer steps"], ended.err
+
+
 def test_what_was_done_is_known_of_a_training_that_was_killed(project):
     project.recipe("counts")
     project.write(training(steps=20, after="os.kill(os.getpid(), 9)"))

@@ -87,8 +87,9 @@ def target_in(folder: Path, words: Sequence[str]) -> Target:
             "With a script after --, A and B are the folders in which it is started.",
             "Name two checkouts of the code: `git worktree add A main` makes one.",
         )
-    with contextlib.chdir(folder):
-        return dataclasses.replace(parse_target(words), folder=str(folder.absolute()))
+    place = str(folder.absolute())
+    with contextlib.chdir(place):
+        return dataclasses.replace(parse_target(words), folder=place)
 
 
 def are_enough(described: Difference, starts: Sequence[Start], limit: float | None) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from flatout.engine.blocks import Failure
+from flatout.engine.blocks import Failure, read_parts
 from flatout.engine.failure import shown_tail
 from flatout.engine.launch import Outcome
 from flatout.schema.trial import Verdict
@@ -72,7 +72,16 @@ def trial_failure(outcome: Outcome, folder: Path, silence_s: float) -> Failure |
         return Failure(Verdict.CRASHED, f"the disk was full: {outcome.launch_error or last}")
     if outcome.exit_code in (-9, 137) or any(sign in tail for sign in _OUT_OF_MEMORY):
         return Failure(Verdict.OUT_OF_MEMORY, last or "it was killed, as the system does when memory runs out")
-    if outcome.exit_code:
+    if outcome.exit_code and not _ended_early(folder):
         how = f"exit code {outcome.exit_code}" if outcome.exit_code > 0 else f"signal {-outcome.exit_code}"
         return Failure(Verdict.CRASHED, f"{how}: {last}" if last else how)
     return None
+
+
+def _ended_early(folder: Path) -> bool:
+    """Return whether one training came to its end and the other, which was told so, ended itself: with code 1."""
+    ends = [
+        next((r["value"] for r in reversed(records) if r.get("kind") == "end"), None) for records in read_parts(folder)
+    ]
+    reasons = {end["reason"] if end is not None else "" for end in ends}
+    return "steps" in reasons and reasons <= {"steps", "script ended"}

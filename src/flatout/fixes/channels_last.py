@@ -34,7 +34,7 @@ from flatout.fixes.edit import ModelLine
 from flatout.fixes.fix import Fix
 from flatout.fixes.moments import Moments
 from flatout.fixes.nested import map_tensors
-from flatout.fixes.strides import write_usual_strides
+from flatout.fixes.strides import usual_strides, write_usual_strides
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -74,7 +74,7 @@ class _ChannelsLast:
         for weight in weights:
             self.shapes.add(weight.shape)
             self._converted[weight] = True
-            weight.data = weight.data.contiguous(memory_format=self._last)
+            weight.data = weight.data.to(memory_format=self._last)  # of one channel or pixel, too, as `Module.to` does
         self._turn += 1
         self._site.hit("weights")
 
@@ -82,7 +82,7 @@ class _ChannelsLast:
         """Put the weights of the module back in the usual order."""
         for weight in _convolution_weights(module):
             if self._converted.pop(weight, False):
-                weight.data = weight.data.contiguous()
+                weight.data = usual_strides(weight.data)
         self._turn += 1
 
     # -- inputs and outputs -------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class UnderRecipe:
         self._optimizers: dict[int, Any] = {}
         self._num_steps = 0
         self._samples: dict[str, list[int]] = {}
-        self._said: tuple[dict[str, int], ...] = ()
+        self._said: tuple[int, list[dict[str, int]]] = (0, [])
 
     def install(self) -> None:
         """Install the fixes, then, around whatever they installed, what finds the modules and says what was done."""
@@ -85,9 +85,9 @@ class UnderRecipe:
 
     def report(self) -> None:
         """Append what was done in this process to the file, if there is something that was not said yet."""
-        done = tuple(dict(site.hits) for site in self.sites)
-        failed = tuple({"failed": 1} for site in self.sites if site.failure)
-        if (*done, *failed) == self._said or not (self._num_steps or failed or any(done)):
+        done, failed = [dict(site.hits) for site in self.sites], self._failed()
+        told = (self._num_steps, done + failed)
+        if told == self._said or not (self._num_steps or failed or any(done)):
             return
         body = {
             "pid": os.getpid(),
@@ -100,7 +100,10 @@ class UnderRecipe:
             **(_software() if self._num_steps else {}),
         }
         _append(self._file, json.dumps(body) + "\n")
-        self._said = (*done, *failed)  # last: what a signal's handler ends here is said at the process's end
+        self._said = told  # last: what a signal's handler ends here is said at the process's end
+
+    def _failed(self) -> list[dict[str, int]]:
+        return [{"failed": 1} for site in self.sites if site.failure]
 
     # -- what happens in the training ---------------------------------------------------------------------------
 
@@ -171,7 +174,7 @@ class UnderRecipe:
         for site in self.sites:
             site.hits.clear()
         self._num_steps = 0
-        self._said = tuple([{} for _ in self.sites] + [{"failed": 1} for site in self.sites if site.failure])
+        self._said = (0, [{} for _ in self.sites] + self._failed())
 
     def _trouble(self, error: Exception) -> None:
         self._notes.append(f"{type(error).__name__}: {error}".splitlines()[0][:300])

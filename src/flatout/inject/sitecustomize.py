@@ -110,11 +110,14 @@ def _begin() -> None:
     except OSError:
         pass
     sys.meta_path.insert(0, _Finder(order))
-    if os.path.basename(order) in (
-        "under-recipe.json",
-        "order-whole.json",
-    ):  # as the user wants it: its files are its own
-        return
+    if os.path.basename(order) not in ("under-recipe.json", "order-whole.json"):  # there files are the script's own
+        _protect(order)
+    for name, act in _AFTER.items():
+        if name in sys.modules:  # by another `sitecustomize`, or a `.pth` file
+            act(order)
+
+
+def _protect(order: str) -> None:
     try:
         from flatout.child import protect
 

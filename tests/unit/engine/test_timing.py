@@ -6,6 +6,7 @@ import pytest
 
 from flatout.engine import timing
 from flatout.engine.blocks import Measured
+from flatout.engine.follower import trial_failure
 from flatout.engine.launch import Outcome
 from flatout.engine.pace import Pace
 from flatout.engine.target import Target
@@ -54,6 +55,23 @@ def test_what_was_silent_when_its_time_was_over_hangs(ended):
 def test_silence_is_longer_where_steps_are(ended, step_s, hangs):
     measured = ended(stopped_by="", grows_until_s=2, ends_s=60, step_s=step_s)
     assert bool(measured.failure) is hangs
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "fails"),
+    [
+        (("steps", "script ended"), 1, False),  # one came to its end, the other was told so
+        (("script ended", "script ended"), 3, True),  # the script's own code
+        (("steps", "script failed"), 1, True),
+        (("steps", ""), 1, True),  # one was killed
+    ],
+)
+def test_a_training_that_ends_while_the_other_stands_still_has_not_crashed(tmp_path, ends, code, fails):
+    (tmp_path / "parts").mkdir()
+    for rank, reason in enumerate(ends):
+        record = f'{{"kind": "end", "value": {{"reason": "{reason}"}}}}\n' if reason else '{"kind": "block"}\n'
+        (tmp_path / "parts" / f"timing-rank0-{rank}.jsonl").write_text(record)
+    assert bool(trial_failure(Outcome(exit_code=code), tmp_path, 10.0)) is fails
 
 
 def test_ceilings_that_were_measured_before_one_fails_are_kept(monkeypatch, tmp_path):

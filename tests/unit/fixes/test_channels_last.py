@@ -131,6 +131,27 @@ def test_gradients_flow_through_converted_inputs():
         assert x.grad.is_contiguous() and x.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("convolution", [nn.Conv2d(1, 8, 3), nn.Conv2d(8, 4, 1), nn.Conv2d(8, 8, 3, groups=8)])
+def test_weights_of_one_channel_or_one_pixel_are_laid_out_as_torch_does(convolution):
+    model = nn.Sequential(convolution, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    usual, batch = convolution.weight.stride(), torch.randn(2, convolution.in_channels, 8, 8)
+    torchs = copy.deepcopy(convolution).to(memory_format=torch.channels_last)
+    assert torchs.weight.stride() != usual
+    seen = []
+    convolution.register_forward_hook(lambda module, inputs, outputs: seen.append(outputs.stride()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with under("channels-last") as process:
+        for _ in range(2):
+            model(batch).sum().backward()
+            optimizer.step()
+        assert convolution.weight.stride() == torchs.weight.stride()
+        assert seen[-1] == torchs(batch).stride()
+        process.site.disable()
+        assert convolution.weight.stride() == usual
+        model(batch)
+        assert len(set(seen)) == 2
+
+
 def test_models_without_convolutions_and_those_channels_last_already_are_left_alone():
     with under("channels-last") as process:
         linear = nn.Sequential(nn.Flatten(), nn.Linear(192, 5))

@@ -37,6 +37,15 @@ def test_after_twelve_steps_it_is_said_once(training, said):
     assert [words["steps"] for words in said()] == [12]
 
 
+def test_how_many_they_were_is_said_at_the_end(training, said):
+    steps(training, 40)
+    training.report()
+    assert [words["steps"] for words in said()] == [12, 40]
+    training._forked()
+    training.report()
+    assert len(said()) == 2  # a child that has done nothing has nothing to say
+
+
 @pytest.mark.parametrize("place", ["_software", "_append"])
 def test_what_a_signal_s_handler_cuts_short_is_said_at_the_end(training, said, monkeypatch, place):
     def leave(*args):
