@@ -172,11 +172,9 @@ def compile_loader(
     What the data set computes is computed once where that gives the same each time: the first pass is the loader's own,
     later ones gather. Everything that speaks against it is found out, and leaves the loader as it is; `explain()` says
     which. `max_bytes`: memory that may be taken; None: 40 % of what is free, divided among the ranks of this machine,
-    which keep one copy together where they can (`docs/input.md`).
-
-    What is kept lives as long as the data set. All loaders that are compiled with the same arguments have it in common,
-    so a loader may be made anew for each epoch; without a `device`, `max_bytes` is for all of them together. Where data
-    sets themselves are made anew, and the last two of a type were gone after one pass, the next are left alone.
+    which keep one copy together where they can (`docs/input.md`). What is kept belongs to the data set; loaders that
+    are compiled with the same arguments and no `device` have it, and `max_bytes`, in common, so one may be made anew
+    for each epoch. Where data sets are, and the last two of a type were gone after one pass, others are left alone.
 
     `folder`: where samples are kept between runs, under a key of everything that they depend on. Once every sample is
     there, a thread writes them; the next process maps the file, which all processes then share, and serves from the
@@ -199,11 +197,12 @@ def compile_loader(
     object.__setattr__(made, "__class__", CompiledLoader)
     path = None if folder is None else Path(folder).absolute()
     target = None if device is None else Device(device, max_device_bytes)
-    if target is not None:
-        kept = Kept(max_bytes, folder=path, device=target)
-    elif (max_bytes, path) in _common:
-        kept = _common[max_bytes, path]
-    else:
-        kept = _common[max_bytes, path] = Kept(max_bytes, folder=path)
-    vars(made).update(_kept=kept, _plain=loader, _iterator=None, _device=target)
+    vars(made).update(_kept=_kept_for(max_bytes, path, target), _plain=loader, _iterator=None, _device=target)
     return made
+
+
+def _kept_for(max_bytes: int | None, folder: Path | None, device: Device | None) -> Kept:
+    """Return what loaders compiled with these arguments have in common; on a device, each has its own."""
+    if device is not None:
+        return Kept(max_bytes, folder=folder, device=device)
+    return _common.setdefault((max_bytes, folder), Kept(max_bytes, folder=folder))
