@@ -26,9 +26,10 @@ _HANDLED_S, _COLD = 40e-6, 0.05
 """What a sample that does nothing but wait takes of the interpreter when many are asked for; and the share of its time
 that it may take of the processor when one is asked for, out of a rest: 90 to 200 us.
 
-Of samples of 5 ms, 64 in flight give 9,600 to 9,800 a second over a whole first pass of 4,096, 96 12,500 to 12,800, 128
-13,200 to 15,400, 192 14,500 to 15,200, 256 13,000 to 14,500 (n=3 each, one core of an AMD EPYC, 2026-11-23); on two
-cores 64 8,900 to 9,800, 80 9,400 to 10,900, 128 9,200 to 11,500 (n=6 each).
+Of samples of 5 ms, on one core of an AMD EPYC, 64 in flight give 9,900 to 10,000 a second over a whole first pass of
+4,096, 96 12,900 to 13,200, 128 13,500 to 16,100, 192 16,700 to 17,900, 256 14,200 to 17,900 (n=3 each, 2026-11-23). On
+two cores threads hand the interpreter's lock to and fro between them: 64 8,100 to 9,200, 96 8,100 to 9,600, 128 8,600
+to 9,100, 192 9,300 to 10,900, 256 8,700 to 9,600 (n=4 each).
 """
 
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
@@ -175,7 +176,9 @@ class AskedEarly:
     """The samples of one pass over a data set, asked for ahead of their batches.
 
     `reader()` is called in each thread, for a function of its own that reads one sample. Not a pool of the standard
-    library: its futures take 40 us of the interpreter for a sample, this a third.
+    library: with its futures a sample that only waits takes 45 to 56 us of the processor, so 17 to 23 (64 and 128 in
+    flight, one core, n=2 each); a first pass of 4,096 on two cores, 5,100 to 6,700 samples a second, 6,500 to 8,400
+    (n=5 each, in turns).
     """
 
     def __init__(self, reader: Reader, num_threads: int = _FEWEST, computing_on: int = 1) -> None:
