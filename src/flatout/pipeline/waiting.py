@@ -132,7 +132,7 @@ class _Desk:
             if self.ended:
                 continue
             try:
-                one = one or self.reader()
+                one = self.reader() if one is None else one
                 self.done[index] = one(index), None
             except BaseException as error:  # whoever waits for the sample raises it
                 self.done[index] = None, error
@@ -227,11 +227,13 @@ class AskedEarly:
 
     def _ask(self, indices: Sequence[int]) -> None:
         desk = self._desk
+        if desk.ended:
+            raise RuntimeError("samples were asked for after the end of their pass")
         for index in indices:
             if index not in self._asked:
                 self._asked.add(index)
                 desk.todo.put(index)
         for number in range(len(desk.threads), min(self._num_threads, len(self._asked))):
             thread = threading.Thread(target=desk.serve, name=f"flatout-samples-{number}", daemon=True)
-            desk.threads.append(thread)
             thread.start()
+            desk.threads.append(thread)

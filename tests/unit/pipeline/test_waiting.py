@@ -2,6 +2,8 @@
 
 import contextlib
 import gc
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -188,3 +190,50 @@ def test_an_error_comes_at_its_batch():
     del loader
     gc.collect()
     assert wait_for_the_end_of_threads()
+
+
+def test_what_one_sample_raises_is_raised_where_it_is_waited_for_and_the_others_come():
+    def reader():
+        def one(index):
+            if index == 5:
+                raise KeyError(index)
+            return -index
+
+        return one
+
+    early = AskedEarly(reader, 4)
+    assert early.take([3, 1, 3]) == [-3, -1, -3]
+    with pytest.raises(KeyError, match="5"):
+        early.take([4, 5, 6])
+    assert early.take([6, 4]) == [-6, -4]
+    early.end()
+    with pytest.raises(RuntimeError, match="after the end"):
+        early.take([7])
+
+
+def test_a_script_that_leaves_a_pass_open_ends_at_once():
+    code = """
+import itertools, time, torch
+from flatout.pipeline.waiting import AskedEarly
+
+def reader():
+    def one(index):
+        time.sleep(0.01)
+        return index
+    return one
+
+early = AskedEarly(reader, 16)
+walked = early.follow(itertools.repeat(torch.arange(64)), True, wanted=lambda indices: indices)
+print(sum(early.take(next(walked).tolist())), flush=True)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "2016\n", "")
+
+
+def test_many_passes_one_after_the_other_give_every_sample():
+    """Who waits and who has made what is waited for may come to the lock in any order."""
+    for _ in range(30):
+        early = AskedEarly(lambda: lambda index: 2 * index, 8)
+        batches = torch.randperm(400).split(5)
+        seen = [early.take(each.tolist()) for each in early.follow(iter(batches), True, wanted=lambda each: each)]
+        assert seen == [(2 * each).tolist() for each in batches]
