@@ -6,15 +6,14 @@ without flatout. The figure is the time of a patched step over that of one under
 of blocks. Where a fix did not act under the recipe (each decides on the spot whether it pays), the two train
 differently: that is said, and not counted. What no seam tells of (the allocator, the number of threads) is left out.
 Two plain processes of each script, one in a folder of its own, show what the method can tell. Where the program has no
-workers, both train on one core, in short blocks (`engine/checkouts.py`). What comes out above the goal is started up to
+workers, both train on one core, in short blocks (`engine/checkouts.py`). What comes out above the goal is started
 five times more, and the interval is over starts; if it stays there, the untouched script under the fixes is held
-against itself without: what gains nothing there stands in no recipe, is marked so, and is not counted.
+against itself without: what is slower there beyond noise stands in no recipe, is marked so, and is not counted.
 
     python benchmarks/patch_speed.py [--quick] [--only SCRIPT] [--out FILE]
 """
 
 import argparse
-import math
 import os
 import platform
 import re
@@ -98,7 +97,7 @@ def line_of(name, kind, entry, root, used, fixes):
         plain = Bench(sides[0], Path(top) / "plain", lambda steps: None, pace, other=sides[0])
         starts = timed(bench, fixes, used, pairs)
         slow = acted_in(starts[0], used) and of_starts(starts).speedup > GOAL
-        gain = of_starts(timed(plain, fixes, (), pairs, most=AGAIN)).speedup if slow and fixes else math.inf
+        gain = of_starts(timed(plain, fixes, (), pairs, always=True)) if slow and fixes else None
     if not starts[0].pairs:
         failure = starts[0].failure
         reason = failure.reason if failure else starts[0].reason or "no pair in time"
@@ -108,19 +107,20 @@ def line_of(name, kind, entry, root, used, fixes):
     interval = f"{told.low:.3f} to {told.high:.3f}"
     number = f"{len(starts)} starts" if len(starts) > 1 else f"{len(told.pairs)} pairs"
     line = f"{name:22} {kind:24} {told.speedup:16.3f}  {interval:14} {number:8}  {', '.join(words)}"
-    line += f" (in no recipe: {gain:.2f}x)" if gain <= 1 else ""
-    return line, told if acted_in(starts[0], used) and len(told.pairs) >= FEWEST and gain > 1 else None
+    kept = gain is None or gain.high > 1
+    line += "" if kept else f" (in no recipe: {gain.speedup:.2f}x, {gain.low:.2f} to {gain.high:.2f})"
+    return line, told if acted_in(starts[0], used) and len(told.pairs) >= FEWEST and kept else None
 
 
-def timed(bench, fixes, used, pairs, most=math.inf):
-    """Return what each start measured: one, or, where that is above the goal, some more; `most` bounds them."""
+def timed(bench, fixes, used, pairs, always=False):
+    """Return what each start measured: one, or, where that is above the goal or `always`, six."""
     starts = []
     for start in range(1 + AGAIN):
         starts.append(Measured())
         bench.side_by_side(
             (), fixes, starts[-1], looks=(pairs,), decide=enough(pairs), max_s=MAX_S, swap=start % 2 == 1
         )
-        if len(starts) >= most or not acted_in(starts[0], used) or of_starts(starts).speedup <= GOAL:
+        if not always and (not acted_in(starts[0], used) or of_starts(starts[:1]).speedup <= GOAL):
             break
     return [each for each in starts if each.pairs] or starts[:1]
 
