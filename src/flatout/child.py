@@ -87,7 +87,8 @@ def _prepare_timing(recorder: Any) -> None:
     from flatout.fixes.turns import Turns, WholeProcess
 
     order = recorder.order
-    base = install_fixes(order.fixes, recorder.seams, recorder.modules, order.mode)
+    purpose = "run" if order.timing.as_trained else order.mode
+    base = install_fixes(order.fixes, recorder.seams, recorder.modules, purpose)
     if not order.timing.arms:
         whole = (Turns if order.timing.turns else WholeProcess)(order.timing, base, recorder.write)
         recorder.on_step, recorder.on_finish = whole.step, whole.finish
@@ -96,7 +97,7 @@ def _prepare_timing(recorder: Any) -> None:
         arms = [[site for site in base if site.selection in arm] for arm in order.timing.arms]
     else:
         seams, modules = recorder.seams, recorder.modules
-        arms = [[install_fix(one, seams, modules, order.mode) for one in arm] for arm in order.timing.arms]
+        arms = [[install_fix(one, seams, modules, purpose) for one in arm] for arm in order.timing.arms]
     if order.timing.turns and os.environ.get("RANK", "0") != "0":
         recorder.on_step = Following(order.timing, arms).step
         return

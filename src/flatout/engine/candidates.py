@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from flatout.analysis.judge import FLOOR
-from flatout.fixes.catalog import fixes
+from flatout.fixes.catalog import find_fix, fixes
 from flatout.fixes.fix import Fix
 from flatout.rules.bounds import speedup_on_freed_cores
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
@@ -12,7 +12,7 @@ from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Candidate, Equivalence, Selection
 
-__all__ = ["candidates", "lifted"]
+__all__ = ["candidates", "lifted", "of_later_passes"]
 
 _MOST = 50.0
 _BEHIND_BITWISE = Equivalence.BITWISE.rank + 0.5
@@ -70,6 +70,18 @@ def _asked_for(catalog: Iterable[Fix], only: Set[str], named: Set[str], equal: E
 def lifted(ceiling: float, rest: float) -> float:
     """Return the ceiling in steps that others have shortened to `rest` of what they were."""
     return min(_MOST, 1 / max(1 / _MOST, 1 - (1 - 1 / ceiling) / max(rest, 1 / _MOST)))
+
+
+def of_later_passes(run: Run, kept: Iterable[Selection]) -> list[str]:
+    """Return a note on fixes in `kept` that gain from the second pass over the data on, where `run` saw only one."""
+    known = ((selection.fix, find_fix(selection.fix)) for selection in kept)
+    names = [name for name, fix in known if fix is not None and fix.from_second_pass]
+    if not names or any(step.epoch for step in run.steps):
+        return []
+    return [
+        f"no second pass over the training data was seen; {' and '.join(names)} was timed as in later passes: it gains "
+        "less, or nothing, in the first, and a training of one pass may do without"
+    ]
 
 
 def _rest(fix: Fix, breakdown: Breakdown) -> float:

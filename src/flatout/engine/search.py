@@ -14,7 +14,7 @@ from pathlib import Path
 from flatout.analysis.epochs import epoch_steps
 from flatout.analysis.judge import compare
 from flatout.engine.blocks import Failure, Measured
-from flatout.engine.candidates import lifted
+from flatout.engine.candidates import lifted, of_later_passes
 from flatout.engine.journal import TrialJournal
 from flatout.engine.pace import Pace
 from flatout.engine.proof import Confirmation, make_recipe
@@ -262,6 +262,7 @@ class Search:
                 self._change(trial, Verdict.UNDECIDED, f"the whole recipe {found}")
             return
         self.recipe = make_recipe(self._target, self._report, self.kept, self.confirmation)
+        self.notes += of_later_passes(self._report.run, self.base)
 
     def _change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
         self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)

@@ -41,16 +41,19 @@ class Bench:
         *,
         stall_s: float = _STALL_S,
         other: Target | None = None,
+        as_trained: bool = False,
     ) -> None:
         """Take the script, the tune's folder, who follows, and what is known of the script's steps.
 
-        `other` is what the second of two processes runs, where that is another program.
+        `other` is what the second of two processes runs, where that is another program. `as_trained`: fixes act as in
+        a training; otherwise those that keep samples show the speed of later passes over the data at once.
         """
         self._target = target
         self._targets = target, other or target
         self._folder = folder / "trials"
         self._watch = watch
         self._pace = pace
+        self._as_trained = as_trained
         self._silence_s = _SILENCE_S + _SILENCE_STEPS * pace.step_s
         self._stall_s = stall_s
 
@@ -251,7 +254,7 @@ class Bench:
             script=self._target.name,
             launched_unix_s=time.time(),
             fixes=tuple(fixes),
-            timing=timing,
+            timing=replace(timing, as_trained=self._as_trained),
         )
 
     def _seed(self) -> int:

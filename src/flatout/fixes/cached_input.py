@@ -85,6 +85,7 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     replaces=("loader-workers", "persistent-workers", "worker-threads", "core-split", "compiled-input"),
+    from_second_pass=True,
     addresses=("IN003", "IN007", "IN015"),
     edit=(WrappedLoader(function="flatout.compile_loader", arguments='folder="{folder}"'),),
 )

@@ -85,6 +85,7 @@ FIX = Fix(
         *("loader-workers", "persistent-workers", "worker-threads", "core-split", "cached-input"),
         "device-prefetch",  # slower on top of it: 0.89x (0.84 to 0.96, n=4 pairs on an H200)
     ),
+    from_second_pass=True,
     addresses=(
         *("IN001", "IN002", "IN003", "IN004", "IN006", "IN007", "IN009", "IN010", "IN011", "IN012"),
         *("IN014", "IN015", "IN017", "TR003", "EP001"),

@@ -187,6 +187,7 @@ FIX = Fix(
         "device-prefetch",
         "pinned-copy",
     ),
+    from_second_pass=True,
     addresses=("IN001", "TR001", "TR002", "TR003"),
     edit=(
         Unwritten(reason="a batch that lies on the device and is fetched when it is looked at is no line of a script"),

@@ -38,7 +38,8 @@ class Fix:
     `switchable`: it takes effect, and stops, at the next step when it is switched; otherwise only from the start of a
     process. `least`: the ceiling below which a trial is not worth its time. `on_request`: tried only when the user
     names it. `replaces`: fixes that have nothing left to do once this one is kept. `seldom`: it helps few scripts, and
-    no recording tells which, so it is tried after others of its class.
+    no recording tells which, so it is tried after others of its class. `from_second_pass`: it gains most, or all, from
+    the second pass over the data on, and trials show these.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Fix:
     switchable: bool = False
     on_request: bool = False
     seldom: bool = False
+    from_second_pass: bool = False
     replaces: tuple[str, ...] = ()
     settles_s: float = 0.0  # longest that it may take at the start of a training (compilation)
     usual_s: float = 0.0  # what it takes there of a model of ordinary size; where it is more than 0, it is tried last

@@ -33,6 +33,7 @@ class TimingOrder:
     core: int = -1  # on which the training threads of both stay; -1: where the system puts them
     ceilings: bool = False  # arms are no cures: each has an equal share of `max_s`, and none stays on
     alone_s: float = 0.0  # then the loader is drawn from, without any training, for so long
+    as_trained: bool = False  # fixes act as in a training: what is kept serves nothing before its time
     without: bool = False  # leave-one-out: an arm names fixes of `Order.fixes` that are switched off in it
 
 

@@ -221,7 +221,8 @@ def test_what_has_nothing_left_to_do_beside_a_kept_fix_is_not_tried(scripted):
     names = ["compiled-input", "loader-workers", "core-split", "gc-control"]
     found = scripted(names, factors={"compiled-input": 0.5, "loader-workers": 0.5}, switchable=False)
     assert verdicts(found) == {"compiled-input": Verdict.KEPT, "gc-control": Verdict.NOT_FASTER}
-    assert found.notes == ["not tried, because compiled-input leaves nothing to do: loader-workers, core-split"]
+    notes = [note for note in found.notes if not note.startswith("no second pass")]
+    assert notes == ["not tried, because compiled-input leaves nothing to do: loader-workers, core-split"]
 
 
 def test_what_was_kept_before_it_stays(scripted):
@@ -298,3 +299,17 @@ def test_a_gain_that_few_pairs_cannot_confirm_is_confirmed_by_more(scripted):
     confirmed = [found.confirmation for found in kept if found.recipe is not None]
     assert len(confirmed) >= 8
     assert any(len(each.pairs) > 12 for each in confirmed)
+
+
+@pytest.mark.parametrize(
+    ("name", "epochs", "said"), [("compiled-input", 1, True), ("compiled-input", 2, False), ("a", 1, False)]
+)
+def test_what_gains_in_later_passes_is_said_where_none_was_seen(scripted, monkeypatch, name, epochs, said):
+    of_run = searching.of_later_passes
+    steps = tuple(step._replace(epoch=number % epochs) for number, step in enumerate(report().run.steps))
+    monkeypatch.setattr(searching, "of_later_passes", lambda run, kept: of_run(replace(run, steps=steps), kept))
+    found = scripted([name], factors={name: 0.5})
+    assert [fix.selection.fix for fix in found.recipe.fixes] == [name]
+    assert (
+        any(note.startswith(f"no second pass over the training data was seen; {name} ") for note in found.notes) is said
+    )

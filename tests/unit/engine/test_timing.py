@@ -1,9 +1,11 @@
 """How a timed execution that gave too little is called: one that hangs, or one whose time was over."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from flatout import child
 from flatout.engine import timing
 from flatout.engine.blocks import Measured
 from flatout.engine.follower import trial_failure
@@ -11,6 +13,8 @@ from flatout.engine.launch import Outcome
 from flatout.engine.pace import Pace
 from flatout.engine.target import Target
 from flatout.engine.timing import Bench
+from flatout.fixes import apply
+from flatout.schema.codec import read_order
 from flatout.schema.trial import Selection, Verdict
 
 
@@ -93,3 +97,22 @@ def test_ceilings_that_were_measured_before_one_fails_are_kept(monkeypatch, tmp_
     assert (measured[0].decision, measured[0].failure) == ("faster", None)
     assert measured[1].failure is not None
     assert asked == [25]
+
+
+@pytest.mark.parametrize(("as_trained", "purpose"), [(False, "timing"), (True, "run")])
+def test_fixes_of_trials_are_told_whether_they_may_show_later_passes_at_once(
+    monkeypatch, tmp_path, as_trained, purpose
+):
+    told = []
+
+    def run(self, budget_s, watch):
+        recorder = SimpleNamespace(order=read_order(Path(self._order)), seams=None, modules=None, write=None)
+        child._prepare_timing(recorder)
+        return Outcome()
+
+    monkeypatch.setattr(apply, "install_fixes", lambda fixes, seams, modules, purpose: told.append(purpose) or [])
+    monkeypatch.setattr(timing.Execution, "run", run)
+    target = Target("train.py", ("python", "train.py"))
+    bench = Bench(target, tmp_path, lambda steps: None, Pace(), as_trained=as_trained)
+    bench.one_after_the_other((), (), Measured(), decide=lambda pairs: "", max_s=1, num_pairs=1)
+    assert told == [purpose]
