@@ -128,7 +128,8 @@ def timed(bench, fixes, used, pairs, goal=GOAL):
         bench.side_by_side(
             (), fixes, starts[-1], looks=(pairs,), decide=enough(pairs), max_s=MAX_S, swap=start % 2 == 1
         )
-        if not acted_in(starts[0], used) or (goal == GOAL and of_starts(starts[:1]).speedup <= GOAL):
+        plain = not (used or fixes)
+        if plain or not acted_in(starts[0], used) or (goal == GOAL and of_starts(starts[:1]).speedup <= GOAL):
             break
         told = of_starts([each for each in starts if each.pairs])
         if len(starts) >= STARTS[0] and not told.low <= goal <= told.high:

@@ -1,5 +1,9 @@
 """Causes that only a deep run sees, in scripts of their own: padding, work that is cropped away."""
 
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 
 from flatout.analysis.breakdown import account
@@ -79,11 +83,12 @@ while True:
 """
 
 
-def diagnosed(flatout, script):
+def diagnosed(flatout, script, *, workers=0):
     flatout.write(script)
     ended = flatout.diagnose("train.py", steps=40)
     assert ended.code == 0, ended.err
-    assert {span.lane for span in ended.run.causes.timeline} == {"steps", "training thread", "reading"}
+    reading = {f"worker {number}" for number in range(workers)} or {"reading"}
+    assert {span.lane for span in ended.run.causes.timeline} == {"steps", "training thread", *reading}
     return {found.code: found for found in find(ended.run, account(ended.run))}
 
 
@@ -227,3 +232,76 @@ def test_what_a_connection_needs_made_for_every_sample_is_found_at_its_line(flat
     assert ("IN017" in codes) is anew
     if anew:
         assert script.splitlines()[codes["IN017"].location.line - 1].endswith("# CONNECTS")
+
+
+REMOTE = """
+import http.client
+import random
+import torch
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+
+class Piece(AbstractBufferedFile):
+    def _fetch_range(self, start, end):
+        connection = http.client.HTTPConnection("127.0.0.1", {port})
+        connection.request("GET", "/samples", headers={"Range": f"bytes={start}-{end - 1}"})
+        return connection.getresponse().read()  # READS
+
+class Store(AbstractFileSystem):
+    def info(self, path, **kwargs):
+        return {"name": path, "size": 2**28, "type": "file"}
+    def _open(self, path, mode="rb", block_size=None, cache_options=None, **kwargs):
+        return Piece(self, path, mode, block_size or "default", cache_options=cache_options, **kwargs)
+
+class Samples(torch.utils.data.Dataset):
+    def __init__(self):
+        self.file = Store().open("samples"{how})
+    def __len__(self):
+        return 256
+    def __getitem__(self, index):
+        self.file.seek(index * 2**20)
+        return torch.frombuffer(bytearray(self.file.read(4096)), dtype=torch.uint8).float()  # READS
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(4096, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+if __name__ == "__main__":
+    while True:
+        for x in torch.utils.data.DataLoader(Samples(), batch_size=4, shuffle=True, num_workers={workers}):
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.fixture
+def store():
+    """Serve ranges of a file of 256 MiB; yield the port."""
+
+    class Ranges(BaseHTTPRequestHandler):
+        protocol_version, wbufsize = "HTTP/1.1", -1
+
+        def do_GET(self):
+            first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+            self.send_response(206)
+            self.send_header("Content-Length", str(last - first + 1))
+            self.end_headers()
+            self.wfile.write(bytes(last - first + 1))
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Ranges) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@pytest.mark.parametrize(("how", "workers", "found"), [("", 0, True), ("", 2, True), (", block_size=4096", 0, False)])
+def test_bytes_from_the_network_that_nobody_reads_are_found_at_the_line_that_reads(flatout, store, how, workers, found):
+    script = REMOTE.replace("{port}", str(store)).replace("{how}", how).replace("{workers}", str(workers))
+    codes = diagnosed(flatout, script, workers=workers)
+    assert ("IN018" in codes) is found
+    if found:
+        assert script.splitlines()[codes["IN018"].location.line - 1].endswith("# READS")
+        assert codes["IN018"].evidence[0].value > 10 * codes["IN018"].evidence[1].value

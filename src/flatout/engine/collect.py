@@ -23,6 +23,7 @@ from flatout.schema.run import (
     LineCost,
     LoaderFacts,
     RankSummary,
+    RemoteReads,
     Run,
     Span,
     Step,
@@ -175,6 +176,7 @@ def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) ->
                 sample_s=(stats["total_ns"] - stats["collate_ns"]) / count / 1e9,
                 sample_cpu_s=stats["sample_cpu_ns"] / count / 1e9,
                 collate_s=stats["collate_ns"] / count / 1e9,
+                remote=RemoteReads.of(stats),
             )
     return loader
 

@@ -88,7 +88,7 @@ FIX = Fix(
     from_second_pass=True,
     addresses=(
         *("IN001", "IN002", "IN003", "IN004", "IN006", "IN007", "IN009", "IN010", "IN011", "IN012"),
-        *("IN014", "IN015", "IN017", "TR003", "EP001"),
+        *("IN014", "IN015", "IN017", "IN018", "TR003", "EP001"),
     ),
     edit=(WrappedLoader(function="flatout.compile_loader"),),
 )

@@ -143,7 +143,7 @@ FIX = Fix(
     phases=(Phase.INPUT,),
     patch=patch,
     choices=choices,
-    addresses=("IN001", "IN002", "IN003", "IN010", "IN012", "IN014", "IN017", "EP001"),
+    addresses=("IN001", "IN002", "IN003", "IN010", "IN012", "IN014", "IN017", "IN018", "EP001"),
     edit=(
         LoaderArgument(name="num_workers", code="{workers}", at_least=True, in_workers=True),
         Unwritten(

@@ -31,7 +31,7 @@ from flatout.probe.trouble import guarded
 from flatout.probe.workers import watch_workers
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.plain import to_plain
-from flatout.schema.run import Causes, ModelFacts, Retained, Step
+from flatout.schema.run import Causes, ModelFacts, RemoteReads, Retained, Step
 
 if TYPE_CHECKING:
     from flatout.probe.recorder import Recorder
@@ -226,4 +226,5 @@ def fetch_fields(stats: Any) -> dict[str, Any]:
         "sample_cpu_s": stats["sample_cpu_ns"] / count / 1e9,
         "collate_s": stats["collate_ns"] / count / 1e9,
         "sampler_s": stats["sampler_ns"] / max(1, stats["sampled"]) / 1e9,
+        "remote": RemoteReads.of(stats),
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
+from flatout.probe.remote_reads import RemoteReads
 from flatout.probe.seams import Hits, Seams
 
 __all__ = ["FetchStats", "FetchWatch"]
@@ -14,7 +15,7 @@ _MOST_SPANS = 500  # of a process
 
 @dataclass(slots=True)
 class FetchStats:
-    """Totals over the batches of one dataset in one process, in nanoseconds."""
+    """Totals over the batches of one dataset in one process: nanoseconds, and bytes of files read over the network."""
 
     fetches: int = 0
     total_ns: int = 0
@@ -22,6 +23,10 @@ class FetchStats:
     sample_cpu_ns: int = 0
     sampler_ns: int = 0
     sampled: int = 0
+    remote_requests: int = 0
+    remote_fetched: int = 0
+    remote_used: int = 0
+    remote_ns: int = 0
 
 
 class FetchWatch:
@@ -34,10 +39,13 @@ class FetchWatch:
         self.busy_ns = 0
         self.busy_cpu_ns = 0
         self.collated_ns = 0
+        self._remote = RemoteReads()
+        self._seams: Seams | None = None
         self.spans: list[tuple[int, int, int]] = []  # of the first batches: begun, samples there, ended
 
     def install(self, seams: Seams) -> None:
         """Wrap the fetchers of map-style and iterable-style datasets, and the drawing of indices."""
+        self._seams = seams
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
             seams.wrap(f"torch.utils.data._utils.fetch:{name}.fetch", self._fetch)
         seams.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter._next_index", self._next_index)
@@ -53,6 +61,9 @@ class FetchWatch:
                 fetcher.collate_fn = _TimedCollate(fetcher.collate_fn, self)
             hits.count += 1
             collated = self.collated_ns
+            if self._seams is not None:
+                self._remote.install(self._seams)
+            remote = self._remote.now()
             start, cpu, process_cpu = perf_counter_ns(), thread_time_ns(), process_time_ns()
             self.stage = "sample"
             try:
@@ -67,6 +78,7 @@ class FetchWatch:
                 stats.total_ns += elapsed
                 stats.collate_ns += collate
                 stats.sample_cpu_ns += max(0, thread_time_ns() - cpu - collate)
+                _count_remote(stats, remote, self._remote.now(), elapsed - collate)
                 self.busy_ns += elapsed
                 self.busy_cpu_ns += process_time_ns() - process_cpu
 
@@ -100,6 +112,17 @@ class _TimedCollate:
         finally:
             self._watch.stage = stage
             self._watch.collated_ns += perf_counter_ns() - start
+
+
+def _count_remote(
+    stats: FetchStats, before: tuple[int, int, int, int], after: tuple[int, int, int, int], most_ns: int
+) -> None:
+    """Add what was read over the network meanwhile; several threads wait no longer than `most_ns` together."""
+    requests, fetched, used, waited_ns = (late - early for early, late in zip(before, after, strict=True))
+    stats.remote_requests += requests
+    stats.remote_fetched += fetched
+    stats.remote_used += used
+    stats.remote_ns += min(waited_ns, most_ns)
 
 
 def dataset_key(dataset: Any) -> str:

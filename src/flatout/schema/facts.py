@@ -19,6 +19,7 @@ __all__ = [
     "LoaderFacts",
     "ModelFacts",
     "OptimizerFacts",
+    "RemoteReads",
     "Retained",
     "SamplePrefix",
     "Stage",
@@ -74,6 +75,29 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteReads:
+    """What a batch reads over the network, of files that fsspec opens: means over the batches of a deep run."""
+
+    requests: float = 0.0
+    fetched_bytes: float = 0.0  # asked for
+    used_bytes: float = 0.0  # handed to the script
+    seconds: float = 0.0  # in reads that asked for something, inside the fetching of samples
+
+    @classmethod
+    def of(cls, totals: Mapping[str, float]) -> "RemoteReads | None":
+        """Return the means of `totals` over batches; None where nothing was asked for."""
+        count = max(1, totals["fetches"])
+        if not totals.get("remote_requests"):
+            return None
+        return cls(
+            requests=totals["remote_requests"] / count,
+            fetched_bytes=totals["remote_fetched"] / count,
+            used_bytes=totals["remote_used"] / count,
+            seconds=totals["remote_ns"] / count / 1e9,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderFacts:
     """One DataLoader as the script built it, with what the recording saw of it."""
 
@@ -106,6 +130,7 @@ class LoaderFacts:
     fetches: int = 0  # batches these means are over
     prefix: SamplePrefix | None = None
     stages: tuple[Stage, ...] = ()
+    remote: RemoteReads | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -225,7 +225,7 @@ def test_what_makes_the_work_comes_before_workers_that_hide_it_unless_they_give_
     assert found == ([cause, "IN002"] if first else ["IN002", cause])
 
 
-@pytest.mark.parametrize("cause", ["IN012", "IN017"])
+@pytest.mark.parametrize("cause", ["IN012", "IN017", "IN018"])
 def test_at_one_line_waiting_comes_before_keeping_what_is_waited_for(cause):
     kept = finding("IN007", most=3.6, location=PLACE)
     elsewhere = replace(PLACE, line=PLACE.line + 20)
