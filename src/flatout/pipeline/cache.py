@@ -19,6 +19,7 @@ from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
+from flatout.pipeline.gathering import gathering
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
@@ -89,7 +90,7 @@ class Cache:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
             earlier = self._streams.get(loader) if loader.persistent_workers else None
-            timing = self._purpose == "timing"
+            self._gather, timing = gathering(self.keeping), self._purpose == "timing"
             early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
             walked = KeptPass(
                 loader,
@@ -106,7 +107,7 @@ class Cache:
     def _begin(self, loader: Any) -> None:
         self._plan = plan_of(loader, self._budget)
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
-        self._through, self._rehearsed, self.on_disk, self.samples = False, False, None, None
+        self._through, self._rehearsed, self.on_disk, self.samples, self._gather = False, False, None, None, None
         self.reason, self.keeping = self._plan.reason, self._fresh(maker)
         if self.reason:
             return
@@ -165,6 +166,11 @@ class Cache:
     # -- serving ------------------------------------------------------------------------------------------------
 
     def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
+        if self._gather is not None and not self._pace.due:
+            try:
+                return self._given(self._gather(indices))
+            except Exception:  # an odd index: what follows knows what is to be done
+                self._gather = None
         if self._through and early is not None:
             self._hit()
             with computing_on(self._computing):
@@ -174,7 +180,9 @@ class Cache:
         if self.reason or not self._completed(indices, early):
             with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
-        batch = self._taken(indices, stream, early)
+        return self._given(self._taken(indices, stream, early))
+
+    def _given(self, batch: Any) -> Any:
         self.served += 1
         self._hit()
         return batch
@@ -289,4 +297,4 @@ class Cache:
 
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason
-        self.keeping, self.samples = self._fresh(), None
+        self.keeping, self.samples, self._gather = self._fresh(), None, None

@@ -69,7 +69,7 @@ class DeviceKeeping(Keeping):
         store = self._device.store(layout.rows, number) if self._may_reside else None
         if store is None:
             return super()._open(layout, number)
-        self._layout, self.store, self._there = layout, store, store
+        self.layout, self.store, self._there = layout, store, store
         return ""
 
     def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: Given | None = None) -> Any:
@@ -80,9 +80,9 @@ class DeviceKeeping(Keeping):
                     self._looked = True
                     self._look_up(self.maker)
                 return super().take(indices, stream, given)
-            assert self._layout is not None
+            assert self.layout is not None
             assert self.store is not None
-            return self._layout.build(self._device.arrive(self.store.take(indices)))
+            return self.layout.build(self._device.arrive(self.store.take(indices)))
 
     def _look_up(self, maker: Maker) -> None:
         """Keep what the table makes of the bytes in their place, if there is a table, and room."""

@@ -7,8 +7,9 @@ and takes 3 times as long and more. So both are tried now and then, with batches
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -36,11 +37,12 @@ class IntraOp:
         self._watched: list[float] = []
         self._slow = 0  # times in a row
 
-    def run(self, make: Callable[[], T]) -> T:
-        """Return what `make` gives."""
+    def run(self, make: Callable[..., T], *given: Any) -> T:
+        """Return what `make` gives of what it is `given`."""
         threads = torch.get_num_threads()
         if threads == 1:
-            return make()
+            return make(*given)
+        make = partial(make, *given)
         if not self._left:
             return self._tried(make, threads)
         self._left -= 1

@@ -53,7 +53,7 @@ class Keeping:
         self.name = ""  # under which other ranks of this machine find the rows
         self.by_workers = False  # they may write rows themselves, where the memory is in common with them
         self.in_common = False
-        self._layout: Layout | None = None if maker is None else maker.layout
+        self.layout: Layout | None = None if maker is None else maker.layout
         self.store: Store | None = None
         self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
 
@@ -117,10 +117,10 @@ class Keeping:
 
         `given`: what was read of each sample, where nothing is kept.
         """
-        assert self._layout is not None
+        assert self.layout is not None
         if self.maker is None:
             assert self.store is not None
-            return self._layout.build(self.store.take(indices))
+            return self.layout.build(self.store.take(indices))
         if self.store is None:
             parts = self.maker.parts(indices, given)
         else:
@@ -156,9 +156,9 @@ class Keeping:
             reason = self._collates_by_row(dataset, indices, parts) or self._open(layout, len(dataset))
             if reason:
                 return reason
-        assert self._layout is not None
+        assert self.layout is not None
         assert self.store is not None
-        if (layout.skeleton, layout.rows) != (self._layout.skeleton, self._layout.rows):
+        if (layout.skeleton, layout.rows) != (self.layout.skeleton, self.layout.rows):
             return "its batches are not all of one shape"
         if len(self.store.filled.lacking(indices)):
             self.store.fill(indices, parts)
@@ -192,7 +192,7 @@ class Keeping:
 
     def _open(self, layout: Layout, number: int) -> str:
         if self._in_memory(layout.rows, number) or self._in_file(layout.rows, number):
-            self._layout = layout
+            self.layout = layout
             return ""
         return (
             f"{number} samples of {format_bytes(layout.num_bytes)} take {format_bytes(number * layout.num_bytes)}, "
@@ -243,7 +243,7 @@ class Keeping:
             layout, rows = found[0], found[0].rows
         if facts != _facts(rows, number, stage):
             return False
-        self._layout, self.store = layout, Store.of(rows, number, arrays)
+        self.layout, self.store = layout, Store.of(rows, number, arrays)
         return True
 
     # -- whether rows stand for themselves ----------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import copy
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -153,7 +152,7 @@ class KeptPass(_SingleProcessDataLoaderIter):
         indices, stream = next(self._indices), self.streams.next()
         if self._resident:
             return self._make(indices, stream)
-        data = self._intra_op.run(partial(self._make, indices, stream))
+        data = self._intra_op.run(self._make, indices, stream)
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def __next__(self) -> Any:

@@ -54,6 +54,11 @@ class Steps:
         return value.gathered() if isinstance(value, Chosen) else value
 
     @property
+    def empty(self) -> bool:
+        """Return whether there is no operation."""
+        return not self._steps
+
+    @property
     def begins_compiled(self) -> bool:
         """Return whether what comes first has a compiled form."""
         return bool(self._steps) and self._steps[0].compiled is not None

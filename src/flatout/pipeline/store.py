@@ -141,6 +141,11 @@ class Store:
             for place, column in enumerate(self._columns)
         ]
 
+    @property
+    def reads(self) -> list[Callable[[torch.Tensor], Any]] | None:
+        """Return what reads each part of the samples that it is given, None where a device holds them."""
+        return None if self._send is not None else [column.reader() for column in self._columns]
+
     def arrays(self, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]) -> dict[str, torch.Tensor]:
         """Return all rows as arrays by name; `pause` and `room` are for values that are laid out for that.
 
@@ -210,6 +215,13 @@ class _Column:
             return [self._values[index] for index in indices.tolist()]
         rows = self._gathered(places)
         return rows if self._to_memory is None else rows.permute(self._back)
+
+    def reader(self) -> Callable[[torch.Tensor], Any]:
+        """Return what does as `read`."""
+        if self._packed is not None or self._values is not None or self._to_memory is not None:
+            return lambda places: self.read(places, places)
+        select, tensor, few = torch.index_select, self._tensor, RECYCLED_BYTES // max(1, self._row_bytes)
+        return lambda places: select(tensor, 0, places) if places.numel() < few else self._gathered(places)
 
     def chosen(self, indices: torch.Tensor) -> Any:
         """Return rows where they lie; values that are no rows, and rows on a device, as `read` does."""
