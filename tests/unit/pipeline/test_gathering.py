@@ -28,7 +28,7 @@ SAMPLES = {
     "one": lambda index: torch.arange(5) + index,
     "named": lambda index: {"x": torch.ones(2) * index, "name": f"item {index}", "y": {"z": index / 7}},
     "channels last": lambda index: torch.full((1, 3, 4, 4), float(index)).to(memory_format=torch.channels_last)[0],
-    "large": lambda index: torch.full((2**19,), float(index)),
+    "large": lambda index: torch.full((2**17,), float(index)),
 }
 
 

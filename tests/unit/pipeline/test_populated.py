@@ -1,6 +1,7 @@
 """Memory given ahead of who writes: all of it, nothing written over, no thread that stays."""
 
 import gc
+import mmap
 import resource
 import threading
 
@@ -34,7 +35,8 @@ def several_cores(monkeypatch):
 
 @pytest.mark.usefixtures("several_cores")
 def test_memory_is_there_before_it_is_written():
-    tensor, before = torch.empty(128 * MIB, dtype=torch.uint8), taken()
+    fresh = mmap.mmap(-1, 128 * MIB)  # malloc may give what others have written to, and freed
+    tensor, before = torch.frombuffer(fresh, dtype=torch.uint8), taken()
     populated.populate(tensor)
     assert ended()
     if populated._advise()(tensor.data_ptr() // 4096 * 4096 + 4096, 4096, 23):
