@@ -98,9 +98,9 @@ def line_of(name, kind, entry, root, used, fixes):
         pace, pairs = (PACE, PAIRS) if has_workers else (ON_ONE_CORE, SHORT_PAIRS)
         bench = Bench(sides[1], Path(top) / "trials", lambda steps: None, pace, other=sides[0], as_trained=True)
         plain = Bench(sides[0], Path(top) / "plain", lambda steps: None, pace, other=sides[0], as_trained=True)
-        starts = timed(bench, fixes, used, pairs)
-        slow = acted_in(starts[0], used) and of_starts(starts).speedup > GOAL
-        gain = of_starts(timed(plain, fixes, (), pairs, goal=1.0)) if slow and fixes else None
+        starts = timed(bench, fixes, pairs, GOAL, lambda first: not (used and is_slow([first], used)))
+        slow = used and is_slow(starts, used)
+        gain = of_starts(timed(plain, fixes, pairs, 1.0, lambda first: False)) if slow else None
     if not starts[0].pairs:
         failure = starts[0].failure
         reason = failure.reason if failure else starts[0].reason or "no pair in time"
@@ -120,16 +120,14 @@ def lengthened(code):
     return re.sub(rb"(?m)^( *for (?:epoch|step) in range\()(\d\d+)\):", rb"\g<1>20 * \2):", code)
 
 
-def timed(bench, fixes, used, pairs, goal=GOAL):
-    """Return what each start measured: one, or, where that is above `goal`, so many that the mean is on one side."""
+def timed(bench, fixes, pairs, goal, one_is_enough):
+    """Return what each start measured: the first where `one_is_enough`, else so many that the mean is on one side."""
     starts = []
-    for start in range(STARTS[1]):
-        starts.append(Measured())
-        bench.side_by_side(
-            (), fixes, starts[-1], looks=(pairs,), decide=enough(pairs), max_s=MAX_S, swap=start % 2 == 1
-        )
-        plain = not (used or fixes)
-        if plain or not acted_in(starts[0], used) or (goal == GOAL and of_starts(starts[:1]).speedup <= GOAL):
+    while len(starts) < STARTS[1]:
+        measured, swap = Measured(), len(starts) % 2 == 1
+        bench.side_by_side((), fixes, measured, looks=(pairs,), decide=enough(pairs), max_s=MAX_S, swap=swap)
+        starts.append(measured)
+        if len(starts) == 1 and (not measured.pairs or one_is_enough(measured)):
             break
         told = of_starts([each for each in starts if each.pairs])
         if len(starts) >= STARTS[0] and not told.low <= goal <= told.high:
@@ -146,6 +144,11 @@ def of_starts(starts):
         return compare(starts[0].pairs, alpha=0.05, looks=())
     ratios = [compare(each.pairs, alpha=0.05, looks=()).speedup for each in starts]
     return compare([Pair(ratio, 1.0) for ratio in ratios], alpha=0.05, looks=())
+
+
+def is_slow(starts, used):
+    """Return whether a patched step takes longer than the goal allows, where the fixes acted."""
+    return acted_in(starts[0], used) and of_starts(starts).speedup > GOAL
 
 
 def acted_in(measured, used):

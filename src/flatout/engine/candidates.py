@@ -79,8 +79,8 @@ def of_later_passes(run: Run, kept: Iterable[Selection]) -> list[str]:
     if not names or any(step.epoch for step in run.steps):
         return []
     return [
-        f"no second pass over the training data was seen; {' and '.join(names)} was timed as in later passes: it gains "
-        "less, or nothing, in the first, and a training of one pass may do without"
+        f"no second pass over the training data was seen: what is told of {' and '.join(names)} is the gain in later "
+        "passes; it is less, or nothing, in the first, and a training of one pass may do without"
     ]
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
-from flatout.probe.remote_reads import RemoteReads
+from flatout.probe.remote_reads import RemoteWatch
 from flatout.probe.seams import Hits, Seams
 
 __all__ = ["FetchStats", "FetchWatch"]
@@ -39,30 +40,27 @@ class FetchWatch:
         self.busy_ns = 0
         self.busy_cpu_ns = 0
         self.collated_ns = 0
-        self._remote = RemoteReads()
-        self._seams: Seams | None = None
+        self._remote = RemoteWatch()
         self.spans: list[tuple[int, int, int]] = []  # of the first batches: begun, samples there, ended
 
     def install(self, seams: Seams) -> None:
         """Wrap the fetchers of map-style and iterable-style datasets, and the drawing of indices."""
-        self._seams = seams
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
-            seams.wrap(f"torch.utils.data._utils.fetch:{name}.fetch", self._fetch)
+            seams.wrap(f"torch.utils.data._utils.fetch:{name}.fetch", partial(self._fetch, seams))
         seams.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter._next_index", self._next_index)
 
     def of(self, dataset: Any) -> FetchStats:
         """Return the totals of one dataset."""
         return self.stats.setdefault(dataset_key(dataset), FetchStats())
 
-    def _fetch(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+    def _fetch(self, seams: Seams, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def fetch(fetcher: Any, index: Any) -> Any:
             stats = self.of(fetcher.dataset)
             if not isinstance(fetcher.collate_fn, _TimedCollate):
                 fetcher.collate_fn = _TimedCollate(fetcher.collate_fn, self)
             hits.count += 1
             collated = self.collated_ns
-            if self._seams is not None:
-                self._remote.install(self._seams)
+            self._remote.install(seams)
             remote = self._remote.now()
             start, cpu, process_cpu = perf_counter_ns(), thread_time_ns(), process_time_ns()
             self.stage = "sample"

@@ -7,15 +7,15 @@ from typing import Any
 
 from flatout.probe.seams import Hits, Seams
 
-__all__ = ["RemoteReads"]
+__all__ = ["RemoteWatch"]
 
 
-class RemoteReads:
+class RemoteWatch:
     """Totals over this process: what was asked of the network, what was handed on, and how long reads waited for it.
 
-    A file that fsspec opens reads ahead by blocks (5 MiB where nobody says otherwise); its cache counts what it asks
-    for, from fsspec 2024.2 on. Files of older ones, and those that are no `AbstractBufferedFile` (local ones, whole
-    objects), are not counted.
+    A file that fsspec opens reads ahead by blocks (5 MiB where nobody says otherwise), and its cache counts what it
+    asks for (https://github.com/fsspec/filesystem_spec/pull/1566, of 2024). Files of an fsspec without that, and those
+    that are no `AbstractBufferedFile` (local ones, whole objects), are not counted.
     """
 
     def __init__(self) -> None:

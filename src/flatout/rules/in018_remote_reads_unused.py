@@ -43,7 +43,7 @@ from flatout.units import format_bytes, format_share
 
 MIN_SHARE = 0.10
 MIN_UNUSED = 0.5  # of what comes
-MIN_UNUSED_BYTES = 2**20  # a request: at 100 MB/s 10 ms, which the delay of a request of a store is, too
+MIN_UNUSED_BYTES = 2**20  # a request: 10 ms at 100 MB/s; less hardly shows beside the request's own delay
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:

@@ -1,4 +1,4 @@
-"""How a timed execution that gave too little is called: one that hangs, or one whose time was over."""
+"""What a timed execution is told, and how one that gave too little is called: it hangs, or its time was over."""
 
 from pathlib import Path
 from types import SimpleNamespace

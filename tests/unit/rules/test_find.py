@@ -55,7 +55,9 @@ def test_the_general_statement_goes_when_a_cause_explains_most_of_it():
     ]
 
 
-@pytest.mark.parametrize(("more", "less"), [("IN012", "IN003"), ("HO004", "HO001"), ("CO005", "CO004")])
+@pytest.mark.parametrize(
+    ("more", "less"), [("IN012", "IN003"), ("IN018", "IN003"), ("HO004", "HO001"), ("CO005", "CO004")]
+)
 def test_what_a_line_does_says_more_than_that_it_takes_long(more, less):
     named = Frame(PLACE.file, PLACE.line, f"Net.{PLACE.function}")
     said = (finding(less, share=0.5, most=2.0, location=PLACE), finding(more, share=0.5, most=2.0, location=named))
@@ -232,6 +234,12 @@ def test_at_one_line_waiting_comes_before_keeping_what_is_waited_for(cause):
     assert order(kept, finding(cause, most=3.2, location=PLACE)) == [cause, "IN007"]
     assert order(kept, finding(cause, most=3.2, location=elsewhere)) == ["IN007", cause]
     assert order(kept, finding(cause, most=2.0, location=PLACE)) == ["IN007", cause]
+
+
+@pytest.mark.parametrize(("most", "first"), [(1.9, True), (1.5, False)])
+def test_bytes_that_are_not_needed_come_before_waiting_unless_that_gives_clearly_more(most, first):
+    found = order(finding("IN012", most=2.0), finding("IN018", most=most))
+    assert found == (["IN018", "IN012"] if first else ["IN012", "IN018"])
 
 
 def test_what_comes_behind_its_cause_comes_behind_all_that_gives_more():
