@@ -187,6 +187,7 @@ class Turns:
         mean, number = self._block.mean_ms(), len(self._block.walls_ms)
         body = {"number": self._number, "side": self._timing.side, "ms": mean / _worth(self._sites), "steps": number}
         self._write("block", {**body, "phases_ms": self._block.phases_ms(), "sites": describe(self._sites)})
+        self._num_steps = self._block.size(mean)  # steps of the warm-up may have been far from what they are by now
         if self._number + 1 < 2 * max(self._timing.looks):
             self._block.walls_ms = []
         self._pass_on(self._number + 1)

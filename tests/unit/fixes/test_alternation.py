@@ -164,6 +164,25 @@ def test_two_that_take_turns_do_their_blocks_one_after_the_other(tmp_path):
     assert [body["side"] for body in blocks] == [owner(number, 0) for number in range(8)]
 
 
+def test_a_block_is_as_long_as_the_order_says_however_slow_the_warm_up_was(tmp_path):
+    written = []
+    (tmp_path / "ready-1").touch()
+    (tmp_path / "turn").write_text("0")
+    order = TimingOrder(block_s=1.0, looks=(8,), turns=str(tmp_path), side=owner(0, 0))
+    turns = Turns(order, [], lambda kind, body: written.append(body))
+    turns._pass_on = lambda number: (tmp_path / "turn").write_text(str(next(n for n in range(number, 17) if mine(n))))
+
+    def mine(number):
+        return number >= 16 or owner(number, 0) == order.side
+
+    number = 0
+    while not turns.step(a_step(250.0 if number < 6 else 10.0)):
+        number += 1
+    sizes = [body["steps"] for body in written]
+    assert len(sizes) == 8
+    assert sizes[0] < 10 and min(sizes[1:]) > 40
+
+
 def test_a_block_of_whole_epochs_holds_what_lies_between_the_steps():
     written, now = [], 0
     whole = WholeProcess(TimingOrder(block_s=1.0, epoch_steps=10), [], lambda kind, body: written.append(body))
