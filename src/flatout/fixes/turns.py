@@ -8,6 +8,7 @@ at once do not fit, processes follow each other and each is one block.
 import contextlib
 import math
 import os
+import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ _FEWEST = 4  # steps in a block
 _SETTLED = 1.5  # settled: the last three steps lie within this factor of each other
 _OVER = "over"
 _PARTNER_S = 300.0  # longest that one process waits for the other
+_LOOK_S, _LOOK_AGAIN_S = 0.001, 0.1  # between two looks at whose turn it is: without a bell, and with one
 
 Write = Callable[[str, Mapping[str, object]], None]
 
@@ -137,6 +139,36 @@ class WholeProcess:
             self._write("block", {**body, "side": self._timing.side, "sites": describe(self._sites)})
 
 
+class _Bell:
+    """Wakes the process that stands still, through a named pipe: looking often takes time of the core both share."""
+
+    def __init__(self, folder: Path, side: int) -> None:
+        self._own, self._other = (folder / f"bell-{each}" for each in (side, 1 - side))
+        self._pipe: int | None = None
+
+    def hang(self) -> None:
+        """Make the pipe that the other process rings; without one (Windows) `wait` is short."""
+        with contextlib.suppress(AttributeError, OSError):
+            os.mkfifo(self._own)
+            self._pipe = os.open(self._own, os.O_RDWR | os.O_NONBLOCK)  # its own writer, so that it never ends
+
+    def wait(self) -> None:
+        """Stand still until the other process rings, or for so long that it may have ended without."""
+        if self._pipe is None:
+            time.sleep(_LOOK_S)
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ)
+            if selector.select(_LOOK_AGAIN_S):
+                os.read(self._pipe, 64)
+
+    def ring(self) -> None:
+        with contextlib.suppress(OSError):  # the other one has no pipe, or is gone
+            pipe = os.open(self._other, os.O_WRONLY | os.O_NONBLOCK)
+            with open(pipe, "wb", buffering=0) as opened:
+                opened.write(b"\0")
+
+
 class Turns:
     """One of two processes side by side: blocks when it is its turn, standing still between them."""
 
@@ -146,6 +178,7 @@ class Turns:
         self._sites = sites
         self._write = write
         self._folder = Path(timing.turns)
+        self._bell = _Bell(self._folder, timing.side)
         self._warmup: _Warmup | None = _Warmup()
         self._lost: _Warmup = self._warmup
         self._block = _Block(timing)
@@ -162,7 +195,9 @@ class Turns:
             self._num_steps = self._block.size(sorted(self._warmup.walls_ms)[len(self._warmup.walls_ms) // 2])
             self._warmup = None
             stay_on(self._timing.core)
+            self._bell.hang()
             (self._folder / f"ready-{self._timing.side}").touch()
+            self._bell.ring()
             return self._wait(-1)
         if self._skip:
             self._skip -= 1
@@ -174,6 +209,7 @@ class Turns:
     def finish(self) -> None:
         """Write what the fixes did; the other process need not wait for a training that is over."""
         (self._folder / _OVER).touch()
+        self._bell.ring()
         usual = block_mean(self._block.walls_ms or self._lost.walls_ms or [0.0])
         body = {"side": self._timing.side, "warmup_s": self._lost.seconds_lost(usual), "sites": describe(self._sites)}
         self._write("side", body)
@@ -197,6 +233,7 @@ class Turns:
         partial = self._folder / f"turn-{self._timing.side}"
         partial.write_text(str(number), encoding="ascii")
         os.replace(partial, self._folder / "turn")
+        self._bell.ring()
 
     def _wait(self, done: int) -> bool:
         """Stand still until the next block of this process; return True when there is none, or nobody answers."""
@@ -209,7 +246,7 @@ class Turns:
                 resumed = owner(number - 1, self._timing.seed) != self._timing.side or number == 0
                 self._number, self._skip = number, self._timing.skip + self._num_steps // 8 if resumed else 0
                 return False
-            time.sleep(0.001)
+            self._bell.wait()
         return True
 
     def _turn(self) -> int:

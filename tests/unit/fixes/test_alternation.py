@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 
 import pytest
 
@@ -210,3 +211,21 @@ def test_a_ceiling_whose_time_is_over_leaves_the_others_theirs():
     pairs = [body["arm"] for kind, body in written if kind == "pair"]
     assert 4 <= pairs.count(0) <= 64
     assert pairs.count(1) >= 4
+
+
+def test_the_one_that_stands_still_sleeps_until_the_other_rings(tmp_path, monkeypatch):
+    monkeypatch.setattr("flatout.fixes.turns._LOOK_AGAIN_S", 60.0)
+    waiting, other = (
+        Turns(TimingOrder(turns=str(tmp_path), side=side, looks=(1,)), [], lambda kind, body: None) for side in (0, 1)
+    )
+    waiting._bell.hang()
+    looks = []
+    monkeypatch.setattr(waiting, "_turn", lambda: looks.append(1) or Turns._turn(waiting))
+    standing = threading.Thread(target=waiting._wait, args=(-1,), daemon=True)
+    standing.start()
+    time.sleep(0.5)
+    assert standing.is_alive()
+    other.finish()
+    standing.join(10)
+    assert not standing.is_alive()
+    assert len(looks) == 2  # when it began to wait, and when it was rung for
