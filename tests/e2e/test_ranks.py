@@ -98,7 +98,7 @@ def test_the_rank_with_larger_batches_is_named_with_their_size(flatout):
 
 
 def test_two_equal_ranks_hold_up_nobody(flatout):
-    assert distributed(flatout, training(before=RANKS)) == []
+    assert distributed(flatout, training(before=RANKS, step_s=0.02)) == []
 
 
 def test_an_exchange_after_every_micro_batch_is_found_at_the_call_of_the_model(flatout):

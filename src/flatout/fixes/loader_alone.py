@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.pipeline.pass_start import drawn_from
 from flatout.schema.run import Step
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ class LoaderAlone:
         self._follow: Callable[[Step], bool] = lambda step: True
         self._steps_ms: list[float] = []  # of the script as it is, as the arms found it
         self._next: Callable[[Any], Any] = next
-        self._begin: Callable[[Any], Any] = iter
         self._loaders: Any = weakref.WeakKeyDictionary()  # iterator -> its loader
         self._drawn: dict[int, list[Any]] = {}  # id of a loader -> how often it was asked, it, its latest iterator
 
@@ -40,6 +40,7 @@ class LoaderAlone:
         """Note which loaders are drawn from."""
         seams.wrap("torch.utils.data.dataloader:DataLoader.__iter__", self._begins)
         seams.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", self._asks)
+        seams.wrap("flatout.pipeline.pass_start:begin_pass", self._begins)
 
     def write(self, kind: str, body: Mapping[str, object]) -> None:
         """Pass a record of the alternation on; the script's own steps in it are what this is compared with."""
@@ -61,11 +62,9 @@ class LoaderAlone:
         return True
 
     def _begins(self, original: Any, _hits: "Hits") -> Any:
-        self._begin = original
-
         def call(loader: Any) -> Any:
             iterator = original(loader)
-            self._loaders[iterator] = loader
+            self._loaders[drawn_from(iterator)] = loader
             return iterator
 
         return call
@@ -107,7 +106,7 @@ class LoaderAlone:
             try:
                 self._next(iterator)
             except StopIteration:
-                iterator, passes = self._begin(loader), passes + 1
+                iterator, passes = drawn_from(iter(loader)), passes + 1
                 ready = loader.num_workers * (loader.prefetch_factor or 2)
                 continue
             if ready > 0:

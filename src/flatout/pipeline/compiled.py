@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from flatout.pipeline import pass_start
 from flatout.pipeline.cache import Cache
 from flatout.pipeline.device import Device
 from flatout.pipeline.device_keeping import DeviceKeeping
@@ -139,6 +140,10 @@ class CompiledLoader(DataLoader[Any]):
     _device: Device | None
 
     def __iter__(self) -> Any:
+        return pass_start.begin_pass(self)
+
+    def begin_pass(self) -> Any:
+        """Return what `iter()` gives of this loader."""
         walked = self._kept.walk(self._plain, DataLoader.__iter__)
         return walked if self._device is None else DevicePass(walked, self._device, self._kept.of(self._plain))
 

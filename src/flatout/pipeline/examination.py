@@ -41,7 +41,7 @@ def examine(dataset: Any, times: list[tuple[float, float]] | None = None) -> str
     """Return why the samples of `dataset` cannot be kept, an empty string when they can.
 
     The data set is left as it was; what it raises counts as a reason. `times` gets the seconds that the second call for
-    a sample took, on the wall and on the processor.
+    a sample took, on the wall and of all processors.
     """
     times = [] if times is None else times
     name = type(dataset).__name__
@@ -88,9 +88,9 @@ def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float
         return _ON_DEVICE
     drew, opened = not undrawn(before, after), fingerprint(asked)
     _disturb()
-    start, cpu = time.perf_counter(), time.thread_time()
+    start, cpu = time.perf_counter(), time.process_time()  # not this thread's: it may wait for another that computes
     second = asked[index]
-    times.append((time.perf_counter() - start, time.thread_time() - cpu))
+    times.append((time.perf_counter() - start, time.process_time() - cpu))
     if opened != new:
         asked[other]
     if fingerprint(asked) != opened or (drew and opened != new) or holds_generator(asked) != own:

@@ -45,8 +45,9 @@ Reader = Callable[[], Callable[[int], Any]]
 def in_flight(times: Sequence[tuple[float, float]]) -> int:
     """Return how many samples are asked for at a time, 0 where making one is not mostly waiting.
 
-    `times`: of some samples, the seconds that making one took, on the wall and on the processor. With as many in flight
-    as one core can handle while one of them waits, more would wait for that core.
+    `times`: of some samples, the seconds that making one took, on the wall and on the processors, all threads of this
+    process together: one that waits for the interpreter's lock waits for no disk. With as many in flight as one core
+    can handle while one of them waits, more would wait for that core.
     """
     if not times or any(took < _WAITS_S or cpu > _SHARE * took for took, cpu in times):
         return 0

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import data as torch_data
 
+from flatout.pipeline.pass_start import drawn_from
 from flatout.probe.places import caller
 from flatout.probe.rounds import Event
 from flatout.probe.seams import Hits, Seams
@@ -155,20 +156,23 @@ class LoaderWatch:
         self.loaders: list[WatchedLoader] = []
         self.batch_sizes: list[int] = []
         self._passes = 0
+        self._begins = False  # a pass: what is walked in its place is no pass of its own
         self._asked = lru_cache(maxsize=16)(tape.asked)  # for iterators that cannot hold theirs
 
     def install(self, seams: Seams) -> None:
-        """Wrap construction, `iter()` and `next()` of torch's DataLoader."""
+        """Wrap construction, `iter()` and `next()` of torch's DataLoader, and `iter()` of a compiled one."""
         place = "torch.utils.data.dataloader:"
         seams.wrap(place + "DataLoader.__init__", self._init)
         seams.wrap(place + "DataLoader.__iter__", self._iter)
         seams.wrap(place + "_BaseDataLoaderIter.__next__", self._next)
+        seams.wrap("flatout.pipeline.pass_start:begin_pass", self._iter)
 
     def describe(self, training: set[int]) -> tuple[LoaderFacts, ...]:
         """Return the facts of every loader that was walked."""
         return tuple(loader.describe(training) for loader in self.loaders if loader.passes)
 
     def _of(self, loader: Any) -> WatchedLoader:
+        loader = vars(loader).get("_plain", loader)  # a compiled one was made where the one that it stands for was
         for watched in self.loaders:
             if watched.ref() is loader:
                 return watched
@@ -190,14 +194,16 @@ class LoaderWatch:
         tape = self.tape
 
         def iterate(loader: Any) -> Any:
-            if get_ident() != tape.thread:
+            if get_ident() != tape.thread or self._begins:
                 return original(loader)
             hits.count += 1
             start = tape.now()
             tape.record((tape.loader_begins, start))
+            self._begins = True
             try:
                 iterator = original(loader)
             finally:
+                self._begins = False
                 end = tape.now()
                 tape.record((tape.leave, end))
             self._passes += 1
@@ -209,8 +215,9 @@ class LoaderWatch:
                 watched.dataset = weakref.ref(loader.dataset)
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
             with contextlib.suppress(AttributeError, TypeError):
-                iterator._flatout = (self._passes, watched, tape.asked(self._passes))
-                watched.iterator = weakref.ref(iterator)
+                walked = drawn_from(iterator)
+                walked._flatout = (self._passes, watched, tape.asked(self._passes))
+                watched.iterator = weakref.ref(walked)
             return iterator
 
         return iterate

@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from flatout.fixes.loader_alone import LoaderAlone
+from flatout.pipeline import compile_loader
 from flatout.probe.seams import Seams
 
 PAIR = {"arm": 0, "baseline_ms": 9.0, "candidate_ms": 3.0}
@@ -64,6 +65,15 @@ def test_a_pass_that_ends_is_followed_by_another(measured):
     data = Slow()
     measured(DataLoader(data, batch_size=4), steps=9, seconds=0.3)
     assert data.asked > 60
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_a_compiled_loader_is_drawn_from_over_several_passes(measured, device):
+    loader = compile_loader(DataLoader(TensorDataset(torch.ones(64, 2)), batch_size=4), device=device)
+    for _ in range(2):  # the second comes from what is kept
+        list(loader)
+    written = measured(loader, steps=14, seconds=0.05)
+    assert written[-1] == ("arm", {"arm": 2, "decision": "enough"})
 
 
 @pytest.mark.slow

@@ -7,10 +7,12 @@ from collections import UserDict
 import numpy as np
 import pytest
 import torch
-from tests.unit.probe.watched import BATCH, INPUT, MS, Data, Watch
+from tests.unit.probe.watched import BATCH, INPUT, MS, STEP, Data, Watch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset
 
+from flatout.pipeline import compile_loader
 from flatout.probe.loading import batch_size, tensors_in
+from flatout.schema.phase import Phase
 
 
 @pytest.fixture
@@ -82,6 +84,33 @@ def test_where_it_was_made_and_walked(w):
     assert [(found.created_at.file, found.created_at.line), (found.iterated_at.file, found.iterated_at.line)] == [
         (__file__, place) for place in places
     ]
+
+
+ROWS = torch.arange(12.0).reshape(6, 2)
+
+
+@pytest.mark.parametrize(("data", "served"), [(TensorDataset(ROWS), 4), (list(ROWS), 3)], ids=["made", "filled"])
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_every_pass_over_a_compiled_loader_is_one_whoever_makes_its_batches(w, data, served, device):
+    plain = DataLoader(data, batch_size=BATCH)  # MADE
+    loader = compile_loader(plain, device=device)
+    model = w.model()
+    optimizer = w.sgd(model)
+    for _ in range(4):
+        for batch in loader:  # WALKED
+            w.train_on(model, optimizer, *tensors_in(batch))
+        w.clock.spend(10)
+    w.end()
+    assert loader._kept.of(plain).served == 3 * served
+    (found,) = facts(w)
+    assert (found.epochs_started, found.num_batches, found.is_training) == (4, 3, True)
+    lines, first = inspect.getsourcelines(test_every_pass_over_a_compiled_loader_is_one_whoever_makes_its_batches)
+    places = [first + next(n for n, line in enumerate(lines) if f"# {text}" in line) for text in ("MADE", "WALKED")]
+    assert [found.created_at.line, found.iterated_at.line] == places
+    assert len(w.steps) == 12
+    assert max(w.walls()) < STEP
+    assert w.out(Phase.EPOCH_GAP) == 30
+    assert [step.epoch for step in w.steps] == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
 
 
 def test_loaders_that_were_never_walked_are_left_out(w):
