@@ -1,4 +1,4 @@
-"""Where each pass over a compiled loader begins: by name, for whoever watches loaders, at no cost to who does not.
+"""Where each pass over a compiled loader begins, under a name that whoever watches loaders can wrap.
 
 Torch's own `DataLoader.__iter__` is not called where batches come from what is kept, so a seam there sees nothing.
 """
