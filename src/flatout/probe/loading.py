@@ -172,7 +172,8 @@ class LoaderWatch:
         return tuple(loader.describe(training) for loader in self.loaders if loader.passes)
 
     def _of(self, loader: Any) -> WatchedLoader:
-        loader = vars(loader).get("_plain", loader)  # a compiled one was made where the one that it stands for was
+        if hasattr(type(loader), "begin_pass"):  # a compiled one was made where the one that it stands for was
+            loader = vars(loader).get("_plain", loader)
         for watched in self.loaders:
             if watched.ref() is loader:
                 return watched
