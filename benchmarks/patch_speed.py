@@ -3,15 +3,17 @@
 For each script, the fixes of one class that can be written into it are written (the sets of patches.py). Then two
 processes train side by side, in turns, as in a trial: the untouched script under these fixes, and the patched one
 without flatout. The figure is the time of a patched step over that of one under the recipe; its interval is over pairs
-of blocks. Where a fix did not act under the recipe (each decides on the spot whether it pays), the two train
-differently: that is said, and not counted. What no seam tells of (the allocator, the number of threads) is left out.
-Two plain processes of each script, one in a folder of its own, show what the method can tell. Where the program has no
-workers, both train on one core, in short blocks (`engine/checkouts.py`). What comes out above the goal is started
-again, and the interval is over starts: three to six, until it lies on one side of the goal. If their mean stays above,
-the untouched script under the fixes is held against itself without, with starts in the same way: what is slower there
-beyond noise stands in no recipe, is marked so, and is not counted. Both sides train as a training does, first passes
-over the data included (a trial shows later ones at once, by repeating rows). The trainings of honest/, most of which
-end within a second or two, have 20 times their epochs on both sides.
+of blocks. A script with a loader is recorded before, as a tune does: `flatout patch` leaves worker processes out where
+the recorded passes are short beside what starting them takes. That is said. Where a fix did not act under the recipe
+(each decides on the spot whether it pays), the two train differently: that is said, and not counted. What no seam tells
+of (the allocator, the number of threads) is left out. Two plain processes of each script, one in a folder of its own,
+show what the method can tell. Where the program has no workers, both train on one core, in short blocks
+(`engine/checkouts.py`). What comes out above the goal is started again, and the interval is over starts: three to six,
+until it lies on one side of the goal. If their mean stays above, the untouched script under the fixes is held against
+itself without, with starts in the same way: what is slower there beyond noise stands in no recipe, is marked so, and is
+not counted. Both sides train as a training does, first passes over the data included (a trial shows later ones at once,
+by repeating rows). The trainings of honest/, most of which end within a second or two, have 20 times their epochs on
+both sides.
 
     python benchmarks/patch_speed.py [--quick] [--only SCRIPT] [--out FILE]
 """
@@ -21,17 +23,23 @@ import os
 import platform
 import re
 import statistics
+import subprocess
+import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 from patches import NEEDS, NO_TRAINING, SETTINGS, TOGETHER, is_run, patched, scripts, source_of
 
+from flatout.analysis.breakdown import account
 from flatout.analysis.judge import compare
+from flatout.cli.changes import recorded_loaders
+from flatout.cli.recordings import find_recording
 from flatout.engine.blocks import Measured, enough
 from flatout.engine.checkouts import target_in
 from flatout.engine.pace import Pace
 from flatout.engine.timing import Bench
+from flatout.schema.codec import read_run
 from flatout.schema.trial import Pair, Selection
 
 GOAL, FEWEST = 1.05, 3  # fewer pairs of blocks say nothing
@@ -75,19 +83,37 @@ def main():
 def measured_of(name, entry, root):
     """Yield a line and what is counted of it: not plain processes, too few pairs, or fixes that did not act."""
     yield line_of(name, "plain beside plain", entry, root, (), ())[0], None
+    known = ()
     for kind, names in TOGETHER.items():
         applied = [fix for fix in names if fix not in UNSEEN and re.search(NEEDS[fix], source_of(entry, root))]
-        used = [outcome.label.split()[0] for outcome in patched(entry, root, applied)[2] if outcome.changed]
+        if "loader-workers" in applied and not known:
+            known = recorded(entry)
+        outcomes = patched(entry, root, applied, *known)[2]
+        used = [outcome.label.split()[0] for outcome in outcomes if outcome.changed]
+        for short in (left for outcome in outcomes for left in outcome.left if "a pass takes" in left):
+            yield f"{name:22} {kind:24} {'-':>16}  not written: {short.partition(': ')[2]}", None
         if used:
-            yield line_of(name, kind, entry, root, used, [Selection(fix, SETTINGS.get(fix, {})) for fix in used])
+            fixes = [Selection(fix, SETTINGS.get(fix, {})) for fix in used]
+            yield line_of(name, kind, entry, root, used, fixes, known)
 
 
-def line_of(name, kind, entry, root, used, fixes):
+def recorded(entry):
+    """Return what a recording of a script says of its loaders, and how long a step takes; nothing where it fails."""
+    with tempfile.TemporaryDirectory(prefix="patch-speed-") as top:
+        command = ["-m", "flatout", "diagnose", "--budget", "20s", "--out", top, str(entry)]
+        done = subprocess.run([sys.executable, *command], cwd=top, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            return ()
+        run = read_run(find_recording(Path(top)))
+        return recorded_loaders(run), account(run).median_ms / 1e3
+
+
+def line_of(name, kind, entry, root, used, fixes, known=()):
     """Return the line of one comparison, and its ratio and interval where it counts."""
     with tempfile.TemporaryDirectory(prefix="patch-speed-") as top:
         sides = []
         for side, fixes_in in (("untouched", ()), ("patched", used)):
-            _, after, _, _ = patched(entry, root, fixes_in)
+            _, after, _, _ = patched(entry, root, fixes_in, *known)
             folder = Path(top) / side
             for source in after.sources:
                 place = folder / source.path.relative_to(root.resolve())

@@ -153,15 +153,18 @@ def scripts():
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def patched(entry, root, names):
-    """Return the project before and after, what became of each fix, and the project after it was patched once more."""
+def patched(entry, root, names, recorded=(), step_s=0.0):
+    """Return the project before and after, what became of each fix, and the project after it was patched once more.
+
+    `recorded`, `step_s`: what a recording knows of the loaders and the steps; `flatout patch` has one after a tune.
+    """
     from flatout.edits.plan import write_recipe_in
     from flatout.edits.project import read_project
     from flatout.schema.trial import Selection
 
     project = read_project(entry, root, root)
     selections = [Selection(name, SETTINGS.get(name, {})) for name in names]
-    after, outcomes = write_recipe_in(project, selections)
+    after, outcomes = write_recipe_in(project, selections, recorded, step_s)
     return project, after, outcomes, write_recipe_in(after, selections)[0]
 
 

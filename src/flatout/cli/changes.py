@@ -30,7 +30,7 @@ def changes_of(report: Report) -> Changes:
             return Changes()
         findings = {}
         for finding in report.findings[:_MOST_FINDINGS]:
-            change = next(_cures(project, finding, report.run), None)
+            change = next(_cures(project, finding, report), None)
             if change is not None:
                 findings[finding] = change
         return Changes(findings, _recipe(project, report))
@@ -60,7 +60,7 @@ def _project(run: Run) -> "Project | None":
     return project if all(each.path.stat().st_mtime < since for each in project.sources) else None
 
 
-def _cures(project: "Project", finding: Finding, run: Run) -> Iterator[Change]:
+def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Change]:
     """Yield what can be written for a finding: its own edit, then its fixes, with the settings that come first."""
     from flatout.edits.findings import EDITS, write_findings_in
     from flatout.edits.plan import write_recipe_in
@@ -70,10 +70,11 @@ def _cures(project: "Project", finding: Finding, run: Run) -> Iterator[Change]:
     if finding.code in EDITS:
         after, _ = write_findings_in(project, [finding], recorded=project)
         yield from _changed(project, after, "In your source (flatout patch --findings writes it)")
+    loaders = recorded_loaders(report.run)
     for fix in filter(None, map(find_fix, finding.fixes)):
-        for settings in fix.choices(run)[:1]:
+        for settings in fix.choices(report.run)[:1]:
             selection = Selection(fix.name, settings)
-            after, _ = write_recipe_in(project, [selection], recorded_loaders(run))
+            after, _ = write_recipe_in(project, [selection], loaders, report.breakdown.median_ms / 1e3)
             yield from _changed(project, after, f"{selection.label} in your source, not measured yet")
 
 
@@ -82,7 +83,9 @@ def _recipe(project: "Project", report: Report) -> Change | None:
 
     if report.recipe is None:
         return None
-    after, outcomes = write_recipe_in(project, report.recipe.selections, recorded_loaders(report.run))
+    recipe, loaders = report.recipe, recorded_loaders(report.run)
+    step_s = recipe.proof.step_s or report.breakdown.median_ms / 1e3
+    after, outcomes = write_recipe_in(project, recipe.selections, loaders, step_s)
     left = [each.label for each in outcomes if not (each.changed or each.there)]
     without = f", without {', '.join(left)}" if left else ""
     return next(_changed(project, after, f"The recipe in your source (flatout patch writes it){without}"), None)

@@ -51,7 +51,8 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
         raise UsageError("--only names fixes of a recipe, --findings takes what was found.", "Use one of the two.")
     report = _diagnosed(target) if findings else None
     recipe, path, selections = _recipe(target, recipe_file, only, needed=not findings)
-    patched, outcomes = write_recipe_in(project, selections, _recorded(target))
+    loaders, step_s = _recorded(target, recipe)
+    patched, outcomes = write_recipe_in(project, selections, loaders, step_s)
     if report is not None:
         patched, found = _cure(project, patched, report, [each.fix for each in selections])
         outcomes = (*outcomes, *found)
@@ -134,19 +135,22 @@ def _project(words: Sequence[str]) -> "Project":
     return read_project(script, script.resolve().parent, here)
 
 
-def _recorded(target: "Target") -> "tuple[LoaderFacts, ...]":
-    """Return what the newest recording of the script in .flatout knows of its loaders, nothing where there is none.
+def _recorded(target: "Target", recipe: Recipe | None) -> "tuple[tuple[LoaderFacts, ...], float]":
+    """Return what the newest recording of the script in .flatout knows of its loaders, and the seconds of a step.
 
-    Of files that were written to since, lines may mean something else.
+    Nothing where there is none. Of files that were written to since, lines may mean something else.
     """
+    from flatout.analysis.breakdown import account
     from flatout.cli.changes import recorded_loaders
     from flatout.cli.recordings import find_recording
     from flatout.schema.codec import read_run
 
     try:
-        return recorded_loaders(read_run(find_recording(Path(".flatout") / target.slug)))
+        run = read_run(find_recording(Path(".flatout") / target.slug))
+        step_s = recipe.proof.step_s if recipe is not None else 0.0
+        return recorded_loaders(run), step_s or account(run).median_ms / 1e3
     except (FlatoutError, OSError):
-        return ()
+        return (), 0.0
 
 
 def _check_unchanged(recipe: Recipe | None, target: "Target", *, refuse: bool) -> None:

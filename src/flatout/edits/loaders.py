@@ -24,6 +24,7 @@ _ORDER: tuple[str, ...] = ("dataset", "batch_size", "shuffle", "sampler", "batch
 _ORDER += ("pin_memory", "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
 _SAMPLERS = ("RandomSampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler")
 _OF_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+_SLOWER = 0.05  # a patched script may be slower than its recipe by this share
 _OTHERS = {
     Role.OTHER: "this loader is never walked with a backward pass, so it is left as it is",
     Role.BOTH: "this line makes loaders for training and for others: make the training loader by a call of its own",
@@ -82,8 +83,10 @@ def loader_argument(piece: LoaderArgument, project: Project, context: Context) -
             there += 1
         elif piece.of_workers and not _has_workers(call):
             left.append(source.at(call, f"this loader has no workers, so {piece.name} would say nothing to it"))
-        elif reason := _against(piece, project, source, call, known, code) or _given_elsewhere(
-            piece.name, code, found, value
+        elif reason := (
+            _against(piece, project, source, call, known, code)
+            or _given_elsewhere(piece.name, code, found, value)
+            or _in_short_passes(piece, known, context)
         ):
             left.append(source.at(call, reason))
         else:
@@ -100,6 +103,21 @@ def _given_elsewhere(name: str, code: str, found: Given, value: ast.expr | None)
         return ""
     held = f"{name} is given as {ast.unparse(value)}" if value is not None else f"*args or **kwargs may hold {name}"
     return f"{held}, whose value is not in this line: set it to {code} where it comes from"
+
+
+def _in_short_passes(piece: LoaderArgument, known: LoaderCall, context: Context) -> str:
+    """Return why passes are too short for what each of them would begin with, "" where they are not, or not known."""
+    code = context.code(piece.code)
+    if not piece.restart_s or not context.settings.get("persistent") or not code.isdigit():
+        return ""
+    wait_s = int(code) * piece.restart_s
+    passes_s = [facts.num_batches * context.step_s for facts in known.recorded if facts.num_batches]
+    if not passes_s or not 0 < min(passes_s) < wait_s / _SLOWER:
+        return ""
+    return (
+        f"a pass takes {min(passes_s):.2g} s, and would wait some {wait_s:.2g} s for {code} new worker"
+        f"{'s' if code != '1' else ''}: `flatout run` keeps them from one pass to the next"
+    )
 
 
 def _is_more(value: ast.expr | None, code: str) -> bool:

@@ -45,14 +45,17 @@ class Outcome:
 
 
 def write_recipe_in(
-    project: Project, selections: Sequence[Selection], recorded: Sequence[LoaderFacts] = ()
+    project: Project, selections: Sequence[Selection], recorded: Sequence[LoaderFacts] = (), step_s: float = 0.0
 ) -> tuple[Project, tuple[Outcome, ...]]:
-    """Return the project with the fixes written in it as far as that is sure, and what became of each."""
+    """Return the project with the fixes written in it as far as that is sure, and what became of each.
+
+    `recorded`: what a recording knows of the loaders; `step_s`: seconds that a step takes, 0 where it is not known.
+    """
     loaders = tuple(loader_calls(project, recorded))
     outcomes = []
     for selection in selections:
         settings = {**_defaults(selection.fix), **selection.settings}
-        done = _write(selection.fix, project, Context(settings=settings, loaders=loaders))
+        done = _write(selection.fix, project, Context(settings=settings, loaders=loaders, step_s=step_s))
         project = done.project
         outcomes.append(Outcome(selection.label, done.changed, done.there, tuple(dict.fromkeys(done.left))))
     return project, tuple(outcomes)

@@ -53,8 +53,10 @@ def loader_calls(project: Project, recorded: Sequence[LoaderFacts] = ()) -> list
                 walks[origin].append((trains(project, source, place), how))
     found = []
     for (source, call, known), made in zip(calls, origins, strict=True):
-        facts = _made_at(source, call, recorded)
         roles = [_role_of(project, each, walks[each[1]], alone=len(calls) == len(walks) == 1) for each in made]
+        facts = _made_at(source, call, recorded)
+        if any(_share_a_line(call, other) for place, other, _ in calls if place is source and other is not call):
+            facts = tuple(each for each in facts if {_recorded_role([each])} == set(roles))
         if not facts and known is not None and not known.is_made_in_sight:
             roles = [Role.UNKNOWN] * len(made)
         role = _recorded_role(facts) if facts else _together(roles)
@@ -121,6 +123,11 @@ def _made_at(source: Source, call: ast.Call, recorded: Sequence[LoaderFacts]) ->
         and call.lineno <= facts.created_at.line <= last
         and Path(facts.created_at.file).resolve() == source.path
     )
+
+
+def _share_a_line(call: ast.Call, other: ast.Call) -> bool:
+    """Return whether a recording, which knows lines, cannot tell the loaders of two calls from each other."""
+    return call.lineno <= (other.end_lineno or other.lineno) and other.lineno <= (call.end_lineno or call.lineno)
 
 
 def _recorded_role(facts: Sequence[LoaderFacts]) -> Role:

@@ -14,10 +14,11 @@ __all__ = ["Context", "Written", "after_head", "root", "with_changes", "with_imp
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a piece may look at besides the code: the settings of the fix, and the loaders."""
+    """What a piece may look at besides the code: the settings of the fix, the loaders, and how long a step takes."""
 
     settings: Mapping[str, object]
     loaders: tuple[LoaderCall, ...]  # as they are in the project before any change, in the order of the text
+    step_s: float = 0.0  # 0: not known
 
     def code(self, template: str, **more: str) -> str:
         """Return a piece of code with the settings in it."""

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flatout.fixes import cpu_threads, loader_workers
-from flatout.fixes.edit import LoaderArgument, SwitchLine, Unwritten
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -66,13 +66,7 @@ FIX = Fix(
     choices=choices,
     addresses=("IN001", "IN002"),
     edit=(
-        LoaderArgument(name="num_workers", code="{workers}", at_least=True, in_workers=True),
+        *loader_workers.FIX.edit,
         SwitchLine(code="torch.set_num_threads({threads})", stands_for="torch.set_num_threads"),
-        Unwritten(
-            reason="workers are not kept from one epoch to the next: persistent_workers=True draws one random number "
-            "less an epoch, so later epochs would be shuffled differently",
-            when={"persistent": True},
-            rest=True,
-        ),
     ),
 )

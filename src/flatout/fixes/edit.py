@@ -25,7 +25,8 @@ class LoaderArgument:
     """An argument of the call that makes the training loader; `at_least`: a larger number stays as it is.
 
     `in_workers`: samples move to other processes, so what draws random numbers is left alone. `of_workers`: it says
-    something to loaders with workers only.
+    something to loaders with workers only. `restart_s`: seconds a unit that each pass waits for, where the fix keeps
+    from pass to pass (its setting `persistent`) what the code begins anew.
     """
 
     name: str
@@ -33,6 +34,7 @@ class LoaderArgument:
     at_least: bool = False
     in_workers: bool = False
     of_workers: bool = False
+    restart_s: float = 0.0
     needs: tuple[str, ...] = ()  # modules that `code` names
 
 

@@ -37,6 +37,7 @@ from flatout.schema.run import Environment, Frame, LoaderFacts, Run, WorkerFacts
 
 MIN_SHARE = 0.10
 MIN_BUSY = 0.1  # a worker that fetches for less of its life takes no cores from anybody
+LEAST_S = 1e-3  # of fetching, below which the clock of processor time says nothing of cores
 SEVERAL = 1.3  # mean busy cores of one worker above which it works with more than one thread
 
 
@@ -74,12 +75,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 def _at_one_time(run: Run, loader: LoaderFacts | None) -> tuple[WorkerFacts, ...]:
     """Return as many busy workers as ran side by side; with restarts there are more over the run."""
     wanted = loader.num_workers if loader else 0
-    fetching = [w for w in run.workers if w.fetches > 0 and w.busy_s >= MIN_BUSY * w.alive_s]
+    fetching = [w for w in run.workers if w.fetches > 0 and w.busy_s >= max(LEAST_S, MIN_BUSY * w.alive_s)]
     return tuple(sorted(fetching, key=lambda worker: worker.fetches, reverse=True)[:wanted])
 
 
 def _busy_cores(worker: WorkerFacts) -> float:
-    return worker.cpu_s / worker.busy_s if worker.busy_s > 0 else 0.0
+    return worker.cpu_s / worker.busy_s
 
 
 _LOADER = LoaderFacts(is_training=True, num_workers=4, fetches=80, created_at=Frame("train.py", 9, "main"))
@@ -94,6 +95,7 @@ def _workers(torch_threads: int, busy_cores: float) -> tuple[WorkerFacts, ...]:
 
 
 _HARMFUL = replace(_LOADER, sample_s=0.008, collate_s=0.002)  # IN010: the wait is five times the work
+_UNTOLD = tuple(replace(worker, busy_s=5e-324, alive_s=0.0) for worker in _workers(2, 1.8))
 _IDLE = tuple(replace(worker, alive_s=60.0) for worker in _workers(1, 1.8))
 
 RULE = Rule(
@@ -109,6 +111,7 @@ RULE = Rule(
         example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_workers(1, 0.98)),
         example(step_ms=100, input=50, loaders=(_HARMFUL,), environment=_FOUR, workers=_workers(4, 0.9)),
         example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_IDLE),
+        example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_UNTOLD),
         example(step_ms=100, input=50, loaders=(replace(_LOADER, num_workers=0),), environment=_FOUR),
         example(
             step_ms=100, input=50, loaders=(_LOADER,), environment=Environment(num_cpus=16), workers=_workers(4, 1)

@@ -40,6 +40,11 @@ class Proof:
     baseline_ms: float = 0.0
     samples: Mapping[str, int] = field(default_factory=dict)  # data set: number of samples
 
+    @property
+    def step_s(self) -> float:
+        """Return the seconds that a step took under the recipe, 0 where it is not known."""
+        return self.baseline_ms / self.speedup / 1e3 if self.speedup > 0 else 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:

@@ -97,6 +97,29 @@ def test_workers_that_would_stay_are_said_to_be_left_out(tmp_path):
     assert "shuffled differently" in outcome.left[0]
 
 
+@pytest.mark.parametrize(
+    ("settings", "num_batches", "step_s", "is_written"),
+    [
+        ({"workers": 2, "persistent": True}, 10, 0.002, False),  # 0.02 s, and 0.032 s for the workers
+        ({"workers": 2, "persistent": True}, 300, 0.002, False),  # 0.6 s, of which that is 5.3%
+        ({"workers": 2, "persistent": True}, 330, 0.002, True),  # 4.8%
+        ({"workers": 1, "persistent": True}, 300, 0.002, True),
+        ({"workers": 2, "persistent": False}, 10, 0.002, True),  # the recipe begins them anew, too
+        ({"workers": 2, "persistent": True}, 10, 0.0, True),  # not known
+        ({"workers": 2, "persistent": True}, 0, 0.002, True),
+    ],
+)
+def test_workers_are_left_out_where_starting_them_is_long_beside_a_pass(
+    tmp_path, settings, num_batches, step_s, is_written
+):
+    place = Frame(str(tmp_path / "train.py"), SCRIPT.splitlines().index(LOADER) + 1, "<module>")
+    facts = LoaderFacts(is_training=True, created_at=place, num_batches=num_batches)
+    fixes = {"loader-workers": settings}
+    files, (outcome,) = written(tmp_path, fixes, train=SCRIPT, recorded=(facts,), step_s=step_s)
+    assert (b"num_workers" in files["train"]) == is_written
+    assert any("would wait some 0.032 s for 2 new workers" in line for line in outcome.left) != is_written
+
+
 # -- which loader ---------------------------------------------------------------------------------------------------
 
 TWO = (
@@ -151,6 +174,21 @@ def test_a_recording_tells_what_the_source_does_not(tmp_path):
     files, (outcome,) = written(tmp_path, {"compiled-input": {}}, train=text, recorded=recorded)
     assert b"other = flatout.compile_loader(DataLoader(b))" in files["train"]
     assert b"one = DataLoader(a)" in files["train"]
+
+
+def test_of_two_loaders_made_in_one_line_the_one_that_is_walked_to_train_is_meant(tmp_path):
+    text = SCRIPT.replace(
+        LOADER, LOADER.replace("loader =", "loader, held =") + ", DataLoader(TensorDataset(torch.randn(2)))"
+    )
+    place = Frame(str(tmp_path / "train.py"), SCRIPT.splitlines().index(LOADER) + 1, "<module>")
+    recorded = tuple(LoaderFacts(is_training=each, created_at=place, num_batches=9) for each in (True, False))
+    files, (outcome,) = written(tmp_path, {"compiled-input": {}}, train=text, recorded=recorded)
+    assert files["train"].count(b"compile_loader(") == 1
+    assert b"loader, held = flatout.compile_loader(DataLoader(" in files["train"]
+    fixes = {"loader-workers": {"workers": 2, "persistent": True}}
+    files, (outcome,) = written(tmp_path, fixes, train=text, recorded=recorded, step_s=0.001)
+    assert outcome.changed == 0
+    assert any("a pass takes 0.009 s" in line for line in outcome.left)
 
 
 def test_a_recorded_data_set_without_randomness_may_move_to_workers(tmp_path):
