@@ -153,7 +153,8 @@ def test_a_misspelt_fix_comes_with_its_neighbours(catalogs, capsys):
 @pytest.mark.parametrize("word", ["XX001", "xx001", "waits", "WAITS"])
 def test_a_rule_is_found_by_code_and_by_name_in_any_case(catalogs, capsys, word):
     assert run(["explain", word]) == 0
-    assert capsys.readouterr().out == f"# XX001 waits\n\n{PAGE.strip()}\n"
+    section = "## Measured\n\nNothing yet on a program that nobody wrote for it."
+    assert capsys.readouterr().out == f"# XX001 waits\n\n{PAGE.strip()}\n\n{section}\n"
 
 
 def test_a_rule_in_preview_says_so(catalogs, capsys):

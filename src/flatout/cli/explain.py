@@ -80,7 +80,7 @@ def _page(name: str) -> None:
 def _rule_page(rule: "Rule") -> str:
     """Return the page of a rule."""
     note = "\n\nPreview: no recording on the hardware it speaks of has confirmed this rule yet." if rule.preview else ""
-    return f"# {rule.code} {rule.name}\n\n{rule.page}{note}"
+    return "\n\n".join(filter(None, (f"# {rule.code} {rule.name}", rule.page, rule.measured))) + note
 
 
 def _fix_page(fix: "Fix") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flatout.rules.example import Example
+from flatout.rules.measured import measured_section
 from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.run import Run
 
@@ -33,6 +34,11 @@ class Rule:
     def page(self) -> str:
         """Return the rule's page: the docstring of the module that `check` was written in."""
         return inspect.cleandoc(sys.modules[self.check.__module__].__doc__ or "")
+
+    @property
+    def measured(self) -> str:
+        """Return the last section of the page: what was measured of this fault, where; "" where the page says it."""
+        return measured_section(self.code, self.page)
 
     @property
     def summary(self) -> str:

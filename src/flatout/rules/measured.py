@@ -1,0 +1,57 @@
+"""What was measured of each rule's fault: the last section of its page, from `measured.toml` (`scripts/measured`)."""
+
+import textwrap
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from flatout.units import format_ms, format_ratio, format_share
+
+__all__ = ["measured_section"]
+
+_MACHINE = "2 shared cores of an AMD EPYC, torch 2.13.0"
+_WIDTH = 119  # as the docstrings are written
+_NOTHING = "Nothing yet on a program that nobody wrote for it."
+
+
+def measured_section(code: str, page: str) -> str:
+    """Return the section of the rule `code`: what its finding promised, and what the repair brought, where it was made.
+
+    `page`: its docstring; where that holds a measured figure and there is nothing else, there is no section.
+    """
+    rows = _table().get(code, ())
+    planted = [row for row in rows if "gain" in row]
+    blocks = [_planted(planted)] if planted else []
+    blocks += [_recorded(row) for row in rows if "device" in row]
+    if not blocks and not ("Measured" in page or "n=" in page):
+        blocks = [_NOTHING]
+    return "## Measured\n\n" + "\n\n".join(blocks) if blocks else ""
+
+
+def _table() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    return tomllib.loads(resources.files("flatout.rules").joinpath("measured.toml").read_text(encoding="utf-8"))
+
+
+def _planted(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of planted scripts that this rule named first."""
+    dates = " and ".join(sorted({str(row["on"]) for row in rows}))
+    head = (
+        "Planted in a script of `benchmarks/planted`, and taken out of its twin: the most that the finding allowed, "
+        f"and how much faster the twin trained (one diagnosis each, {_MACHINE}, {dates})."
+    )
+    lines = [f"| {row['script']} | {format_ratio(row['promised'])} | {format_ratio(row['gain'])} |" for row in rows]
+    return "\n".join([_wrapped(head), "", "| script | at most | without the flaw |", "|---|---|---|", *lines])
+
+
+def _recorded(row: Mapping[str, Any]) -> str:
+    share = f"{format_share(row['share'])} of each step of {format_ms(row['step_ms'])}" if row["share"] else "found"
+    most = f", at most {format_ratio(row['promised'])}" if row["share"] else ""
+    return _wrapped(
+        f"Recorded on an {row['device']} (`{row['script']}`, n={row['num_steps']} steps, torch {row['torch']}): "
+        f"{share}{most}."
+    )
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)

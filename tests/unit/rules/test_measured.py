@@ -1,0 +1,42 @@
+"""What a page says was measured of its fault."""
+
+import subprocess
+import sys
+
+from tests.architecture.source import REPO
+
+from flatout.rules import catalog
+from flatout.rules.measured import measured_section
+
+
+def test_the_table_is_what_the_results_and_recordings_say():
+    done = subprocess.run([sys.executable, "scripts/measured", "--check"], cwd=REPO, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_planted_fault_is_shown_with_what_its_repair_brought():
+    section = measured_section("IN005", "")
+    assert section.startswith("## Measured\n\nPlanted in a script of `benchmarks/planted`")
+    assert section.endswith("| rare_defects | 1.72x | 2.3x |")
+
+
+def test_a_recording_of_a_gpu_is_shown_with_its_steps():
+    section = measured_section("TR002", "")
+    assert "an NVIDIA H100" in section
+    assert "n=151 steps" in section
+    assert "at most 2.0x" in section.replace("\n", " ")
+
+
+def test_where_the_page_has_its_own_figure_nothing_is_added():
+    assert measured_section("XX001", "Measured on 2 cores: 3.1 s (n=3).") == ""
+
+
+def test_where_nobody_measured_it_that_is_said():
+    assert measured_section("XX001", "A page.") == "## Measured\n\nNothing yet on a program that nobody wrote for it."
+
+
+def test_every_code_in_the_table_is_a_rule_s():
+    known = {rule.code for rule in catalog()}
+    shown = {rule.code for rule in catalog() if "| script |" in rule.measured or "Recorded on" in rule.measured}
+    assert len(shown) > 30
+    assert shown <= known
