@@ -39,14 +39,14 @@ class ByRow:
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         """Take the script's function; nothing is tried of torch's own, which stacks."""
         self._collate = quicker(collate)
-        self._trusted = collate is default_collate
+        self.stacks = collate is default_collate  # what it gives is its own, and each row is its sample's
         self._turn, self._tried = 0, 2
         self._began = self._spent_s = 0.0
         self.against = ""
 
     def __call__(self, samples: Any) -> Any:
         """Return the batch of `samples`."""
-        if self._trusted or self.against or not isinstance(samples, list) or len(samples) < 2 or not self._due():
+        if self.stacks or self.against or not isinstance(samples, list) or len(samples) < 2 or not self._due():
             return self._collate(samples)
         start, number = time.perf_counter(), len(samples)
         places = sorted({(self._turn + number * each // self._tried) % number for each in range(self._tried)})

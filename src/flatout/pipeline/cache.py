@@ -177,10 +177,11 @@ class Cache:
                 return quicker(self.collate)(early.take(indices.tolist()))
         if self._pace.due and not self.reason:
             self._prove(indices)
-        if self.reason or not self._completed(indices, early):
+        completed, batch = (False, None) if self.reason else self._completed(indices, early)
+        if not completed:
             with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
-        return self._given(self._taken(indices, stream, early))
+        return self._given(self._taken(indices, stream, early) if batch is None else batch)
 
     def _given(self, batch: Any) -> Any:
         self.served += 1
@@ -203,19 +204,18 @@ class Cache:
             with computing_on(self._computing), drawn_from(stream):
                 return self.collate(samples_of(self.dataset, indices.tolist()))
 
-    def _completed(self, indices: torch.Tensor, early: Early | None = None) -> bool:
-        """Return whether all of `indices` can be taken, after making what was missing.
+    def _completed(self, indices: torch.Tensor, early: Early | None = None) -> tuple[bool, Any]:
+        """Return whether all of `indices` can be taken, after making what was missing; their batch, if that was all.
 
         Where that cannot be, the random streams stand as if nothing had been tried.
         """
-        if self.keeping.full:
-            return True
-        missing = self.keeping.missing(indices)
+        missing: Any = () if self.keeping.full else self.keeping.missing(indices)
         if not len(missing):
-            return True
-        before = random_states()
+            return True, None
+        before, batch = random_states(), None
         try:
-            reason = self._rehearse(missing, early) if self._purpose == "timing" else self._add(missing, early)
+            timing = self._purpose == "timing"
+            reason, batch = self._rehearse(missing, early) if timing else self._add(missing, early)
         except Exception as error:  # the script's own call will say it, if it is the script's
             if self.keeping.makes and not self._random:  # a sample that the kernels do not suit
                 restore_random_states(before)
@@ -228,29 +228,29 @@ class Cache:
             restore_random_states(before)
             self._refuse(reason)
         self._save()
-        return not self.reason
+        return not self.reason, batch if missing is indices and self._by_row.stacks else None
 
-    def _add(self, missing: torch.Tensor, early: Early | None = None) -> str:
+    def _add(self, missing: torch.Tensor, early: Early | None = None) -> tuple[str, Any]:
         wanted = missing.tolist()
         if self.keeping.makes:
             self.keeping.make(missing, early.take(wanted) if early is not None else None)
-            return ""
+            return "", None
         with computing_on(self._computing):
             asked = ask if self._purpose != "run" else samples_of
             samples = early.take(wanted) if early is not None and self._plan.in_flight else asked(self.dataset, wanted)
             made = self._by_row(samples)
-            return self._by_row.against or self.keeping.add(self.dataset, missing, made)
+            return self._by_row.against or self.keeping.add(self.dataset, missing, made), made
 
-    def _rehearse(self, missing: torch.Tensor, early: Early | None) -> str:
+    def _rehearse(self, missing: torch.Tensor, early: Early | None) -> tuple[str, Any]:
         """In a trial, keep something to serve from; a training has filled its memory by now."""
         if self._rehearsed:
             return self._add(missing, early)
         self._rehearsed = True
         some = torch.tensor(some_indices(len(self.dataset), _REHEARSED))
-        reason = self._add(some)
+        reason, _ = self._add(some)
         if self.keeping.store is not None:
             self.keeping.store.repeat(some)
-        return reason
+        return reason, None
 
     # -- proof --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 piece (one core of an AMD EPYC, torch 2.13, numpy 2.4, least of 5).
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,14 @@ def _collated(samples: Any) -> Any:
     return torchs.collate(samples, collate_fn_map={**known, numpy.ndarray: _stacked})
 
 
+@functools.cache
+def _type_of(dtype: Any) -> torch.dtype:
+    """Return torch's type of a NumPy array of `dtype`."""
+    import numpy
+
+    return torch.as_tensor(numpy.empty(0, dtype)).dtype
+
+
 def _stacked(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Return small plain arrays of one shape and type as one tensor; the rest is torch's, errors and warnings too."""
     import numpy
@@ -43,6 +52,6 @@ def _stacked(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     alike = all(type(one) is kind and one.shape == shape and one.dtype == dtype for one in batch)
     if not (plain and here and alike and first.nbytes < _LARGE_BYTES):
         return torchs.collate_numpy_array_fn(batch, collate_fn_map=torchs.default_collate_fn_map)
-    made = torch.empty((len(batch), *shape), dtype=torch.as_tensor(first).dtype)  # aligned as torch aligns
+    made = torch.empty((len(batch), *shape), dtype=_type_of(dtype))  # aligned as torch aligns
     made.numpy()[...] = batch
     return made

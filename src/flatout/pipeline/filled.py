@@ -80,7 +80,8 @@ class Filled:
                 theirs = self._shared & ~self._own
             self._others = bool(theirs.any())
             there = theirs if self._others else there
-        places = there.nonzero().flatten()
+        whole = there is self._own and self.whole
+        places = range(len(there)) if whole else there.nonzero().flatten()
         return [
             int(places[(turn * 7919 + each * 104_729) % len(places)]) for each in range(number if len(places) else 0)
         ]

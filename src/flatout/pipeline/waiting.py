@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any
 
@@ -119,9 +119,8 @@ class _Desk:
         self.reader, self.computing_on = reader, computing_on
         self.todo: SimpleQueue[int | None] = SimpleQueue()
         self.done: dict[int, tuple[Any, BaseException | None]] = {}
-        self.awaited = -1
-        self.there = threading.Lock()  # released by the thread that has made what is waited for
-        self.there.acquire()
+        self.awaited: set[int] = set()  # what of a batch is not made yet
+        self.there: SimpleQueue[None] = SimpleQueue()  # told by the thread that has made the last of it
         self.threads: list[threading.Thread] = []
         self.ended = False
 
@@ -137,18 +136,30 @@ class _Desk:
                 self.done[index] = one(index), None
             except BaseException as error:  # whoever waits for the sample raises it
                 self.done[index] = None, error
-            if self.awaited == index and self.there.locked():
-                self.there.release()
+            awaited = self.awaited
+            if index in awaited:
+                awaited.discard(index)
+                if not awaited:
+                    self.there.put(None)
 
-    def wait(self, index: int) -> Any:
-        """Return a sample that was asked for, or raise what was raised."""
-        if index not in self.done:
-            self.awaited = index
-            while index not in self.done:  # a release may be left over from an earlier one
-                self.there.acquire()
-        made, error = self.done.pop(index)
-        if error is not None:
-            raise error
+    def wait(self, indices: Iterable[int]) -> dict[int, Any]:
+        """Return samples that were asked for, or raise what was raised for the first of them.
+
+        Who waits is woken once, by the last of them: each time it would wait for the interpreter's lock again.
+        """
+        wanted = dict.fromkeys(indices)
+        missing = {index for index in wanted if index not in self.done}
+        self.awaited = missing  # from here on threads take out what they make
+        for index in wanted:  # made between the two looks
+            if index in self.done:
+                missing.discard(index)
+        while missing:  # a word may be left over from an earlier batch
+            self.there.get()
+        made = {}
+        for index in wanted:
+            made[index], error = self.done.pop(index)
+            if error is not None:
+                raise error
         return made
 
     def end(self) -> None:
@@ -215,10 +226,8 @@ class AskedEarly:
     def take(self, indices: Sequence[int]) -> list[Any]:
         """Return samples in the order of `indices`; raise what the data set raised."""
         self._ask(indices)
-        made = {}
-        for index in dict.fromkeys(indices):
-            self._asked.discard(index)
-            made[index] = self._desk.wait(index)
+        self._asked.difference_update(indices)
+        made = self._desk.wait(indices)
         return [made[index] for index in indices]
 
     def end(self) -> None:

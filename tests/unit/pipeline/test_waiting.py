@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.unit.pipeline.programs import Images, Program
 from tests.unit.pipeline.test_equality import agree
+from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from flatout.pipeline import compile_loader
@@ -258,3 +259,53 @@ def test_many_passes_one_after_the_other_give_every_sample():
         batches = torch.randperm(400).split(5)
         seen = [early.take(each.tolist()) for each in early.follow(iter(batches), True, wanted=lambda each: each)]
         assert seen == [(2 * each).tolist() for each in batches]
+
+
+@pytest.mark.parametrize("number", [1, 7, 64])
+def test_no_sample_is_missed_whichever_thread_is_the_last(number):
+    """Made before, while and after somebody begins to wait for them."""
+    waits = [0.0, 0.0, 1e-4, 1e-3]
+
+    def reader():
+        def read(index):
+            time.sleep(waits[index % 4]) if waits[index % 4] else None
+            return index * index
+
+        return read
+
+    early = AskedEarly(reader, 16)
+    order = torch.randperm(64 * 40, generator=torch.Generator().manual_seed(number)).tolist()
+    batches = [order[start : start + number] for start in range(0, min(len(order), 200 * number), number)]
+    found = []
+    waiting = threading.Thread(target=lambda: found.extend(early.take(batch) for batch in batches), daemon=True)
+    waiting.start()
+    waiting.join(60)
+    early.end()
+    assert found == [[index * index for index in batch] for batch in batches]
+
+
+class Calls(TorchFunctionMode):
+    """Notes the names of torch's functions that are called in this thread."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.names.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+LOOKS = {"__len__", "__get__", "numpy", "tolist", "dim", "numel", "is_contiguous", "__getitem__", "reshape"}
+
+
+def test_a_batch_of_samples_that_wait_gives_the_interpreter_s_lock_up_but_for_stacking():
+    """Each call into torch but the looks gives it up, and 64 threads and more wait for it."""
+    compiled = compile_loader(DataLoader(Remote(96), batch_size=8))
+    walked, calls = iter(compiled), Calls()
+    next(walked)
+    with calls:
+        for _ in range(4):
+            next(walked)
+    assert sorted(set(calls.names) - LOOKS) == ["stack"]
+    assert calls.names.count("stack") == 4
