@@ -1,11 +1,15 @@
-"""Rows of a store that are yet to be gathered: who takes them may read them where they lie."""
+"""Rows of a store that are yet to be gathered, or written: who takes them may do it where they lie."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
-__all__ = ["Chosen"]
+__all__ = ["Chosen", "Written"]
+
+
+class Written:
+    """Stands in for rows that are in their places already."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Chosen:
         return self.gather(self.places[some])
 
     def within(self) -> Tensor:
-        """Return the places, looked at: who reads there without torch would read anything.
+        """Return the places, looked at: who reads or writes there without torch would do so anywhere.
 
         Raises:
             IndexError: there is no such row.

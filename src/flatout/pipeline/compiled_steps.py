@@ -44,9 +44,22 @@ class CompiledSteps:
         if program is None:
             return None
         out = program.new(images, len(value), self._recycled)
-        places = value.within() if isinstance(value, Chosen) else None
-        program.run(images, places, 0, len(value), out, threads=_threads_for(out))
+        lying = value.within() if isinstance(value, Chosen) else None
+        program.run(images, lying, 0, len(value), out, threads=_threads_for(out.nbytes))
         return program.seen(images, out)
+
+    def write(self, value: Value, drawn: Sequence[Sequence[Drawn]], into: Chosen) -> bool:
+        """Write what becomes of samples of one shape to its places; False where they are not, or it lies otherwise."""
+        images = native.prepared(value) if isinstance(value, torch.Tensor) else None
+        program = None if images is None else self._of_one_shape(len(images), images, drawn)
+        if images is None or program is None or len(images) != len(into):
+            return False
+        like = program.seen(images, program.new(images, 1, self._recycled))
+        if (like.dtype, like.shape[1:], like.stride()) != (into.rows.dtype, into.rows.shape[1:], into.rows.stride()):
+            return False
+        num_bytes = len(images) * like.nbytes
+        program.run(images, None, 0, len(images), into.rows, places=into.within(), threads=_threads_for(num_bytes))
+        return True
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]
@@ -56,7 +69,7 @@ class CompiledSteps:
         if program is None:
             return None
         out = program.new(images[0], len(values), self._recycled)
-        shared(lambda at: program.run(images[at], None, at, at + 1, out), len(values), _threads_for(out))
+        shared(lambda at: program.run(images[at], None, at, at + 1, out), len(values), _threads_for(out.nbytes))
         return program.seen(images[0], out)
 
     def _of_one_shape(
@@ -86,5 +99,5 @@ class CompiledSteps:
         return native.Program(operations) if bool((sizes == sizes[:1]).all()) else None
 
 
-def _threads_for(out: torch.Tensor) -> int:
-    return max(1, min(cores_of_this_rank(), out.nbytes // _THREAD_BYTES))
+def _threads_for(num_bytes: int) -> int:
+    return max(1, min(cores_of_this_rank(), num_bytes // _THREAD_BYTES))

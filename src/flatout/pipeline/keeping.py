@@ -142,7 +142,8 @@ class Keeping:
                 some = torch.arange(start, min(start + _SOME, number))
                 self.store.fill_from(start, self.maker.parts(some), len(some))
             return
-        self.store.fill(indices, self.maker.parts(indices, given))
+        into = self.store.into(indices, self.maker.source.place)
+        self.store.fill(indices, self.maker.parts(indices, given, into))
 
     def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
         """Keep the rows of a batch that was made of `indices`."""

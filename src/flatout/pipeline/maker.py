@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.chosen import Chosen, Written
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, seed_streams, undrawn
 from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.kernels import Kernel, RandomKernel, flatten, kernel_for
@@ -17,7 +18,6 @@ from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.read_by_workers import Given, ReadValues
 from flatout.pipeline.sources import Source, Value, source_of
 from flatout.pipeline.steps import Step, Steps
-from flatout.pipeline.store import Written
 
 __all__ = ["Maker", "maker_of"]
 
@@ -109,8 +109,11 @@ class Maker:
         """Return where values come from."""
         return self._source
 
-    def parts(self, indices: torch.Tensor, given: Given | None = None) -> list[Any]:
-        """Return the parts of the samples `indices`, the transform's as it is kept; `given`: what was read of each."""
+    def parts(self, indices: torch.Tensor, given: Given | None = None, into: Chosen | None = None) -> list[Any]:
+        """Return the parts of the samples `indices`, the transform's as it is kept; `given`: what was read of each.
+
+        `into`: where the transform's may be written at once; then `Written` stands for it.
+        """
         value: Value | Written
         if isinstance(given, ReadValues):
             value, others = given.value, given.others
@@ -120,7 +123,8 @@ class Maker:
             value, others = self._source.assemble(given, None)
         place = self._source.place
         if self.stage and not isinstance(value, Written):
-            value = self._before.run(value)
+            in_place = into is not None and self._before.write(value, into)
+            value = Written() if in_place else self._before.run(value)
         elif self._source.ragged and isinstance(value, torch.Tensor):
             value = list(value.split(1))
         return [*others[:place], value, *others[place:]]

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from flatout.pipeline.chosen import Written
 from flatout.pipeline.one_by_one import written
 from flatout.pipeline.order import DrawnAhead
 from flatout.pipeline.recycled import SharedMemory
 from flatout.pipeline.sources import Source
-from flatout.pipeline.store import Written
 
 __all__ = ["Given", "ReadByWorkers", "ReadValues", "can_read"]
 

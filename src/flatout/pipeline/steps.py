@@ -53,6 +53,11 @@ class Steps:
             raise Unsuited("the samples of a batch are of several shapes")
         return value.gathered() if isinstance(value, Chosen) else value
 
+    def write(self, value: Value, into: Chosen) -> bool:
+        """Write what `value` becomes to its places; False where that takes more than one run of compiled code."""
+        group, compiled = self._before[0] if len(self._before) == 1 and not self._random else ([], None)
+        return compiled is not None and compiled.write(value, [[] for _ in group], into)
+
     @property
     def empty(self) -> bool:
         """Return whether there is no operation."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.chosen import Chosen
+from flatout.pipeline.chosen import Chosen, Written
 from flatout.pipeline.filled import Filled
 from flatout.pipeline.layout import Rows
 from flatout.pipeline.order import as_tensor
@@ -14,15 +14,11 @@ from flatout.pipeline.packed import Packed, pack
 from flatout.pipeline.populated import populate
 from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 
-__all__ = ["Store", "Written", "mapped_bytes", "memory_of_workers"]
+__all__ = ["Store", "mapped_bytes", "memory_of_workers"]
 
 _ALIGNED = 4096
 
 _Send = Callable[[torch.Tensor], torch.Tensor]
-
-
-class Written:
-    """Stands in for rows that are in their places already."""
 
 
 class Store:
@@ -106,6 +102,13 @@ class Store:
             if not isinstance(part, Written):
                 column.write(indices, part)
         self.filled.add(indices)
+
+    def into(self, indices: torch.Tensor, place: int) -> Chosen | None:
+        """Return where part `place` of the samples `indices` belongs; None where it is no row in the CPU's memory."""
+        if self._fresh:
+            self._populate()
+        chosen = self._columns[place].chosen(indices) if self._send is None else None
+        return chosen if isinstance(chosen, Chosen) else None
 
     def _populate(self) -> None:
         self._fresh = False

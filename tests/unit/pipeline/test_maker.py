@@ -13,6 +13,8 @@ from tests.unit.pipeline.test_equality import agree
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from flatout.pipeline import compile_loader
+from flatout.pipeline.compiled_steps import CompiledSteps
+from flatout.pipeline.kernels import native
 from flatout.units import format_bytes
 
 v1 = torchvision.transforms
@@ -112,6 +114,17 @@ def test_a_part_of_a_data_set_is_made_from_the_whole_ones_array(mnist):
 )
 def test_a_transform_that_a_data_set_holds_is_done_to_whole_batches(transform):
     assert told(Pictures(transform)).startswith("made in batches; 30 samples")
+
+
+@pytest.mark.skipif(not native.available(), reason="flatout was installed without a C compiler")
+@pytest.mark.parametrize("much", [2**40, 1])  # of numbers made of bytes; then the bytes are kept
+def test_in_the_first_pass_images_are_written_where_they_are_kept(monkeypatch, much):
+    monkeypatch.setattr("flatout.pipeline.keeping._MUCH", much)
+    written, write = [], CompiledSteps.write
+    monkeypatch.setattr(CompiledSteps, "write", lambda *given: written.append(write(*given)) or written[-1])
+    told(Pictures(v1.Compose([v1.Resize((20, 16)), v1.ToTensor()])))
+    assert written
+    assert all(written)
 
 
 def test_images_of_several_sizes_are_still_the_same():

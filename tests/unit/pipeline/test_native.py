@@ -184,6 +184,47 @@ def test_images_of_several_sizes_become_one_batch(monkeypatch):
         made_of(steps_of([T.RandomHorizontalFlip(), TENSOR]), alone)
 
 
+RESIZED = [T.Resize((12, 9), antialias=True)]
+
+
+@pytest.mark.parametrize("several_threads", [False, True])
+@pytest.mark.parametrize("lead", [False, True])
+def test_what_becomes_of_images_is_written_to_its_places(lead, several_threads, monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.compiled_steps._THREAD_BYTES", 1 if several_threads else 2**40)
+    batch = bytes_of(20, (36, 33), colored=True, seed=3, lead=lead)
+    steps, places = steps_of(RESIZED), torch.randperm(37)[:20]
+    wanted = steps.run(batch)
+    room = torch.full((37, 3, 12, 9) if lead else (37, 12, 9, 3), 7, dtype=torch.uint8)
+    rows = room.permute(0, 2, 3, 1) if lead else room
+    assert steps.write(batch, Chosen(rows, places, lambda wanted: rows[wanted]))
+    assert torch.equal(rows[places], wanted)
+    others = torch.ones(37, dtype=torch.bool).index_fill(0, places, value=False)
+    assert bool((room[others] == 7).all())
+
+
+@pytest.mark.parametrize("wrong", [-1, 9])
+def test_nothing_is_written_beyond_the_rows(wrong):
+    room = torch.zeros(9, 12, 9, 3, dtype=torch.uint8)
+    with pytest.raises(IndexError, match="of 9"):
+        steps_of(RESIZED).write(bytes_of(2, (6, 6), colored=True, seed=0), Chosen(room, torch.tensor([3, wrong]), len))
+    assert not room.any()
+
+
+@pytest.mark.parametrize(
+    ("chain", "room", "number"),
+    [
+        (RESIZED, torch.zeros(9, 3, 12, 9, dtype=torch.uint8), 2),  # the channels elsewhere
+        (RESIZED, torch.zeros(9, 12, 9, 3, dtype=torch.int16), 2),
+        (RESIZED, torch.zeros(9, 12, 9, 3, dtype=torch.uint8), 3),  # more images than places
+        (CHAINS["photographs"], torch.zeros(9, 12, 9, 3, dtype=torch.uint8), 2),  # random
+    ],
+)
+def test_what_lies_otherwise_is_written_by_others(chain, room, number):
+    batch = bytes_of(number, (6, 6), colored=True, seed=0)
+    assert not steps_of(chain).write(batch, Chosen(room, torch.tensor([3, 1]), len))
+    assert not room.any()
+
+
 @pytest.mark.parametrize("wrong", [-1, 9])
 def test_a_place_beyond_the_rows_is_an_error_and_nothing_is_read_there(wrong):
     rows = bytes_of(9, (6, 6), colored=True, seed=0)

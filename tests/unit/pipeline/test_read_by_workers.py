@@ -14,11 +14,12 @@ from tests.unit.pipeline.compared import compared, seed, seen
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 import flatout
+from flatout.pipeline.chosen import Written
 from flatout.pipeline.compiled import Kept
 from flatout.pipeline.dataset_state import same
 from flatout.pipeline.read_by_workers import ReadByWorkers, ReadValues, can_read
 from flatout.pipeline.sources import source_of
-from flatout.pipeline.store import Store, Written
+from flatout.pipeline.store import Store
 
 pytestmark = [
     pytest.mark.slow,

@@ -13,6 +13,7 @@ def operate(
     last: int,
     out: int,
     out_bytes: int,
+    places: int,
     threads: int,
     /,
 ) -> None: ...

@@ -727,9 +727,9 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
 }
 
 /* All operations on the images that become the `first` to `last` of a batch: those at `rows`, or without it one after
- * the other. */
-static int operate_all(const Operation *ops, int64_t number, Image given, const int64_t *rows, int64_t first,
-                       int64_t last, uint8_t *out, size_t out_bytes) {
+ * the other. What becomes of them lies at `places` in `out`, or without it one after the other. */
+static int operate_all(const Operation *ops, int64_t number, Image given, const int64_t *rows, const int64_t *places,
+                       int64_t first, int64_t last, uint8_t *out, size_t out_bytes) {
     Room room;
     int64_t place, at;
     int failed = 0;
@@ -738,7 +738,7 @@ static int operate_all(const Operation *ops, int64_t number, Image given, const 
         Image image = given;
         image.bytes += (rows ? rows[place] : place - first) * (int64_t)bytes_of(&given);
         for (at = 0; at < number && !failed; at++) {
-            uint8_t *into = out + place * out_bytes;
+            uint8_t *into = out + (places ? places[place] : place) * out_bytes;
             if (at < number - 1) {
                 const int same = ops[at].what == JITTER;
                 const size_t pixels = same ? (size_t)image.height * image.width : (size_t)ops[at].tall * ops[at].wide;
@@ -760,7 +760,7 @@ typedef struct {
     const Operation *ops;
     int64_t number, last, piece;
     Image given;
-    const int64_t *rows;
+    const int64_t *rows, *places;
     uint8_t *out;
     size_t out_bytes;
     int64_t next; /* image that nobody has taken */
@@ -780,7 +780,8 @@ static void *work_on(void *given) {
         if (first >= work->last || __atomic_load_n(&work->failed, __ATOMIC_RELAXED)) return NULL;
         Image image = work->given;
         if (!work->rows) image.bytes += first * (int64_t)bytes_of(&image);
-        failed = operate_all(work->ops, work->number, image, work->rows, first, last, work->out, work->out_bytes);
+        failed = operate_all(work->ops, work->number, image, work->rows, work->places, first, last, work->out,
+                             work->out_bytes);
         if (failed) __atomic_store_n(&work->failed, failed, __ATOMIC_RELAXED);
     }
 }
@@ -856,7 +857,7 @@ static const uint8_t *exported(const Schema *schema, const Array *array, int64_t
 
 /* ---------------------------------------------------------------------------------------------------------- Python */
 
-#define ARGUMENTS 13
+#define ARGUMENTS 14
 
 static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t given) {
     int64_t numbers[ARGUMENTS];
@@ -875,15 +876,15 @@ static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t gi
     image.lead = (int)numbers[6];
     Py_BEGIN_ALLOW_THREADS
 #ifdef HAS_THREADS
-    if (numbers[12] > 1 && !numbers[8]) {
-        const int64_t pieces = PIECES * numbers[12];
+    if (numbers[13] > 1 && !numbers[8]) {
+        const int64_t pieces = PIECES * numbers[13];
         Work work = {ADDRESS(numbers[0]), numbers[1], numbers[9], (numbers[9] + pieces - 1) / pieces, image,
-                     ADDRESS(numbers[7]), ADDRESS(numbers[10]), (size_t)numbers[11], 0, 0};
-        failed = operate_together(&work, (int)(numbers[12] < MOST_THREADS ? numbers[12] : MOST_THREADS));
+                     ADDRESS(numbers[7]), ADDRESS(numbers[12]), ADDRESS(numbers[10]), (size_t)numbers[11], 0, 0};
+        failed = operate_together(&work, (int)(numbers[13] < MOST_THREADS ? numbers[13] : MOST_THREADS));
     } else
 #endif
-        failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), numbers[8], numbers[9],
-                             ADDRESS(numbers[10]), (size_t)numbers[11]);
+        failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), ADDRESS(numbers[12]),
+                             numbers[8], numbers[9], ADDRESS(numbers[10]), (size_t)numbers[11]);
     Py_END_ALLOW_THREADS
     if (failed == NO_WINDOW) PyErr_SetString(PyExc_ValueError, "a window lies beyond its image");
     if (failed == NO_MEMORY) PyErr_NoMemory();
@@ -948,7 +949,8 @@ static PyMethodDef methods[] = {
     {"pixels", (PyCFunction)(void (*)(void))py_pixels, METH_FASTCALL,
      "pixels(schema, array, pixels, channels, out): write what an image exports; False where it is of another form"},
     {"operate", (PyCFunction)(void (*)(void))py_operate, METH_FASTCALL,
-     "operate(operations, number, images, height, width, channels, lead, rows, first, last, out, out_bytes, threads)"},
+     "operate(operations, number, images, height, width, channels, lead, rows, first, last, out, out_bytes, places, "
+     "threads)"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -138,7 +138,17 @@ class Program:
         sizes = [each.size for each in self._operations if each.size is not None]
         return sizes[-1] if sizes else (batch.shape[1], batch.shape[2])
 
-    def run(self, images: Tensor, rows: Tensor | None, first: int, last: int, out: Tensor, *, threads: int = 1) -> None:
+    def run(
+        self,
+        images: Tensor,
+        rows: Tensor | None,
+        first: int,
+        last: int,
+        out: Tensor,
+        *,
+        places: Tensor | None = None,
+        threads: int = 1,
+    ) -> None:
         """Write what becomes of images `first` to `last` of the batch to their places in `out`.
 
         Args:
@@ -146,13 +156,15 @@ class Program:
             rows: for each image of the batch where in `images` it is.
             first: the first image.
             last: the one after the last.
-            out: of the whole batch.
+            out: of the whole batch, or that `places` speaks of.
+            places: for each image of the batch where in `out` it belongs (int64); each must be there.
             threads: how many work on it, this one among them, where `first` is 0.
         """
         begin = images.data_ptr() if rows is not None or len(images) == 1 else images[first].data_ptr()
         compiled.operate(
             self._table.data_ptr(), len(self._table), begin, images.shape[1], images.shape[2], _channels(images),
-            channels_lead(images), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, threads,
+            channels_lead(images), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, _address(places),
+            threads,
         )  # fmt: skip
 
     def _leads(self, batch: Tensor) -> bool:
