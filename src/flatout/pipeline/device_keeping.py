@@ -98,7 +98,7 @@ class DeviceKeeping(Keeping):
             some = max(1, _CHUNK_BYTES // (made.num_bytes // number))
             for start in range(0, number, some):
                 indices = torch.arange(start, min(start + some, number))
-                made.fill_from(start, maker.looked_up(kept.take(indices)), len(indices))
+                made.fill(slice(start, start + len(indices)), maker.looked_up(kept.take(indices)))
         except RuntimeError:  # out of memory for what lies between
             return
         self.store = self._there = made

@@ -140,7 +140,7 @@ class Keeping:
             number = self.maker.num_samples
             for start in range(0, number, _SOME):
                 some = torch.arange(start, min(start + _SOME, number))
-                self.store.fill_from(start, self.maker.parts(some), len(some))
+                self.store.fill(slice(start, start + len(some)), self.maker.parts(some))
             return
         into = self.store.into(indices, self.maker.source.place)
         self.store.fill(indices, self.maker.parts(indices, given, into))

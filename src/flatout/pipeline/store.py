@@ -94,14 +94,20 @@ class Store:
         self._turn += 1
         return self.filled.some(number, self._turn)
 
-    def fill(self, indices: torch.Tensor, parts: Sequence[Any]) -> None:
-        """Keep the rows of a batch: `parts` as `layout_of` gives them, for the samples `indices`."""
+    def fill(self, indices: torch.Tensor | slice, parts: Sequence[Any]) -> None:
+        """Keep the rows of a batch: `parts` as `layout_of` gives them, for the samples `indices`.
+
+        A slice stands for samples that follow each other, none of which is there.
+        """
         if self._fresh:
             self._populate()
         for column, part in zip(self._columns, parts, strict=True):
             if not isinstance(part, Written):
                 column.write(indices, part)
-        self.filled.add(indices)
+        if isinstance(indices, slice):
+            self.filled.add_from(indices.start, indices.stop - indices.start)
+        else:
+            self.filled.add(indices)
 
     def into(self, indices: torch.Tensor, place: int) -> Chosen | None:
         """Return where part `place` of the samples `indices` belongs; None where it is no row in the CPU's memory."""
@@ -114,14 +120,6 @@ class Store:
         self._fresh = False
         for column in self._columns:
             column.populate()
-
-    def fill_from(self, start: int, parts: Sequence[Any], number: int) -> None:
-        """Keep the rows of `number` samples that follow each other from `start` on, none of which is there."""
-        if self._fresh:
-            self._populate()
-        for column, part in zip(self._columns, parts, strict=True):
-            column.write(slice(start, start + number), part)
-        self.filled.add_from(start, number)
 
     def repeat(self, indices: torch.Tensor) -> None:
         """Write the rows of `indices`, which are there, to every place: each then costs what it will cost."""
