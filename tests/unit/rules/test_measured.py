@@ -32,7 +32,7 @@ def test_where_the_page_has_its_own_figure_nothing_is_added():
 
 
 def test_where_nobody_measured_it_that_is_said():
-    assert measured_section("XX001", "A page.") == "## Measured\n\nNothing yet on a program that nobody wrote for it."
+    assert measured_section("XX001", "A page.") == "## Measured\n\nNo figure of this fault is kept here yet."
 
 
 def test_every_code_in_the_table_is_a_rule_s():
