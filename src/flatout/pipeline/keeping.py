@@ -13,6 +13,7 @@ from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.read_by_workers import Given
 from flatout.pipeline.sharing import shared_store
+from flatout.pipeline.stage import worth_keeping
 from flatout.pipeline.store import Store, mapped_bytes, memory_of_workers
 from flatout.pipeline.untouched import Untouched
 from flatout.units import format_bytes
@@ -23,8 +24,6 @@ Content = tuple[dict[str, torch.Tensor], dict[str, object]]
 Room = Callable[[int], torch.Tensor | None]
 
 _AT_ONCE_BYTES = 512 * 1024**2  # made before the first batch: 0.2 s at the 3 GB/s that fresh memory takes
-_MUCH, _TIMES = 1024**3, 2  # fresh memory is dear: 10,000 images of 224x224 as 5.6 GiB of float32 made a first pass 0.4
-# times as fast as the plain loader, as bytes 1.3 times; later passes gave 13.0k and 8.4k a second (2 cores, n=2)
 _SOME = 1024
 _FEW = 4
 _OF_OTHERS = 8  # samples of another rank that are held against the data set before others are taken
@@ -171,7 +170,7 @@ class Keeping:
         if maker is None or self.store is not None:
             return
         number = maker.num_samples
-        for stage in reversed(range(self._latest(maker) + 1)):
+        for stage in reversed(range(worth_keeping(maker, alone=not self.name) + 1)):
             if stage == 0 and maker.in_memory:
                 break
             maker.keep(stage)
@@ -179,17 +178,6 @@ class Keeping:
                 return
         maker.keep(0)
         self._direct = maker.in_memory or maker.ragged or not self._in_file(maker.rows(), number)
-
-    def _latest(self, maker: Maker) -> int:
-        """Return the latest stage worth keeping: of much, not what bytes become by work on each of them alone."""
-        last, before = maker.num_stages - 1, maker.before_pointwise
-        if not 0 < before < last:
-            return last
-        sizes = {}
-        for stage in (before, last):
-            maker.keep(stage)
-            sizes[stage] = maker.num_samples * sum(each.num_bytes for each in maker.rows())
-        return before if sizes[last] > _MUCH and sizes[last] >= _TIMES * sizes[before] else last
 
     def _open(self, layout: Layout, number: int) -> str:
         if self._in_memory(layout.rows, number) or self._in_file(layout.rows, number):

@@ -119,7 +119,7 @@ def test_a_transform_that_a_data_set_holds_is_done_to_whole_batches(transform):
 @pytest.mark.skipif(not native.available(), reason="flatout was installed without a C compiler")
 @pytest.mark.parametrize("much", [2**40, 1])  # of numbers made of bytes; then the bytes are kept
 def test_in_the_first_pass_images_are_written_where_they_are_kept(monkeypatch, much):
-    monkeypatch.setattr("flatout.pipeline.keeping._MUCH", much)
+    monkeypatch.setattr("flatout.pipeline.stage._MUCH", much)
     written, write = [], CompiledSteps.write
     monkeypatch.setattr(CompiledSteps, "write", lambda *given: written.append(write(*given)) or written[-1])
     told(Pictures(v1.Compose([v1.Resize((20, 16)), v1.ToTensor()])))
@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_kept_at_an_earlier_stage():
 @pytest.mark.parametrize(("much", "kept"), [(1000, 20 * 20 * 3), (1024**3, 4 * 20 * 20 * 3)])
 def test_of_much_bytes_are_kept_and_not_the_numbers_made_of_them(monkeypatch, much, kept):
     """Fresh memory for four times as much costs the first pass more than later ones gain."""
-    monkeypatch.setattr("flatout.pipeline.keeping._MUCH", much)
+    monkeypatch.setattr("flatout.pipeline.stage._MUCH", much)
     transform = v1.Compose([v1.Resize((20, 20)), v1.ToTensor(), v1.Normalize(*RGB)])
     loaders = [DataLoader(Pictures(transform), batch_size=7) for _ in range(2)]
     ours = compile_loader(loaders[0])

@@ -59,6 +59,8 @@ def test_it_ends_with_the_tensor(monkeypatch):
     begun, go_on, asked = threading.Event(), threading.Event(), []
 
     def advise(*given):
+        if given[-1] != 23 or threading.current_thread().name != NAME:
+            return 0
         asked.append(given)
         begun.set()
         return 0 if go_on.wait(30) else 1
@@ -81,16 +83,60 @@ def test_an_older_system_is_asked_once(monkeypatch):
     tensor = torch.empty(128 * MIB, dtype=torch.uint8)
     populated.populate(tensor)
     assert ended()
-    assert len(asked) == 1
+    assert [advice for *_, advice in asked] == [15, 23]
 
 
-@pytest.mark.parametrize(("cores", "mebibytes"), [(1, 128), (2, 1)])
-def test_there_is_no_thread_for_one_core_or_little_memory(monkeypatch, cores, mebibytes):
-    monkeypatch.setattr(populated, "usable_cores", lambda: cores)
-    monkeypatch.setattr(populated, "_advise", lambda: pytest.fail("asked for"))
-    tensor = torch.empty(mebibytes * MIB, dtype=torch.uint8)
-    populated.populate(tensor)
+def test_there_is_no_thread_for_little_memory(monkeypatch):
+    monkeypatch.setattr(populated, "_advise", lambda: lambda *given: pytest.fail("asked for"))
+    populated.populate(torch.empty(MIB, dtype=torch.uint8))
     assert ended()
+
+
+class System:
+    """Gives chunks of pages of 2 MiB, or of 4 KiB, in the seconds that it is told, and notes what it is asked for."""
+
+    def __init__(self, monkeypatch, large_s, small_s=0.01, cores=1):
+        self.seconds, self.size, self.now, self.asked = {14: large_s, 15: small_s}, 15, 0.0, []
+        monkeypatch.setattr(populated, "usable_cores", lambda: cores)
+        monkeypatch.setattr(populated, "_advise", lambda: self)
+        monkeypatch.setattr(populated.time, "perf_counter", lambda: self.now)
+
+    def __call__(self, start, length, advice):
+        if advice in self.seconds:
+            self.size = advice
+            self.asked.append((advice, length // MIB))
+        else:
+            self.now += self.seconds[self.size]
+        return 0
+
+    def populated(self):
+        tensor = torch.empty(128 * MIB, dtype=torch.uint8)
+        populated.populate(tensor)
+        assert ended()
+        return self.asked
+
+
+@pytest.mark.parametrize(("large_s", "chosen"), [(0.002, 14), (0.02, 15)])
+def test_pages_are_of_the_size_that_comes_faster(monkeypatch, large_s, chosen):
+    (*tried, rest) = System(monkeypatch, large_s).populated()
+    assert tried == [(15, 4), (14, 4)]
+    assert rest[0] == chosen
+    assert 116 <= rest[1] <= 120
+
+
+def test_large_pages_that_come_slowly_after_a_while_are_asked_for_no_more(monkeypatch):
+    system = System(monkeypatch, 0.002, cores=2)
+    begun = []
+
+    def run(*given, run=populated._run):
+        system.seconds[14] = 0.03
+        begun.append(given)
+        run(*given)
+
+    monkeypatch.setattr(populated, "_run", run)
+    *_, rest, last = system.populated()
+    assert (len(begun), rest[0], last[0]) == (1, 14, 15)
+    assert last[1] == rest[1]
 
 
 @pytest.mark.usefixtures("several_cores")
@@ -103,6 +149,6 @@ def test_a_store_takes_its_memory_from_the_first_row_on(monkeypatch):
     for place in range(2):
         store.fill(torch.tensor([place]), [torch.full((1, MIB), place, dtype=torch.uint8), [place]])
     assert ended()
-    assert len(asked) == 20
+    assert 19 <= [advice for *_, advice in asked].count(23) <= 20  # it begins with a large page
     part, values = store.take(torch.tensor([1, 0]))
     assert (part[:, 0].tolist(), values) == ([1, 0], [1, 0])
