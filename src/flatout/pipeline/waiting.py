@@ -122,10 +122,37 @@ class _Desk:
         self.awaited: set[int] = set()  # what of a batch is not made yet
         self.there: SimpleQueue[None] = SimpleQueue()  # told by the thread that has made the last of it
         self.threads: list[threading.Thread] = []
+        self.wanted = 0  # threads
         self.ended = False
+        self._starting = threading.RLock()  # a collection within may end it
+
+    def grow(self) -> None:
+        """Start two threads where more are wanted, which do the same at first.
+
+        Who starts a thread waits until it runs: beside a busy core 2 ms each, and for 128 one after the other 290 ms.
+        """
+        for _ in range(2):
+            with self._starting:
+                number = len(self.threads)
+                if number >= self.wanted or self.ended:
+                    return
+                thread = threading.Thread(target=self.serve, name=f"flatout-samples-{number}", daemon=True)
+                self.threads.append(thread)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more: those that there are do the work
+                with self._starting:
+                    self.threads.remove(thread)
+                    self.wanted = len(self.threads)
+                    if not self.threads:
+                        raise
+                return
 
     def serve(self) -> None:
         """Make samples until there is nothing more to do."""
+        self.grow()
+        if self.ended:  # perhaps before this thread was there to be told
+            return
         _compute_on(self.computing_on)
         one: Callable[[int], Any] | None = None
         while (index := self.todo.get()) is not None:
@@ -164,10 +191,11 @@ class _Desk:
 
     def end(self) -> None:
         """Let the threads end, each with the sample that it is at."""
-        if not self.ended:
-            self.ended = True
-            for _ in self.threads:
-                self.todo.put(None)
+        with self._starting:
+            if not self.ended:
+                self.ended = True
+                for _ in self.threads:
+                    self.todo.put(None)
 
 
 _desks: "weakref.WeakSet[_Desk]" = weakref.WeakSet()
@@ -244,7 +272,5 @@ class AskedEarly:
             if index not in self._asked:
                 self._asked.add(index)
                 desk.todo.put(index)
-        for number in range(len(desk.threads), min(self._num_threads, len(self._asked))):
-            thread = threading.Thread(target=desk.serve, name=f"flatout-samples-{number}", daemon=True)
-            thread.start()
-            desk.threads.append(thread)
+        desk.wanted = max(desk.wanted, min(self._num_threads, len(self._asked)))
+        desk.grow()

@@ -309,3 +309,46 @@ def test_a_batch_of_samples_that_wait_gives_the_interpreter_s_lock_up_but_for_st
             next(walked)
     assert sorted(set(calls.names) - LOOKS) == ["stack"]
     assert calls.names.count("stack") == 4
+
+
+def slow_to_start(monkeypatch, fails_at=None):
+    """Let a thread run some time after it was started, as beside a busy core; return the names of who starts whom."""
+    plain, started = threading.Thread.start, {}
+
+    def start(self):
+        if self.name.startswith("flatout-samples"):
+            if len(started) == fails_at:
+                raise RuntimeError("can't start new thread")
+            started[self.name] = threading.current_thread().name
+            time.sleep(0.02)
+        plain(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return started
+
+
+def test_threads_start_each_other(monkeypatch):
+    started = slow_to_start(monkeypatch)
+    early = AskedEarly(lambda: lambda index: time.sleep(0.05) or index, 64)
+    assert early.take(range(128)) == list(range(128))
+    early.end()
+    assert wait_for_the_end_of_threads()
+    assert len(started) == 64
+    starting = list(started.values())
+    assert max(starting.count(name) for name in starting) == 2
+
+
+@pytest.mark.parametrize("fails_at", [1, 5])
+def test_as_many_threads_as_the_system_gives_do_the_work(monkeypatch, fails_at):
+    started = slow_to_start(monkeypatch, fails_at)
+    early = AskedEarly(lambda: lambda index: index, 16)
+    assert early.take(range(40)) == list(range(40))
+    early.end()
+    assert wait_for_the_end_of_threads()
+    assert len(started) == fails_at
+
+
+def test_where_the_system_gives_no_thread_it_is_said(monkeypatch):
+    slow_to_start(monkeypatch, fails_at=0)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        AskedEarly(lambda: lambda index: index, 16).take([1, 2])
