@@ -124,7 +124,7 @@ class _Desk:
         self.threads: list[threading.Thread] = []
         self.wanted = 0  # threads
         self.ended = False
-        self._starting = threading.RLock()  # a collection within may end it
+        self._starting = threading.Lock()
 
     def grow(self) -> None:
         """Start two threads where more are wanted, which do the same at first.
@@ -191,11 +191,10 @@ class _Desk:
 
     def end(self) -> None:
         """Let the threads end, each with the sample that it is at."""
-        with self._starting:
-            if not self.ended:
-                self.ended = True
-                for _ in self.threads:
-                    self.todo.put(None)
+        if not self.ended:  # without the lock, which a process that was forked may have got from a thread it has not
+            self.ended = True
+            for _ in range(self.wanted):
+                self.todo.put(None)
 
 
 _desks: "weakref.WeakSet[_Desk]" = weakref.WeakSet()
