@@ -29,6 +29,7 @@ _STAGES = {  # what lies between two places; from the start where the first is "
     (HELD_PINNED, HELD_TRANSFER): "copies",
 }
 _REST = "the rest of the input"
+_SURE = 0.1  # half the width of an interval, below which a ceiling is the better figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Gain:
     speedup: float
     low: float  # of its 95 % interval
     high: float
+
+    @property
+    def sure(self) -> bool:
+        """Return whether it is known well enough to be the better figure than what follows from the account."""
+        return 0 < self.low <= self.high and (self.high - self.low) / 2 < _SURE * self.speedup
 
 
 def stairs(headroom: Iterable[Ceiling]) -> tuple[Stair, ...]:

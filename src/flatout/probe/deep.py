@@ -28,6 +28,7 @@ from flatout.probe.seams import Seams
 from flatout.probe.stages import look_at_stages
 from flatout.probe.timeline import DRAWN_FROM, READING, STEPS, Timeline, fetched
 from flatout.probe.trouble import guarded
+from flatout.probe.unchanging import UnchangingWatch
 from flatout.probe.workers import watch_workers
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.plain import to_plain
@@ -67,6 +68,7 @@ class DeepWatch:
         self._timeline = Timeline(lambda: self._where()[0])
         self._device = DeviceTrace()
         self._repeats = RepeatWatch(self._in_step)
+        self._unchanging = UnchangingWatch(self._tape)
         self._num_steps = 0
         self._framework = ""
         self._since_unix_s = 0.0
@@ -86,7 +88,7 @@ class DeepWatch:
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply
         self._recorder.modules.on_call = self._called
-        self._recorder.modules.around.append(self._arithmetic.around)
+        self._recorder.modules.around += [self._arithmetic.around, self._unchanging.around]
         self._recorder.modules.around_always.append(self._repeats.around)
 
     @guarded
@@ -102,6 +104,7 @@ class DeepWatch:
             return
         self._num_steps += 1
         self._repeats.step()
+        self._unchanging.step()
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step, with_host=not self._recorder.modules.modules())
@@ -197,6 +200,7 @@ class DeepWatch:
             convolutions=self._convolutions.facts(),
             timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
             repeated=self._repeats.facts(),
+            unchanging=self._unchanging.facts(),
             device_work=device_work(events, steps, self._device.reason),
             framework=self._framework,
         )

@@ -65,7 +65,7 @@ class StepTracker:
     @property
     def in_validation(self) -> bool:
         """Return whether a validation runs: a pass known to be one, or by hand more forward passes than ever."""
-        return self.open.source in self._validating or (self._alone.now > 0 and self._alone.unusual(self._alone.now))
+        return self.open.source in self._validating or self._alone.validating
 
     @property
     def state(self) -> tuple[object, ...] | None:
@@ -77,7 +77,7 @@ class StepTracker:
             return None
         flags = (self._stepped, self._resident, self._between_epochs, self._steps_on_batch, self._cycle_size)
         passes = (self.epochs, len(self._training), len(self._validating), frozenset(self._cycle))
-        return (self.open.marks, flags, passes, self._alone.now, *self._alone.recent)
+        return (self.open.marks, flags, passes, self._alone.now, *self._alone.recent, *self._alone.found)
 
     def asked(self, source: int) -> None:
         """A pass over a loader is asked for its next batch."""
@@ -237,19 +237,17 @@ class StepTracker:
         """Report the step under way; this runs once a step inside the training, so it does little by little."""
         segments, self._pending, self._stepped = self._pending, [], False
         unused = batches = 0
-        evaluated = strange = False
+        evaluated = strange = acting = plain = False
         for segment in segments:
             batches += segment.batch
             strange |= segment.source is not None and segment.source not in self._training
             if segment.grad_forwards or segment.plain_forwards:
                 unused += not segment.backwards
+                acting |= segment.acting
+                plain |= segment.plain_forwards > 0
                 evaluated |= segment.plain_forwards > 0 and not segment.acting
-        if unused and not any(segment.acting for segment in segments) and self._alone.unusual(unused):
-            segments = self._without_validation(segments)
-            evaluated = False
-        else:
-            self._alone.recent.append(unused)
-        self._alone.now = 0
+        if self._alone.end(unused, acting, plain):
+            segments, evaluated = self._without_validation(segments), False
         if not segments:
             return
         slots = segments[0].slots

@@ -2,8 +2,10 @@
 
 from statistics import fmean
 
+from flatout.analysis.stairs import gain_between
 from flatout.rules.machine import all_cores_busy, cores_in_use, while_steps_ran
-from flatout.schema.finding import Breakdown
+from flatout.schema.facts import HELD_INPUT
+from flatout.schema.finding import Breakdown, Ceiling
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 
@@ -27,20 +29,30 @@ def speedup_without(share: float) -> float:
     return min(MAX_SPEEDUP, 1.0 / max(1.0 / MAX_SPEEDUP, 1.0 - max(0.0, share)))
 
 
-def input_gain(breakdown: Breakdown, loader: LoaderFacts | None, fraction: float) -> float:
+def input_gain(
+    breakdown: Breakdown, loader: LoaderFacts | None, fraction: float, headroom: tuple[Ceiling, ...] = ()
+) -> float:
     """Return the share of the step that goes when `fraction` of the work that makes a batch goes.
 
     Without workers the step waits for all of that work. With workers that are too slow, a step lasts as long as they
-    need for a batch: the same fraction of the step goes, but never more than what it waits.
+    need for a batch: the same fraction of the step goes, but never more than what it waits. What it waits is what was
+    measured by holding a batch, where that is sure: workers may lengthen the rest of the step, too.
     """
-    waits = breakdown.share(Phase.INPUT)
+    held = gain_between(headroom, "", HELD_INPUT)
+    waits = breakdown.share(Phase.INPUT) if held is None or not held.sure else max(0.0, 1 - 1 / held.speedup)
     fraction = min(1.0, max(0.0, fraction))
     return min(waits, fraction) if loader is not None and loader.num_workers > 0 else waits * fraction
 
 
-def speedup_of_input(run: Run, breakdown: Breakdown, loader: LoaderFacts | None, fraction: float) -> float:
+def speedup_of_input(
+    run: Run,
+    breakdown: Breakdown,
+    loader: LoaderFacts | None,
+    fraction: float,
+    headroom: tuple[Ceiling, ...] = (),
+) -> float:
     """Return the most that can come of it when `fraction` of the work that makes a batch goes."""
-    waits = speedup_without(input_gain(breakdown, loader, fraction))
+    waits = speedup_without(input_gain(breakdown, loader, fraction, headroom))
     return max(waits, speedup_on_freed_cores(run, loader, fraction))
 
 

@@ -59,7 +59,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="slow-sample-line",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, spot.share),
+        max_speedup=speedup_of_input(run, breakdown, loader, spot.share, headroom),
         location=spot.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {goes_to(spot)}: {format_share(spot.share)} "
         f"of the loading {where} ({spot.samples} samples of the stack). Compute it once if it is the same every epoch, "

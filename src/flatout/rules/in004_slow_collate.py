@@ -64,7 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="slow-collate",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} collates samples into a batch{where}. Return tensors "
         "from the dataset, and stack or pad the whole batch in one call.",

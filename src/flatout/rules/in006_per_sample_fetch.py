@@ -61,7 +61,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="per-sample-fetch",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, fraction * saved),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction * saved, headroom),
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} fetches {num_samples:.0f} rows of an array in memory "
         f"one by one ({format_ms(per_sample_s(run, loader) * 1000)} each) and stacks them again. Index the arrays once "

@@ -64,7 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="repeated-deterministic-work",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes what comes out the same in every epoch: "
         f"{format_share(repeated)} of a sample{f', mostly in {at(spot.place)}' if spot else ''}. "

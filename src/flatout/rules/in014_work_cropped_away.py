@@ -71,7 +71,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="work-cropped-away",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is work on pixels that are cropped away: {names} "
         f"before {crop.name}, which keeps {format_share(kept)} of them, {format_ms(wasted_s * 1000)} of the "

@@ -52,7 +52,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="storage-bound",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for storage"
         f"{f' in {at(spot.place)}' if spot else ''}: {format_bytes(rate)} are read in a second, and fetching is "

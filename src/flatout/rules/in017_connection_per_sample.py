@@ -70,7 +70,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="connection-per-sample",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, fraction),
+        max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else None,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to opening connections"
         f"{f', from {at(spot.place)}' if spot else ''}: {format_share(fraction)} of the loading ({samples} samples of "

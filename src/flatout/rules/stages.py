@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from flatout.analysis.judge import FLOOR
-from flatout.analysis.stairs import Gain, gain_between
+from flatout.analysis.stairs import gain_between
 from flatout.rules.lines import costs, seconds
 from flatout.rules.loading import training_loader
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER
@@ -24,7 +24,6 @@ _OF_LINES = {"sample": _SAMPLES, "collate": _COLLATE, "sampler": _COLLATE}
 _REPEATED = "IN007"
 _ALL_OF_IT = ("IN004", _REPEATED)  # what they promise is that nothing of the stage is left
 _NEARLY_ALL = 0.9
-_SURE = 0.1  # half the width of an interval, below which a ceiling is the better figure
 
 
 def bounded(finding: Finding, run: Run, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -42,7 +41,7 @@ def bounded(finding: Finding, run: Run, headroom: tuple[Ceiling, ...]) -> Findin
             continue
         if gain.high < FLOOR:
             return None
-        if not own and finding.code in _ALL_OF_IT and stage != _WHOLE[finding.phase] and _sure(gain):
+        if not own and finding.code in _ALL_OF_IT and stage != _WHOLE[finding.phase] and gain.sure:
             most, own = gain.speedup, True
         most = min(most, gain.speedup)
     return finding if most == finding.max_speedup else replace(finding, max_speedup=max(1.0, most))
@@ -83,7 +82,3 @@ def _stage_of_line(finding: Finding, run: Run) -> _Stage | None:
         if whole > 0 and seconds([cost for cost in below if cost.stage == name]) >= _NEARLY_ALL * whole:
             return stage
     return None
-
-
-def _sure(gain: Gain) -> bool:
-    return 0 < gain.low <= gain.high and (gain.high - gain.low) / 2 < _SURE * gain.speedup

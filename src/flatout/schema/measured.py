@@ -17,6 +17,7 @@ __all__ = [
     "Price",
     "RepeatedForward",
     "Span",
+    "Unchanging",
 ]
 
 
@@ -122,6 +123,16 @@ class RepeatedForward:
     count: int = 0
     steps: int = 0  # that were looked at
     seconds: float = 0.0  # of all these calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanging:
+    """Operations of one forward pass, at one line, that gave what they had given in the step before."""
+
+    place: Frame | None = None
+    operation: str = ""  # the costliest of them, by torch's name
+    seconds: float = 0.0
+    whole_s: float = 0.0  # of all operations of the pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ from flatout.schema.measured import (
     Price,
     RepeatedForward,
     Span,
+    Unchanging,
 )
 from flatout.schema.phase import Phase
 
@@ -74,6 +75,7 @@ __all__ = [
     "Step",
     "SyncPoint",
     "Transfer",
+    "Unchanging",
     "Utilization",
     "WorkerFacts",
 ]
@@ -224,6 +226,7 @@ class Causes:
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()
+    unchanging: tuple[Unchanging, ...] = ()
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

@@ -521,6 +521,38 @@ def test_a_policy_that_acts_without_gradients_is_no_validation(w):
     assert not any(step.forward_without_grad for step in w.steps)
 
 
+def test_a_policy_that_acts_with_gradients_before_every_few_steps_is_no_validation(w):
+    """As in minimalRL: a rollout is learned from three times; the first ones may be taken for a validation."""
+    model = w.model()
+    optimizer = w.sgd(model)
+    for number in range(60):
+        if number % 3 == 0:
+            for _ in range(12):
+                model(X)
+        w.train_on(model, optimizer, X)
+    w.end()
+    assert w.out(Phase.VALIDATION) == 3 * 12 * FORWARD
+    assert sorted(set(w.walls()[-30:])) == [STEP - 2, STEP - 2 + 12 * FORWARD]
+
+
+def test_a_validation_without_gradients_every_few_steps_stays_one_among_rollouts(w):
+    model = w.model()
+    optimizer = w.sgd(model)
+    for number in range(60):
+        if number % 3 == 0:
+            for _ in range(12):
+                model(X)
+        w.train_on(model, optimizer, X)
+        if number % 20 == 16:
+            model.eval()
+            with torch.no_grad():
+                for _ in range(40):
+                    model(X)
+            model.train()
+    w.end()
+    assert w.out(Phase.VALIDATION) >= 3 * 12 * FORWARD + 2 * 40 * FORWARD
+
+
 def test_training_by_hand_with_a_validation_loader_that_breaks(w):
     model = w.model()
     optimizer = w.sgd(model)

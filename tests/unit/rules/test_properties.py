@@ -33,6 +33,7 @@ from flatout.schema.run import (
     Stage,
     SyncPoint,
     Transfer,
+    Unchanging,
     Utilization,
     WorkerFacts,
 )
@@ -217,6 +218,16 @@ causes = st.builds(
     device_work=st.none() | device_works,
     repeated=st.lists(
         st.builds(RepeatedForward, place=place, count=small, steps=small, seconds=st.floats(0, 20)), max_size=2
+    ).map(tuple),
+    unchanging=st.lists(
+        st.builds(
+            Unchanging,
+            place=st.none() | place,
+            operation=st.just("nonzero"),
+            seconds=st.floats(0, 20),
+            whole_s=st.floats(0, 20),
+        ),
+        max_size=3,
     ).map(tuple),
     lines=st.lists(lines, max_size=8).map(tuple),
     syncs=st.lists(
