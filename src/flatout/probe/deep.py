@@ -22,6 +22,7 @@ from flatout.probe.frameworks import driving_framework
 from flatout.probe.lines import LineSampler, where
 from flatout.probe.padding import PaddingWatch
 from flatout.probe.prices import PriceWatch
+from flatout.probe.reductions import ReductionWatch
 from flatout.probe.repeats import RepeatWatch
 from flatout.probe.retention import RetentionWatch
 from flatout.probe.seams import Seams
@@ -68,7 +69,7 @@ class DeepWatch:
         self._timeline = Timeline(lambda: self._where()[0])
         self._device = DeviceTrace()
         self._repeats = RepeatWatch(self._in_step)
-        self._unchanging = UnchangingWatch(self._tape)
+        self._unchanging, self._reductions = UnchangingWatch(self._tape), ReductionWatch(self._tape)
         self._num_steps = 0
         self._framework = ""
         self._since_unix_s = 0.0
@@ -88,7 +89,9 @@ class DeepWatch:
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply
         self._recorder.modules.on_call = self._called
-        self._recorder.modules.around += [self._arithmetic.around, self._unchanging.around]
+        self._recorder.modules.around += [
+            each.around for each in (self._arithmetic, self._unchanging, self._reductions)
+        ]
         self._recorder.modules.around_always.append(self._repeats.around)
 
     @guarded
@@ -105,6 +108,7 @@ class DeepWatch:
         self._num_steps += 1
         self._repeats.step()
         self._unchanging.step()
+        self._reductions.step()
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step, with_host=not self._recorder.modules.modules())
@@ -201,6 +205,7 @@ class DeepWatch:
             timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
             repeated=self._repeats.facts(),
             unchanging=self._unchanging.facts(),
+            reductions=self._reductions.facts(),
             device_work=device_work(events, steps, self._device.reason),
             framework=self._framework,
         )

@@ -16,6 +16,7 @@ __all__ = [
     "Padding",
     "Price",
     "RepeatedForward",
+    "SlowReduction",
     "Span",
     "Unchanging",
 ]
@@ -133,6 +134,19 @@ class Unchanging:
     operation: str = ""  # the costliest of them, by torch's name
     seconds: float = 0.0
     whole_s: float = 0.0  # of all operations of the pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowReduction:
+    """Reductions of one forward pass, at one line, and what the longest takes by itself, in two ways."""
+
+    place: Frame | None = None
+    operation: str = ""  # the longest of them, by torch's name
+    instead: str = ""  # what comes to the same
+    seconds: float = 0.0
+    whole_s: float = 0.0  # of all operations of the pass
+    alone_s: float = 0.0  # of the longest, timed again on other numbers of its shape
+    other_s: float = 0.0  # of what comes to the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from flatout.schema.measured import (
     Padding,
     Price,
     RepeatedForward,
+    SlowReduction,
     Span,
     Unchanging,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Retained",
     "Run",
     "SamplePrefix",
+    "SlowReduction",
     "Span",
     "Stage",
     "Step",
@@ -227,6 +229,7 @@ class Causes:
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()
     unchanging: tuple[Unchanging, ...] = ()
+    reductions: tuple[SlowReduction, ...] = ()
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

@@ -1,0 +1,108 @@
+"""A norm, a variance or the place of a maximum is taken over a dimension that torch is slow at on the CPU.
+
+## What it measures
+
+In the deep run, the time of `norm`, `var`, `std`, `argmax` and `argmin` over some dimensions in one forward pass, by
+line, and its share of all operations of the pass. The longest of a line is timed again by itself, and so is what comes
+to the same in other operations. It fires when the other way is at least three times as fast and saves 5% of the step.
+On the CPU only, and where nothing is compiled.
+
+## Why it matters
+
+Over a dimension that is not the last one in memory these go number by number: the norm of two rows of 1.6 million
+numbers over the rows takes 143 ms, the root of the sum of their squares 2.4 (one core of an AMD EPYC, torch 2.13, least
+of 20); `argmax(1)` of 8 x 3 x 256 x 256 numbers 57 ms, `max(1)` 5.8. In KnowledgeGraphEmbedding (RotatE) a step without
+`stack(...).norm(dim=0)`, and with a fused optimizer, took 0.17 of the time
+(`benchmarks/results/outside_ten_cpu_2026-11-25.md`).
+
+## What to do
+
+Write it as the message says: `x.square().sum(dim).sqrt()` for a norm, `x.max(dim).indices` for the place of a maximum.
+Sums are rounded otherwise than in `norm` and `var`, in the last bits. Where zeros can occur, keep the root away from
+them when gradients are needed: `(x.square().sum(dim) + 1e-12).sqrt()`.
+
+## When it is wrong
+
+In another version of torch, which may be quick at it: what it says was timed on this one. What happens in the backward
+pass or outside of modules is not seen.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Frame, Run, SlowReduction
+from flatout.units import format_ms
+
+MIN_SHARE = 0.05
+MIN_FASTER = 3.0
+MOST_PASSES = 3  # in a step; where there are more, what is watched is a small part of a model
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO020: reductions over a slow dimension take more than a twentieth of the step."""
+    causes = run.causes or Causes()
+    slow = [one for one in causes.reductions if one.whole_s > 0 and one.alone_s >= MIN_FASTER * one.other_s > 0]
+    forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
+    if not slow or forward_s <= 0:
+        return None
+    watched = min(1.0, MOST_PASSES * slow[0].whole_s / forward_s)
+    saved = min(1.0, sum(one.seconds / one.whole_s * (1 - one.other_s / one.alone_s) for one in slow))
+    share = breakdown.share(Phase.FORWARD) * watched * saved
+    if share < MIN_SHARE:
+        return None
+    worst = max(slow, key=lambda one: one.seconds)
+    return Finding(
+        code="CO020",
+        name="slow-reduction",
+        phase=Phase.FORWARD,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=worst.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is lost in {worst.operation}"
+        f"{f' in {at(worst.place)}' if worst.place else ''}: over this dimension torch takes "
+        f"{format_ms(worst.alone_s * 1e3)}, and {format_ms(worst.other_s * 1e3)} for {worst.instead}.",
+        evidence=(
+            Evidence("as it is written, timed alone", worst.alone_s * 1e3, "ms"),
+            Evidence("the other way, timed alone", worst.other_s * 1e3, "ms"),
+        ),
+        fixes=(),
+    )
+
+
+_NORM = SlowReduction(
+    place=Frame("model.py", 225, "RotatE"),
+    operation="linalg_vector_norm",
+    instead="x.square().sum(dim).sqrt()",
+    seconds=0.006,
+    whole_s=0.008,
+    alone_s=0.006,
+    other_s=0.0002,
+)
+
+
+def _with(*found: SlowReduction) -> Causes:
+    return Causes(num_steps=40, phases_s={"forward": 0.4, "backward": 0.4}, reductions=found)
+
+
+RULE = Rule(
+    code="CO020",
+    name="slow-reduction",
+    check=check,
+    fires_on=(
+        example(step_ms=20, forward=10, backward=9, causes=_with(_NORM)),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, alone_s=1e-4), _NORM)),
+    ),
+    quiet_on=(
+        example(step_ms=20, forward=10, backward=9, causes=_with()),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, other_s=0.003))),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, alone_s=0.0, other_s=0.0))),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, seconds=0.0005))),
+        example(step_ms=20, forward=1, backward=18, causes=_with(_NORM)),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, seconds=6e-4, whole_s=8e-4))),
+    ),
+)
