@@ -103,6 +103,6 @@ RULE = Rule(
         example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, alone_s=0.0, other_s=0.0))),
         example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, seconds=0.0005))),
         example(step_ms=20, forward=1, backward=18, causes=_with(_NORM)),
-        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, seconds=6e-4, whole_s=8e-4))),
+        example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, seconds=3e-4, whole_s=4e-4))),
     ),
 )
