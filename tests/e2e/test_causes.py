@@ -162,6 +162,52 @@ def test_a_second_pass_that_only_counts_hits_is_found_at_its_line(flatout, again
         assert script.splitlines()[codes["CO014"].location.line - 1].endswith("# COUNTED")
 
 
+SLOW_FORWARD = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+roads = (torch.rand(300, 300) < 0.1).float()
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.out = nn.Linear(32, 16), nn.Linear(16, 1)
+
+    def forward(self, x):
+        h = {forward}  # HERE
+        return self.out(h)
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+spread, batches = torch.matrix_power(roads / 30, 3), torch.randn(64, 300, 32)
+while True:
+    for x in batches:
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "slow", "quick"),
+    [
+        ("CO019", "torch.matrix_power(roads / 30, 3) @ self.first(x)", "spread @ self.first(x)"),
+        (
+            "CO020",
+            "self.first(x) / x.expand(20, 300, 32).norm(dim=0)[:, :1]",
+            "self.first(x) / x.expand(20, 300, 32).square().sum(0).sqrt()[:, :1]",
+        ),
+    ],
+)
+def test_work_that_a_forward_pass_could_be_spared_is_found_at_its_line(flatout, code, slow, quick):
+    script = SLOW_FORWARD.replace("{forward}", slow)
+    codes = diagnosed(flatout, script)
+    assert script.splitlines()[codes[code].location.line - 1].endswith("# HERE")
+    assert code not in diagnosed(flatout, SLOW_FORWARD.replace("{forward}", quick))
+
+
 OPENED = """
 import ssl
 import time
