@@ -182,7 +182,7 @@ model = Model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 spread, batches = torch.matrix_power(roads / 30, 3), torch.randn(64, 300, 32)
 while True:
-    for x in batches:
+    for x in torch.utils.data.DataLoader(batches, batch_size=None):
         loss = model(x).square().mean()
         optimizer.zero_grad()
         loss.backward()
