@@ -27,14 +27,14 @@ def worth_keeping(maker: Maker, alone: bool) -> int:
     before, makes batches about as fast: that is timed, where no other process has to find the same (`alone`).
     """
     last, before = maker.num_stages - 1, maker.before_pointwise
-    sizes = {stage: _num_bytes(maker, stage) for stage in range(last + 1)}
     latest = last
-    if 0 < before < last and sizes[last] > _MUCH and sizes[last] >= _TIMES * sizes[before]:
-        latest = before
-    if not alone or sizes[latest] < _SOME_MEMORY:
+    if 0 < before < last:
+        much, less = _num_bytes(maker, last), _num_bytes(maker, before)
+        latest = before if much > _MUCH and much >= _TIMES * less else last
+    if not alone or not latest or _num_bytes(maker, latest) < _SOME_MEMORY:
         return latest
-    less = [stage for stage in range(latest) if _TIMES_LESS * sizes[stage] <= sizes[latest]]
-    small = [stage for stage in less if _is_timed(maker, stage)]
+    most = _num_bytes(maker, latest) // _TIMES_LESS
+    small = [stage for stage in range(latest) if _num_bytes(maker, stage) <= most and _is_timed(maker, stage)]
     states = random_states()
     try:
         limit_s = _TIMES_AS_LONG * _batch_s(maker, latest) if small else 0.0

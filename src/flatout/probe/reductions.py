@@ -23,7 +23,8 @@ __all__ = ["ReductionWatch"]
 _AT_STEP = 5
 _TIMED, _TIMES = 3, 3  # lines that are timed again, and how often
 _WORTH_NS = 200_000
-_MOST_BYTES = 512 * 2**20
+_MOST_BYTES = 128 * 2**20
+_LONGEST_S = 0.5  # of timing one way
 
 _Other = Callable[[torch.Tensor, Any], torch.Tensor]
 
@@ -153,9 +154,9 @@ class _Pass(TorchDispatchMode):
 
 
 def _least_s(work: Callable[[], object]) -> float:
-    taken = []
-    for _ in range(_TIMES):
+    taken: list[float] = []
+    while len(taken) < _TIMES and sum(taken) < _LONGEST_S:
         start = perf_counter_ns()
         work()
-        taken.append(perf_counter_ns() - start)
-    return min(taken) / 1e9
+        taken.append((perf_counter_ns() - start) / 1e9)
+    return min(taken)
