@@ -2,8 +2,8 @@
 
 A system gives fresh memory page by page, at the first write to each, and whoever writes waits for that: 150 KB of it
 take 76 us in pages of 4 KiB and 10 in pages of 2 MiB (one core of an AMD EPYC under KVM, n=9,600). NumPy asks for large
-pages, too; but a virtual machine may first have to be given those by its host: 0.3 s the first time, and 3 s were seen
-for 1.5 GB, so both kinds are tried. Another core can take what remains meanwhile.
+pages, too; but a virtual machine may first have to be given those by its host: 1.5 GB took 1.8 to 3.3 s then (n=4),
+0.13 to 0.16 once it had them (n=7). So both kinds are tried. Another core can take what remains meanwhile.
 """
 
 import ctypes

@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from flatout.probe.passes import within
 from flatout.probe.places import caller
 from flatout.probe.tape import Tape
 from flatout.schema.run import Arithmetic, Frame
@@ -40,13 +41,8 @@ class ArithmeticWatch:
         on_device = any(one.is_cuda for one in module.parameters()) if self._calls == _AT_CALL else False
         if not on_device or self._counter is not None or self._tape.tracing.possible:
             return inner
-        counter = self._counter = Counter()
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with counter:
-                return inner(*args, **kwargs)
-
-        return call
+        self._counter = Counter()
+        return within(self._counter, inner)
 
     def facts(self) -> Arithmetic | None:
         """Return what was counted; None without a device or a call."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from flatout.probe.passes import plain_on_cpu, within
 from flatout.probe.places import caller
 from flatout.probe.tape import Tape
 from flatout.schema.run import Frame, SlowReduction
@@ -86,17 +87,10 @@ class ReductionWatch:
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or for one call of the training what watches while `inner` runs."""
-        if self._pass is not None or self._steps < _AT_STEP or self._tape.tracing.possible:
+        if self._pass is not None or self._steps < _AT_STEP or not plain_on_cpu(module, self._tape):
             return inner
-        if any(one.device.type != "cpu" for one in module.parameters()):
-            return inner
-        watched = self._pass = _Pass()
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with watched:
-                return inner(*args, **kwargs)
-
-        return call
+        self._pass = _Pass()
+        return within(self._pass, inner)
 
     def facts(self) -> tuple[SlowReduction, ...]:
         """Return the lines with such reductions, the costliest first, each timed both ways."""

@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from flatout.probe.passes import plain_on_cpu, within
 from flatout.probe.places import caller
 from flatout.probe.tape import Tape
 from flatout.schema.run import Frame, Unchanging
@@ -51,17 +52,12 @@ class UnchangingWatch:
             return inner
         if self._first is not None and id(module) != self._module:
             return inner
-        if self._tape.tracing.possible or any(one.device.type != "cpu" for one in module.parameters()):
+        if not plain_on_cpu(module, self._tape):
             return inner
         self._watched, self._module = self._steps, id(module)
         watched = _Pass(self._first)
         self._first, self._second = (watched, None) if self._first is None else (self._first, watched)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with watched:
-                return inner(*args, **kwargs)
-
-        return call
+        return within(watched, inner)
 
     def facts(self) -> tuple[Unchanging, ...]:
         """Return the lines with such operations, the costliest first; nothing without a second pass."""

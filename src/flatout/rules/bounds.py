@@ -7,12 +7,13 @@ from flatout.rules.machine import all_cores_busy, cores_in_use, while_steps_ran
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Breakdown, Ceiling
 from flatout.schema.phase import Phase
-from flatout.schema.run import LoaderFacts, Run
+from flatout.schema.run import Causes, LoaderFacts, Run
 
 __all__ = [
     "MAX_SPEEDUP",
     "handover_s",
     "input_gain",
+    "share_of_forward",
     "speedup_of_input",
     "speedup_on_freed_cores",
     "speedup_with_workers",
@@ -21,6 +22,7 @@ __all__ = [
 
 MAX_SPEEDUP = 1000.0  # a share that rounds to the whole step says "huge", not "infinite"
 SHARED_MEMORY_BYTES_S = 1.7e9  # what a worker reaches copying a 19 MB batch to shared memory (LOADING.md 2)
+MOST_PASSES = 3
 MESSAGE_S = 0.2e-3  # queue, file descriptors and rebuilding of one batch in the training process
 
 
@@ -70,6 +72,17 @@ def speedup_on_freed_cores(run: Run, loader: LoaderFacts | None, fraction: float
     own, theirs = fmean(each.main_cpu for each in samples), fmean(each.worker_cpu for each in samples)
     cores = min(machine.torch_threads, machine.num_cpus, own + fraction * theirs)
     return max(1.0, cores / max(own, 0.01))
+
+
+def share_of_forward(breakdown: Breakdown, causes: Causes, whole_s: float, fraction: float) -> float:
+    """Return the share of the step that `fraction` of a forward pass is, whose operations took `whole_s` seconds.
+
+    A step is taken to have three such passes at most, to train and to validate; where forward takes longer, what was
+    watched is a small part of the model.
+    """
+    forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
+    watched = min(1.0, MOST_PASSES * whole_s / forward_s) if forward_s > 0 else 0.0
+    return breakdown.share(Phase.FORWARD) * watched * min(1.0, fraction)
 
 
 def handover_s(loader: LoaderFacts) -> float:

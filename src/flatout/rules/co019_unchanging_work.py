@@ -26,7 +26,7 @@ Where it would take more memory than there is to keep (one large mask a layer), 
 time to time: then keep one for each shape.
 """
 
-from flatout.rules.bounds import speedup_without
+from flatout.rules.bounds import share_of_forward, speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
@@ -35,7 +35,6 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, Unchanging
 
 MIN_SHARE = 0.10
-MOST_PASSES = 3  # in a step: to train and to validate; where there are more, what is watched is a small part of a model
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -46,10 +45,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     placed = [one for one in found if one.place is not None]
     if whole_s <= 0 or not placed:
         return None
-    forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
-    watched = min(1.0, MOST_PASSES * whole_s / forward_s) if forward_s > 0 else 0.0
     of_pass = min(1.0, sum(one.seconds for one in found) / whole_s)
-    share = breakdown.share(Phase.FORWARD) * of_pass * watched
+    share = share_of_forward(breakdown, causes, whole_s, of_pass)
     if share < MIN_SHARE:
         return None
     worst = max(placed, key=lambda one: one.seconds)

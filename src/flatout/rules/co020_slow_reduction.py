@@ -29,7 +29,7 @@ pass or outside of modules is not seen.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
+from flatout.rules.bounds import share_of_forward, speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
@@ -40,19 +40,16 @@ from flatout.units import format_ms
 
 MIN_SHARE = 0.05
 MIN_FASTER = 3.0
-MOST_PASSES = 3  # in a step; where there are more, what is watched is a small part of a model
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO020: reductions over a slow dimension take more than a twentieth of the step."""
     causes = run.causes or Causes()
     slow = [one for one in causes.reductions if one.whole_s > 0 and one.alone_s >= MIN_FASTER * one.other_s > 0]
-    forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
-    if not slow or forward_s <= 0:
+    if not slow:
         return None
-    watched = min(1.0, MOST_PASSES * slow[0].whole_s / forward_s)
-    saved = min(1.0, sum(one.seconds / one.whole_s * (1 - one.other_s / one.alone_s) for one in slow))
-    share = breakdown.share(Phase.FORWARD) * watched * saved
+    saved = sum(one.seconds / one.whole_s * (1 - one.other_s / one.alone_s) for one in slow)
+    share = share_of_forward(breakdown, causes, slow[0].whole_s, saved)
     if share < MIN_SHARE:
         return None
     worst = max(slow, key=lambda one: one.seconds)

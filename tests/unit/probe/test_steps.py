@@ -521,15 +521,20 @@ def test_a_policy_that_acts_without_gradients_is_no_validation(w):
     assert not any(step.forward_without_grad for step in w.steps)
 
 
+def act_and_train(w, model, optimizer, number):
+    """Learn from a rollout of twelve forward passes, with gradients, three times."""
+    if number % 3 == 0:
+        for _ in range(12):
+            model(X)
+    w.train_on(model, optimizer, X)
+
+
 def test_a_policy_that_acts_with_gradients_before_every_few_steps_is_no_validation(w):
     """As in minimalRL: a rollout is learned from three times; the first ones may be taken for a validation."""
     model = w.model()
     optimizer = w.sgd(model)
     for number in range(60):
-        if number % 3 == 0:
-            for _ in range(12):
-                model(X)
-        w.train_on(model, optimizer, X)
+        act_and_train(w, model, optimizer, number)
     w.end()
     assert w.out(Phase.VALIDATION) == 3 * 12 * FORWARD
     assert sorted(set(w.walls()[-30:])) == [STEP - 2, STEP - 2 + 12 * FORWARD]
@@ -539,10 +544,7 @@ def test_a_validation_without_gradients_every_few_steps_stays_one_among_rollouts
     model = w.model()
     optimizer = w.sgd(model)
     for number in range(60):
-        if number % 3 == 0:
-            for _ in range(12):
-                model(X)
-        w.train_on(model, optimizer, X)
+        act_and_train(w, model, optimizer, number)
         if number % 20 == 16:
             model.eval()
             with torch.no_grad():
