@@ -19,7 +19,6 @@ from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
-from flatout.pipeline.gathering import gathering
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
@@ -90,7 +89,7 @@ class Cache:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
             earlier = self._streams.get(loader) if loader.persistent_workers else None
-            self._gather, timing = gathering(self.keeping), self._purpose == "timing"
+            self._gather, timing = self.keeping.gather, self._purpose == "timing"
             early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
             walked = KeptPass(
                 loader,

@@ -32,17 +32,6 @@ class Chosen:
     def __getitem__(self, some: slice) -> Tensor:
         return self.gather(self.places[some])
 
-    def within(self) -> Tensor:
-        """Return the places, looked at: who reads or writes there without torch would do so anywhere.
-
-        Raises:
-            IndexError: there is no such row.
-        """
-        least, most = (int(end) for end in self.places.aminmax()) if len(self.places) else (0, -1)
-        if least < 0 or most >= len(self.rows):
-            raise IndexError(f"there is no row {least if least < 0 else most} of {len(self.rows)}")
-        return self.places
-
     def gathered(self) -> Tensor:
         """Return the rows, in memory of their own."""
         return self.gather(self.places)

@@ -1,18 +1,20 @@
 """Operations of a transform that compiled code does to images of bytes, on as many threads as there are cores."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from flatout.pipeline.chosen import Chosen
-from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, collected, native
+from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, native
 from flatout.pipeline.parallel import cores_of_this_rank, shared
-from flatout.pipeline.recycled import Recycled
+from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 from flatout.pipeline.sources import Value
 
 __all__ = ["CompiledSteps", "Step"]
 
 _THREAD_BYTES = 512 * 1024  # of what becomes of a batch: 0.1 to 0.3 ms of work; one of Python's threads begins in 0.05
+
+_TORCHS_BYTES = 128 * 1024  # the same for threads that torch has: they wait for work, and begin in 1 to 2 us
 
 Step = Kernel | RandomKernel
 
@@ -44,7 +46,7 @@ class CompiledSteps:
         if program is None:
             return None
         out = program.new(images, len(value), self._recycled)
-        lying = value.within() if isinstance(value, Chosen) else None
+        lying = value.places if isinstance(value, Chosen) else None
         program.run(images, lying, 0, len(value), out, threads=_threads_for(out.nbytes))
         return program.seen(images, out)
 
@@ -58,8 +60,38 @@ class CompiledSteps:
         if (like.dtype, like.shape[1:], like.stride()) != (into.rows.dtype, into.rows.shape[1:], into.rows.stride()):
             return False
         num_bytes = len(images) * like.nbytes
-        program.run(images, None, 0, len(images), into.rows, places=into.within(), threads=_threads_for(num_bytes))
+        program.run(images, None, 0, len(images), into.rows, places=into.places, threads=_threads_for(num_bytes))
         return True
+
+    def made_of_rows(self, rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """Return what gives for places among `rows` (int64, of the CPU) what becomes of them.
+
+        None where they have no compiled form, or something else is done to each; `Unsuited` is raised later, where
+        torch's default type has changed since. What holds for `Chosen` as `run` takes it holds for places, too.
+        """
+        images = native.prepared(rows)
+        if images is not rows or not self._fixed:
+            return None
+        program, default = self._of_one_shape(1, images, [[] for _ in self._steps]), torch.get_default_dtype()
+        if program is None or not program.same_for_all:
+            return None
+        like, recycled = program.new(images, 1, self._recycled), self._recycled
+        shape, dtype, run = like.shape[1:], like.dtype, program.from_rows(images, like)
+        few, some = (most // like.nbytes for most in (_TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
+
+        def made(places: torch.Tensor) -> torch.Tensor:
+            number = len(places)
+            if torch.get_default_dtype() is not default:
+                raise Unsuited("torch's default type has changed")
+            if number < some:
+                out = torch.empty((number, *shape), dtype=dtype)
+                run(places.contiguous(), out, 1 if number < few else torch.get_num_threads(), True)
+            else:
+                out = recycled.empty((number, *shape), dtype)
+                run(places.contiguous(), out, _threads_for(out.nbytes), False)
+            return program.seen(images, out)
+
+        return made
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]

@@ -56,6 +56,11 @@ class DeviceKeeping(Keeping):
         """Return what does as `take`, in the memory of the CPU: for comparing."""
         return self._shown
 
+    @property
+    def gather(self) -> None:
+        """Return None: batches are to arrive on the device."""
+        return None
+
     def open(self) -> None:
         """Make room for rows that a maker makes, on the device if there is enough."""
         maker = self.maker

@@ -8,13 +8,14 @@ import torch
 from flatout.pipeline.by_row import DEPENDS, DRAWS, rows_equal
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.examination import ask, some_indices
+from flatout.pipeline.gathering import Gather, gathering, gathering_of_arrays
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
-from flatout.pipeline.memory import Budget
+from flatout.pipeline.memory import Budget, memory_of_workers
 from flatout.pipeline.read_by_workers import Given
 from flatout.pipeline.sharing import shared_store
 from flatout.pipeline.stage import worth_keeping
-from flatout.pipeline.store import Store, mapped_bytes, memory_of_workers
+from flatout.pipeline.store import Store, mapped_bytes
 from flatout.pipeline.untouched import Untouched
 from flatout.units import format_bytes
 
@@ -96,6 +97,15 @@ class Keeping:
     def shown(self) -> Callable[[torch.Tensor], Any]:
         """Return what does as `take`, in the memory of the CPU: for comparing."""
         return self.take
+
+    @property
+    def gather(self) -> Gather | None:
+        """Return what does as `take` as long as this stays as it is; None where there is no shorter way."""
+        if self._direct and self.maker is not None:
+            return gathering_of_arrays(self.maker)
+        if self.store is None or self.layout is None or not self.full:
+            return None
+        return gathering(self.store, self.maker, self.layout)
 
     def missing(self, indices: torch.Tensor) -> torch.Tensor:
         """Return those of `indices` that must be made or delivered before they can be taken."""

@@ -1,12 +1,15 @@
-"""How much memory there is for keeping samples, and who has taken how much of it."""
+"""How much memory there is for keeping samples, who has taken how much of it, and memory of several processes."""
 
+import mmap
 import os
 import weakref
+
+import torch
 
 from flatout.machine import group_memory_left
 from flatout.pipeline.ranks import local_ranks
 
-__all__ = ["Budget", "available_bytes"]
+__all__ = ["Budget", "available_bytes", "memory_of_workers"]
 
 _SHARE = 0.4
 """Of what is free at the start. The training's own growth, workers and the page cache need the rest."""
@@ -58,3 +61,11 @@ class Budget:
 
     def _give_back(self, num_bytes: int) -> None:
         self._taken -= num_bytes
+
+
+def memory_of_workers(num_bytes: int) -> torch.Tensor | None:
+    """Return memory that this process and those that it forks have in common; None where there is none."""
+    try:
+        return torch.frombuffer(mmap.mmap(-1, num_bytes), dtype=torch.uint8)
+    except (OSError, ValueError):
+        return None

@@ -41,7 +41,8 @@ class Source:
     makes, in `layout`'s order. `transform` is None where the values are the samples' as they are. Where reading costs a
     call of the data set for each sample, and not a gather, `reader()` gives a function that does so for one, and
     `assemble` does with what it gave what `read` does, in some memory; `others` gives the other parts alone, of samples
-    without their values. `ragged`: values are of several shapes.
+    without their values. `ragged`: values are of several shapes. `columns`: the arrays that `read` gathers from, part
+    by part, where it does no more than that; `places` says for each sample where in them it lies, None: in order.
     """
 
     read: Read
@@ -53,6 +54,8 @@ class Source:
     assemble: Callable[[list[Any], Recycled | None], tuple[Value, list[Any]]] | None = None
     others: Callable[[list[Any]], list[Any]] | None = None
     ragged: bool = False
+    columns: tuple[torch.Tensor, ...] | None = None
+    places: torch.Tensor | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -85,6 +88,7 @@ def _subset(inner: Source, indices: Sequence[int]) -> Source:
         inner,
         read=lambda wanted: inner.read(places[wanted]),
         reader=None if inner.reader is None else reader,
+        places=places if inner.places is None else inner.places[places],
     )
 
 
@@ -118,7 +122,7 @@ def _tensors(tensors: Sequence[torch.Tensor]) -> Source | None:
         first, *others = [torch.index_select(tensor, 0, indices) for tensor in tensors]
         return first, others
 
-    return Source(read, Form("tensor"), None, 0, found[0])
+    return Source(read, Form("tensor"), None, 0, found[0], columns=tuple(tensors))
 
 
 def _dense(tensor: torch.Tensor) -> bool:
@@ -135,7 +139,7 @@ def _labelled(pixels: torch.Tensor, labels: Any, form: Form, transform: Any) -> 
     def read(indices: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
         return torch.index_select(pixels, 0, indices), [torch.index_select(targets, 0, indices)]
 
-    return Source(read, form, transform, 0, found[0])
+    return Source(read, form, transform, 0, found[0], columns=(pixels, targets))
 
 
 # -- a transform that the data set holds ----------------------------------------------------------------------------

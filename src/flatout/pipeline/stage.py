@@ -1,11 +1,13 @@
 """Which stage of samples is kept: of what operations make, the latest that is worth the memory it takes."""
 
 import time
+from collections.abc import Callable
 
 import torch
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states
 from flatout.pipeline.examination import some_indices
+from flatout.pipeline.gathering import gathering
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.store import Store
 
@@ -17,35 +19,47 @@ _SOME_MEMORY = 256 * 1024**2  # below, fresh memory takes less than 0.15 s
 _TIMES_LESS = 4  # an earlier stage takes
 _TIMES_AS_LONG = 1.75  # a batch made of it: of images of 32x32 resized to 224, 1.2 to 1.6 times as long (n=8, one core
 # and two); their first pass takes half as long, so that the later stage would be ahead after five passes more
-_TRIED, _TIMES_EACH, _TURNS = 16, 4, 5  # samples, each several times in a batch, and batches
+_LITTLE_MEMORY = 32 * 1024**2  # below, it stays near the processor, whatever is kept
+_TRIED, _BATCH, _TURNS = 16, 64, 9  # samples that are read; rows of a batch, and batches
+_COLD_BYTES = 16 * 1024**2  # of rows that batches are taken from: more than stay in a core's own cache
 
 
 def worth_keeping(maker: Maker, alone: bool) -> int:
     """Return the latest stage worth keeping; `maker` keeps another one afterwards.
 
-    Of much memory, not what bytes become by work on each of them alone. And nothing of which a small part, as it was
-    before, makes batches about as fast: that is timed, where no other process has to find the same (`alone`).
+    Of much memory, not what bytes become by work on each of them alone. And nothing of which a part, as it was before,
+    makes batches about as fast: that is timed, where no other process has to find the same (`alone`).
     """
     last, before = maker.num_stages - 1, maker.before_pointwise
     latest = last
     if 0 < before < last:
         much, less = _num_bytes(maker, last), _num_bytes(maker, before)
         latest = before if much > _MUCH and much >= _TIMES * less else last
-    if not alone or not latest or _num_bytes(maker, latest) < _SOME_MEMORY:
+    if not alone or not latest:
         return latest
-    most = _num_bytes(maker, latest) // _TIMES_LESS
-    small = [stage for stage in range(latest) if _num_bytes(maker, stage) <= most and _is_timed(maker, stage)]
-    states = random_states()
-    try:
-        limit_s = _TIMES_AS_LONG * _batch_s(maker, latest) if small else 0.0
-        return next((stage for stage in reversed(small) if _batch_s(maker, stage) <= limit_s), latest)
-    finally:
-        restore_random_states(states)
+    size = _num_bytes(maker, latest)
+    if size >= _SOME_MEMORY:
+        most = size // _TIMES_LESS
+        small = [stage for stage in reversed(range(latest)) if _num_bytes(maker, stage) <= most]
+        return _as_fast(maker, small, latest)
+    bytes_kept = size >= _LITTLE_MEMORY and before < latest and _TIMES * _num_bytes(maker, before) <= size
+    return _as_fast(maker, [before], latest) if bytes_kept else latest
 
 
 def _num_bytes(maker: Maker, stage: int) -> int:
     maker.keep(stage)
     return maker.num_samples * sum(each.num_bytes for each in maker.rows())
+
+
+def _as_fast(maker: Maker, stages: list[int], latest: int) -> int:
+    """Return the first of `stages` of which batches are made about as fast as of `latest`, which is left otherwise."""
+    timed = [stage for stage in stages if _is_timed(maker, stage)]
+    states = random_states()
+    try:
+        limit_s = _TIMES_AS_LONG * _batch_s(maker, latest) if timed else 0.0
+        return next((stage for stage in timed if _batch_s(maker, stage) <= limit_s), latest)
+    finally:
+        restore_random_states(states)
 
 
 def _is_timed(maker: Maker, stage: int) -> bool:
@@ -54,15 +68,28 @@ def _is_timed(maker: Maker, stage: int) -> bool:
 
 
 def _batch_s(maker: Maker, stage: int) -> float:
-    """Return the seconds in which a batch of a few samples is made of what is kept at `stage`."""
-    maker.keep(stage)
-    some = torch.tensor(some_indices(maker.num_samples, _TRIED))
-    store, places = Store(maker.rows(), len(some)), torch.arange(len(some)).repeat(_TIMES_EACH)
-    store.fill(slice(0, len(some)), maker.parts(some))
-    where = maker.source.place if maker.reads_where_they_lie else None
+    """Return the seconds in which a batch is made of what is kept at `stage`: of a few samples, in many places."""
+    store, make = _filled(maker, stage)
+    numbers = torch.Generator().manual_seed(stage)
     took_s = []
     for _ in range(_TURNS):
+        places = torch.randint(store.num_samples, (_BATCH,), generator=numbers)
         begun = time.perf_counter()
-        maker.finish(store.take(places, where))
+        make(places)
         took_s.append(time.perf_counter() - begun)
-    return min(took_s)
+    return sorted(took_s)[len(took_s) // 2]
+
+
+def _filled(maker: Maker, stage: int) -> tuple[Store, Callable[[torch.Tensor], object]]:
+    """Return a store of `stage` with a few samples in all its places, and what makes batches of it."""
+    maker.keep(stage)
+    rows, some = maker.rows(), torch.tensor(some_indices(maker.num_samples, _TRIED))
+    number = min(maker.num_samples, _COLD_BYTES // max(1, sum(each.num_bytes for each in rows)))
+    store = Store(rows, max(len(some), number))
+    store.fill(slice(0, len(some)), maker.parts(some))
+    store.repeat(torch.arange(len(some)))
+    gather = gathering(store, maker, maker.layout)
+    if gather is not None:
+        return store, gather
+    where = maker.source.place if maker.reads_where_they_lie else None
+    return store, lambda places: maker.finish(store.take(places, where))

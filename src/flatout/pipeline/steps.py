@@ -1,7 +1,7 @@
 """The operations of a transform, run one after the other on many samples, of one shape or of several."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import torch
@@ -57,6 +57,11 @@ class Steps:
         """Write what `value` becomes to its places; False where that takes more than one run of compiled code."""
         group, compiled = self._before[0] if len(self._before) == 1 and not self._random else ([], None)
         return compiled is not None and compiled.write(value, [[] for _ in group], into)
+
+    def made_of_rows(self, rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """Return what gives for places among `rows` what becomes of them, by one run of compiled code; else None."""
+        compiled = self._before[0][1] if len(self._before) == 1 and not self._random else None
+        return None if compiled is None else compiled.made_of_rows(rows)
 
     @property
     def empty(self) -> bool:

@@ -1,6 +1,5 @@
 """Rows of samples kept in memory or in a mapped file, filled as they are first delivered, gathered by index."""
 
-import mmap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from flatout.pipeline.packed import Packed, pack
 from flatout.pipeline.populated import populate
 from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 
-__all__ = ["Store", "mapped_bytes", "memory_of_workers"]
+__all__ = ["Store", "mapped_bytes"]
 
 _ALIGNED = 4096
 
@@ -147,6 +146,10 @@ class Store:
         """Return what reads each part of the samples that it is given, None where a device holds them."""
         return None if self._send is not None else [column.reader() for column in self._columns]
 
+    def lying(self, place: int) -> torch.Tensor | None:
+        """Return all rows of part `place` where they lie; None where they are no rows, or a device holds them."""
+        return None if self._send is not None else self._columns[place].lying()
+
     def arrays(self, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]) -> dict[str, torch.Tensor]:
         """Return all rows as arrays by name; `pause` and `room` are for values that are laid out for that.
 
@@ -229,10 +232,16 @@ class _Column:
 
     def chosen(self, indices: torch.Tensor) -> Any:
         """Return rows where they lie; values that are no rows, and rows on a device, as `read` does."""
-        if self._packed is not None or self._values is not None or self._tensor.device.type != "cpu":
+        rows = self.lying()
+        if rows is None:
             return self.read(indices, indices)
-        rows = self._tensor if self._to_memory is None else self._tensor.permute(self._back)
         return Chosen(rows, indices.contiguous(), lambda places: self.read(places, places))
+
+    def lying(self) -> torch.Tensor | None:
+        """Return all rows where they lie; None for values that are no rows, and for rows on a device."""
+        if self._packed is not None or self._values is not None or self._tensor.device.type != "cpu":
+            return None
+        return self._tensor if self._to_memory is None else self._tensor.permute(self._back)
 
     def _gathered(self, places: torch.Tensor) -> torch.Tensor:
         num_bytes = places.numel() * self._row_bytes
@@ -280,14 +289,6 @@ def _stored(rows: Rows, num_samples: int, arrays: Mapping[str, torch.Tensor], na
             column._tensor = tensor
             return column
     raise ValueError("the arrays are not those of these rows")
-
-
-def memory_of_workers(num_bytes: int) -> torch.Tensor | None:
-    """Return memory that this process and those that it forks have in common; None where there is none."""
-    try:
-        return torch.frombuffer(mmap.mmap(-1, num_bytes), dtype=torch.uint8)
-    except (OSError, ValueError):
-        return None
 
 
 def mapped_bytes(rows: Sequence[Rows], num_samples: int) -> int:

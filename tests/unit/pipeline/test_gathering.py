@@ -1,11 +1,18 @@
 """Batches of which everything is kept come the shortest way, with the same bits, and leave it where it does not fit."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from PIL import Image
+from tests.torchvision_stub import torchvision
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from flatout import compile_loader
-from flatout.pipeline.gathering import gathering
+from flatout.pipeline import stage
+
+v1 = torchvision.transforms
 
 
 class Rows(Dataset):
@@ -92,7 +99,7 @@ def test_an_index_that_only_the_data_set_understands_is_its_own_affair():
     compiled = compile_loader(DataLoader(Rows(SAMPLES["one"], 4), batch_sampler=sampler))
     for _ in range(3):
         assert [batch[:, 0].tolist() for batch in compiled] == [[0, 1], [2, 3]]
-    assert gathering(cache_of(compiled).keeping) is not None
+    assert cache_of(compiled).keeping.gather is not None
     sampler.order = [[0, -1], [1, 2]]
     assert [batch[:, 0].tolist() for batch in compiled] == [[0, 3], [1, 2]]
     sampler.order = [[0, 9]]
@@ -104,6 +111,96 @@ def test_nothing_is_gathered_before_everything_is_there():
     compiled = compile_loader(DataLoader(Rows(SAMPLES["two"]), batch_size=6))
     walked = iter(compiled)
     next(walked)
-    assert gathering(cache_of(compiled).keeping) is None
+    assert cache_of(compiled).keeping.gather is None
     assert sum(len(batch[1]) for batch in walked) == 14
-    assert gathering(cache_of(compiled).keeping) is not None
+    assert cache_of(compiled).keeping.gather is not None
+
+
+class Loaded(Dataset):
+    """Images of bytes that lie in memory, which only reading them shows."""
+
+    def __init__(self, transform, shape=(9, 9, 3), number=40):
+        self.pixels = np.random.RandomState(1).randint(0, 256, (number, *shape), dtype=np.uint8)
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.pixels)
+
+    def __getitem__(self, index):
+        return self.transform(Image.fromarray(self.pixels[index])), index
+
+
+SCALED = v1.Compose([v1.ToTensor(), v1.Normalize((0.5,), (0.2,))])
+
+
+@pytest.fixture
+def bytes_kept(monkeypatch):
+    """Keep images as they are read, however fast others would be."""
+    monkeypatch.setattr(stage, "_LITTLE_MEMORY", 0)
+    monkeypatch.setattr(stage, "_TIMES_AS_LONG", 1e9)
+
+
+@pytest.mark.usefixtures("bytes_kept")
+@pytest.mark.parametrize("torchs_threads", [False, True])
+@pytest.mark.parametrize("own_threads", [False, True])
+@pytest.mark.parametrize("shape", [(9, 9, 3), (28, 28)])
+def test_bytes_are_looked_up_where_they_are_kept(shape, own_threads, torchs_threads, monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.compiled_steps._TORCHS_BYTES", 0 if torchs_threads else 2**40)
+    monkeypatch.setattr("flatout.pipeline.compiled_steps._THREAD_BYTES", 1 if own_threads else 2**40)
+    compiled = compile_loader(DataLoader(Loaded(SCALED, shape), batch_size=16, shuffle=True))
+    made = batches_of(compiled)
+    cache = cache_of(compiled)
+    assert cache._gather is not None
+    assert cache.keeping.maker.stage == 0
+    assert cache.keeping.num_bytes == 40 * (math.prod(shape) + 8)
+    assert all(map(same, batches_of(DataLoader(Loaded(SCALED, shape), batch_size=16, shuffle=True)), made))
+
+
+@pytest.mark.usefixtures("bytes_kept")
+def test_another_default_type_of_numbers_is_followed_from_its_first_batch_on():
+    compiled = compile_loader(DataLoader(Loaded(SCALED), batch_size=20))
+    batches_of(compiled)
+    walked = iter(compiled)
+    assert next(walked)[0].dtype is torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert same(next(walked), list(DataLoader(Loaded(SCALED), batch_size=20))[1])
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def in_memory():
+    pixels = torch.from_numpy(np.random.RandomState(2).randint(0, 256, (40, 28, 28), dtype=np.uint8))
+    dataset = torchvision.datasets.MNIST.__new__(torchvision.datasets.MNIST)
+    dataset.data, dataset.targets = pixels, torch.arange(40) % 10
+    dataset.transform, dataset.target_transform = SCALED, None
+    return dataset
+
+
+ARRAYS = {
+    "images": in_memory,
+    "tensors": lambda: TensorDataset(torch.rand(40, 3), torch.arange(40), torch.rand(40)),
+    "part": lambda: Subset(in_memory(), list(range(39, 0, -2))),
+    "part of a part": lambda: Subset(Subset(in_memory(), range(3, 40)), [5, 0, 5, 30, -1]),
+}
+
+
+@pytest.mark.usefixtures("bytes_kept")
+@pytest.mark.parametrize("name", ARRAYS)
+def test_what_lies_in_arrays_is_gathered_there_and_nothing_is_kept(name):
+    compiled = compile_loader(DataLoader(ARRAYS[name](), batch_size=6, shuffle=True))
+    made = batches_of(compiled)
+    cache = cache_of(compiled)
+    assert cache.keeping.direct
+    assert cache.keeping.num_bytes == 0
+    assert cache._gather is not None
+    assert all(map(same, batches_of(DataLoader(ARRAYS[name](), batch_size=6, shuffle=True)), made))
+
+
+@pytest.mark.usefixtures("bytes_kept")
+def test_what_is_written_to_the_arrays_is_in_the_next_batch():
+    compiled = compile_loader(DataLoader(in_memory(), batch_size=20))
+    walked = iter(compiled)
+    next(walked)
+    compiled.dataset.data[30] = 255
+    assert float(next(walked)[0][10].min()) == float(SCALED(Image.new("L", (1, 1), 255)))

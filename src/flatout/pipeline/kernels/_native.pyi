@@ -1,4 +1,4 @@
-"""Addresses of memory in, images out: nothing is checked here; native.py does."""
+"""Addresses of memory in, images out: nothing but places of rows is checked here; native.py does."""
 
 def operate(
     operations: int,
@@ -7,14 +7,17 @@ def operate(
     height: int,
     width: int,
     channels: int,
-    lead: bool,
+    lead: int,
+    num_images: int,
     rows: int,
     first: int,
     last: int,
     out: int,
     out_bytes: int,
+    num_out: int,
     places: int,
     threads: int,
+    waiting: bool,
     /,
 ) -> None: ...
 def pixels(schema: object, array: object, pixels: int, channels: int, out: int, /) -> bool: ...

@@ -21,6 +21,7 @@
 #endif
 
 #if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #define HAS_THREADS
@@ -726,25 +727,51 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
     return 0;
 }
 
-/* All operations on the images that become the `first` to `last` of a batch: those at `rows`, or without it one after
- * the other. What becomes of them lies at `places` in `out`, or without it one after the other. */
-static int operate_all(const Operation *ops, int64_t number, Image given, const int64_t *rows, const int64_t *places,
-                       int64_t first, int64_t last, uint8_t *out, size_t out_bytes) {
+/* Images that become a batch: those at `rows` of `num_images`, or without it one after the other, beginning with the
+ * `begin`-th of the batch. What becomes of them lies at `places` of `num_out`, or without it one after the other. */
+typedef struct {
+    const Operation *ops;
+    int64_t number; /* of operations */
+    Image given;
+    const int64_t *rows, *places;
+    int64_t num_images, num_out, begin;
+    uint8_t *out;
+    size_t out_bytes; /* of one */
+} Work;
+
+#define AHEAD 2            /* images: rows from all over the memory would be waited for one after the other */
+#define FETCHED_BYTES 4096 /* of each */
+
+static INLINE void fetch(const uint8_t *bytes, size_t number) {
+#ifdef __GNUC__
+    size_t place;
+    for (place = 0; place < number && place < FETCHED_BYTES; place += 64) __builtin_prefetch(bytes + place);
+#else
+    (void)bytes, (void)number;
+#endif
+}
+
+/* All operations on the images that become the `first` to `last` of a batch. */
+static int operate_all(const Work *work, int64_t first, int64_t last) {
+    const size_t bytes = bytes_of(&work->given);
+    const int64_t *rows = work->rows;
     Room room;
     int64_t place, at;
     int failed = 0;
     memset(&room, 0, sizeof room);
     for (place = first; place < last && !failed; place++) {
-        Image image = given;
-        image.bytes += (rows ? rows[place] : place - first) * (int64_t)bytes_of(&given);
-        for (at = 0; at < number && !failed; at++) {
-            uint8_t *into = out + (places ? places[place] : place) * out_bytes;
-            if (at < number - 1) {
-                const int same = ops[at].what == JITTER;
-                const size_t pixels = same ? (size_t)image.height * image.width : (size_t)ops[at].tall * ops[at].wide;
+        Image image = work->given;
+        image.bytes += (rows ? rows[place] : place - work->begin) * bytes;
+        if (rows && place + AHEAD < last) fetch(work->given.bytes + rows[place + AHEAD] * bytes, bytes);
+        for (at = 0; at < work->number && !failed; at++) {
+            const Operation *op = work->ops + at;
+            uint8_t *into = work->out + (work->places ? work->places[place] : place) * work->out_bytes;
+            if (at < work->number - 1) {
+                const int same = op->what == JITTER;
+                const size_t pixels = same ? (size_t)image.height * image.width : (size_t)op->tall * op->wide;
                 into = memory(&room.turns[at % 2], pixels * image.channels);
             }
-            failed = into ? operate(ops + at, place, &image, &room, into) : NO_MEMORY;
+            failed = into ? operate(op, place, &image, &room, into) : NO_MEMORY;
             image.bytes = into;
         }
     }
@@ -755,49 +782,53 @@ static int operate_all(const Operation *ops, int64_t number, Image given, const 
     return failed;
 }
 
-/* The same on several threads, which end with it; each takes a piece of the batch when it has done its last one. */
-typedef struct {
-    const Operation *ops;
-    int64_t number, last, piece;
-    Image given;
-    const int64_t *rows, *places;
-    uint8_t *out;
-    size_t out_bytes;
-    int64_t next; /* image that nobody has taken */
-    int failed;
-} Work;
-
 #ifdef HAS_THREADS
 #define MOST_THREADS 64
 #define PIECES 4 /* for each thread: they seldom end at the same time */
 
+/* The same on several threads, which end with it; each takes a piece of the batch when it has done its last one. */
+typedef struct {
+    const Work *work;
+    int64_t last, piece;
+    int64_t next; /* image that nobody has taken */
+    int failed;
+} Shared;
+
 static void *work_on(void *given) {
-    Work *work = given;
+    Shared *shared = given;
     for (;;) {
-        const int64_t first = __atomic_fetch_add(&work->next, work->piece, __ATOMIC_RELAXED);
-        const int64_t last = work->last - first < work->piece ? work->last : first + work->piece;
+        const int64_t first = __atomic_fetch_add(&shared->next, shared->piece, __ATOMIC_RELAXED);
+        const int64_t last = shared->last - first < shared->piece ? shared->last : first + shared->piece;
         int failed;
-        if (first >= work->last || __atomic_load_n(&work->failed, __ATOMIC_RELAXED)) return NULL;
-        Image image = work->given;
-        if (!work->rows) image.bytes += first * (int64_t)bytes_of(&image);
-        failed = operate_all(work->ops, work->number, image, work->rows, work->places, first, last, work->out,
-                             work->out_bytes);
-        if (failed) __atomic_store_n(&work->failed, failed, __ATOMIC_RELAXED);
+        if (first >= shared->last || __atomic_load_n(&shared->failed, __ATOMIC_RELAXED)) return NULL;
+        failed = operate_all(shared->work, first, last);
+        if (failed) __atomic_store_n(&shared->failed, failed, __ATOMIC_RELAXED);
     }
 }
 
-static int operate_together(Work *work, int threads) {
+/* Threads of the OpenMP library that torch computes with, which wait for work for a while: GCC's, by its stable entry. */
+typedef void (*Parallel)(void (*work)(void *), void *given, unsigned threads, unsigned flags);
+static Parallel parallel;
+
+static void work_in_parallel(void *given) { work_on(given); }
+
+static int operate_together(const Work *work, int64_t number, int64_t threads, int waiting) {
+    const int64_t most = threads < MOST_THREADS ? threads : MOST_THREADS, pieces = PIECES * most;
+    Shared shared = {work, number, (number + pieces - 1) / pieces, 0, 0};
     pthread_t others[MOST_THREADS];
     sigset_t every, before;
     int started = 0;
+    if (waiting && parallel) {
+        parallel(work_in_parallel, &shared, (unsigned)most, 0);
+        return shared.failed;
+    }
     sigfillset(&every);
     pthread_sigmask(SIG_BLOCK, &every, &before); /* the others inherit it: a signal is for those who can answer */
-    while (started < threads - 1 && started < MOST_THREADS && !pthread_create(others + started, NULL, work_on, work))
-        started++;
+    while (started < most - 1 && !pthread_create(others + started, NULL, work_on, &shared)) started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    work_on(work);
+    work_on(&shared);
     while (started--) pthread_join(others[started], NULL);
-    return work->failed;
+    return shared.failed;
 }
 #endif
 
@@ -857,34 +888,53 @@ static const uint8_t *exported(const Schema *schema, const Array *array, int64_t
 
 /* ---------------------------------------------------------------------------------------------------------- Python */
 
-#define ARGUMENTS 14
+enum { OPERATIONS, NUMBER, IMAGES, HEIGHT, WIDTH, CHANNELS, LEAD, NUM_IMAGES, ROWS, FIRST, LAST, OUT, OUT_BYTES, NUM_OUT,
+       PLACES, THREADS, WAITING, ARGUMENTS };
+
+/* Look whether all places from `first` to `last` are among `number`. */
+static int are_within(const int64_t *places, int64_t first, int64_t last, int64_t number) {
+    for (; places && first < last; first++) {
+        const int64_t place = places[first];
+        if (place >= 0 && place < number) continue;
+        PyErr_Format(PyExc_IndexError, "there is no row %lld of %lld", (long long)place, (long long)number);
+        return 0;
+    }
+    return 1;
+}
 
 static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t given) {
     int64_t numbers[ARGUMENTS];
     int place, failed;
-    Image image;
+    Work work;
     (void)self;
     if (given != ARGUMENTS) return PyErr_Format(PyExc_TypeError, "%d numbers are needed, not %zd", ARGUMENTS, given);
     for (place = 0; place < ARGUMENTS; place++) {
         numbers[place] = PyLong_AsLongLong(args[place]);
         if (numbers[place] == -1 && PyErr_Occurred()) return NULL;
     }
-    image.bytes = ADDRESS(numbers[2]);
-    image.height = (int)numbers[3];
-    image.width = (int)numbers[4];
-    image.channels = (int)numbers[5];
-    image.lead = (int)numbers[6];
+    work.ops = ADDRESS(numbers[OPERATIONS]);
+    work.number = numbers[NUMBER];
+    work.given.bytes = ADDRESS(numbers[IMAGES]);
+    work.given.height = (int)numbers[HEIGHT];
+    work.given.width = (int)numbers[WIDTH];
+    work.given.channels = (int)numbers[CHANNELS];
+    work.given.lead = (int)numbers[LEAD];
+    work.num_images = numbers[NUM_IMAGES];
+    work.rows = ADDRESS(numbers[ROWS]);
+    work.begin = numbers[FIRST];
+    work.out = ADDRESS(numbers[OUT]);
+    work.out_bytes = (size_t)numbers[OUT_BYTES];
+    work.num_out = numbers[NUM_OUT];
+    work.places = ADDRESS(numbers[PLACES]);
+    if (!are_within(work.rows, numbers[FIRST], numbers[LAST], work.num_images)) return NULL;
+    if (!are_within(work.places, numbers[FIRST], numbers[LAST], work.num_out)) return NULL;
     Py_BEGIN_ALLOW_THREADS
 #ifdef HAS_THREADS
-    if (numbers[13] > 1 && !numbers[8]) {
-        const int64_t pieces = PIECES * numbers[13];
-        Work work = {ADDRESS(numbers[0]), numbers[1], numbers[9], (numbers[9] + pieces - 1) / pieces, image,
-                     ADDRESS(numbers[7]), ADDRESS(numbers[12]), ADDRESS(numbers[10]), (size_t)numbers[11], 0, 0};
-        failed = operate_together(&work, (int)(numbers[13] < MOST_THREADS ? numbers[13] : MOST_THREADS));
-    } else
+    if (numbers[THREADS] > 1 && !numbers[FIRST])
+        failed = operate_together(&work, numbers[LAST], numbers[THREADS], (int)numbers[WAITING]);
+    else
 #endif
-        failed = operate_all(ADDRESS(numbers[0]), numbers[1], image, ADDRESS(numbers[7]), ADDRESS(numbers[12]),
-                             numbers[8], numbers[9], ADDRESS(numbers[10]), (size_t)numbers[11]);
+        failed = operate_all(&work, numbers[FIRST], numbers[LAST]);
     Py_END_ALLOW_THREADS
     if (failed == NO_WINDOW) PyErr_SetString(PyExc_ValueError, "a window lies beyond its image");
     if (failed == NO_MEMORY) PyErr_NoMemory();
@@ -949,8 +999,8 @@ static PyMethodDef methods[] = {
     {"pixels", (PyCFunction)(void (*)(void))py_pixels, METH_FASTCALL,
      "pixels(schema, array, pixels, channels, out): write what an image exports; False where it is of another form"},
     {"operate", (PyCFunction)(void (*)(void))py_operate, METH_FASTCALL,
-     "operate(operations, number, images, height, width, channels, lead, rows, first, last, out, out_bytes, places, "
-     "threads)"},
+     "operate(operations, number, images, height, width, channels, lead, num_images, rows, first, last, out, out_bytes, "
+     "num_out, places, threads, waiting)"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -959,5 +1009,8 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Addresses in, im
 
 PyMODINIT_FUNC PyInit__native(void) {
     use(MOST);
+#ifdef HAS_THREADS
+    parallel = (Parallel)(intptr_t)dlsym(RTLD_DEFAULT, "GOMP_parallel");
+#endif
     return PyModule_Create(&module);
 }

@@ -4,7 +4,7 @@ An image goes through all operations that follow one another before the next, so
 compiled part is optional: where there was no C compiler when flatout was installed, Pillow and torch do the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
@@ -148,24 +148,52 @@ class Program:
         *,
         places: Tensor | None = None,
         threads: int = 1,
+        waiting: bool = False,
     ) -> None:
         """Write what becomes of images `first` to `last` of the batch to their places in `out`.
 
         Args:
-            images: those that `rows` (int64) speaks of, of the whole batch; without it the batch, or one of one image.
+            images: those that `rows` (int64, contiguous) speaks of, of the whole batch; without it the batch, or one of
+                one image.
             rows: for each image of the batch where in `images` it is.
             first: the first image.
             last: the one after the last.
             out: of the whole batch, or that `places` speaks of.
-            places: for each image of the batch where in `out` it belongs (int64); each must be there.
+            places: for each image of the batch where in `out` it belongs (int64, contiguous); each must be there.
             threads: how many work on it, this one among them, where `first` is 0.
+            waiting: they are those of torch, if it has any that are known: they are there at once.
+
+        Raises:
+            IndexError: of `rows` or `places` one lies elsewhere.
         """
-        begin = images.data_ptr() if rows is not None or len(images) == 1 else images[first].data_ptr()
+        given = images[first:] if rows is None and len(images) > 1 else images
         compiled.operate(
-            self._table.data_ptr(), len(self._table), begin, images.shape[1], images.shape[2], _channels(images),
-            channels_lead(images), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, _address(places),
-            threads,
+            *self._told(given), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, len(out), _address(places),
+            threads, waiting,
         )  # fmt: skip
+
+    @property
+    def same_for_all(self) -> bool:
+        """Return whether the same is done to every image, and to any number of them."""
+        return all(each.each is None and each.other is None for each in self._operations)
+
+    def from_rows(self, images: Tensor, like: Tensor) -> Callable[[Tensor, Tensor, int, bool], None]:
+        """Return what does, of `rows`, `out`, `threads` and `waiting`, as `run(images, rows, 0, len(rows), out, ...)`.
+
+        `like`: room for one image or more, as `new` gives it.
+        """
+        told, out_bytes = self._told(images), like[:1].nbytes
+
+        def run(rows: Tensor, out: Tensor, threads: int, waiting: bool) -> None:
+            number = len(rows)
+            compiled.operate(*told, rows.data_ptr(), 0, number, out.data_ptr(), out_bytes, number, 0, threads, waiting)
+
+        return run
+
+    def _told(self, images: Tensor) -> tuple[int, int, int, int, int, int, int, int]:
+        """Return what the compiled code is told of the operations, and of images."""
+        lying = (images.data_ptr(), images.shape[1], images.shape[2], _channels(images), int(channels_lead(images)))
+        return (self._table.data_ptr(), len(self._table), *lying, len(images))
 
     def _leads(self, batch: Tensor) -> bool:
         return channels_lead(batch) or (batch.dim() == 4 and any(each.what == _JITTER for each in self._operations))
