@@ -31,7 +31,7 @@ def gathering(store: Store, maker: Maker | None, layout: Layout) -> Gather | Non
         return None
     if maker is None:
         return _built(reads, layout)
-    return _made(reads, store.lying(maker.source.place), maker)
+    return _made(reads, store.lying[maker.source.place], maker)
 
 
 def gathering_of_arrays(maker: Maker) -> Gather | None:
@@ -49,7 +49,8 @@ def gathering_of_arrays(maker: Maker) -> Gather | None:
 def _made(reads: list[Gather], rows: torch.Tensor | None, maker: Maker) -> Gather | None:
     """Let `maker` make what is read of `rows`, its part."""
     if not maker.keeps_all:
-        made = None if rows is None else maker.made_of_rows(rows)
+        left = maker.left
+        made = None if rows is None or left is None else left.made_of_rows(rows)
         if made is None:
             return None
         reads[maker.source.place] = made

@@ -150,12 +150,10 @@ class Maker:
         """Return whether what is done to kept values may read them where they lie."""
         return not self._looked_up and self._after.begins_compiled
 
-    def made_of_rows(self, rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """Return what makes of kept `rows`, at the places that it is given, what the transform makes of them.
-
-        None where that is more than one run of compiled code that is the same for all.
-        """
-        return None if self._table is not None or self._arrive is not None else self._after.made_of_rows(rows)
+    @property
+    def left(self) -> Steps | None:
+        """Return what is left to do to kept values, None where that is more than operations."""
+        return None if self._table is not None or self._arrive is not None else self._after
 
     @property
     def looks_up(self) -> bool:

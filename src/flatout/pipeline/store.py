@@ -146,9 +146,10 @@ class Store:
         """Return what reads each part of the samples that it is given, None where a device holds them."""
         return None if self._send is not None else [column.reader() for column in self._columns]
 
-    def lying(self, place: int) -> torch.Tensor | None:
-        """Return all rows of part `place` where they lie; None where they are no rows, or a device holds them."""
-        return None if self._send is not None else self._columns[place].lying()
+    @property
+    def lying(self) -> list[torch.Tensor | None]:
+        """Return for each part all rows where they lie; None where they are no rows, or a device holds them."""
+        return [None if self._send is not None else column.lying() for column in self._columns]
 
     def arrays(self, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]) -> dict[str, torch.Tensor]:
         """Return all rows as arrays by name; `pause` and `room` are for values that are laid out for that.
