@@ -48,9 +48,11 @@ def gathering_of_arrays(maker: Maker) -> Gather | None:
 
 def _made(reads: list[Gather], rows: torch.Tensor | None, maker: Maker) -> Gather | None:
     """Let `maker` make what is read of `rows`, its part."""
-    if not maker.keeps_all:
-        left = maker.left
-        made = None if rows is None or left is None else left.made_of_rows(rows)
+    left = maker.left
+    if left is None:
+        return None
+    if not left.empty:
+        made = None if rows is None else left.made_of_rows(rows)
         if made is None:
             return None
         reads[maker.source.place] = made

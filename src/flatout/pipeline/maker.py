@@ -141,18 +141,13 @@ class Maker:
         return self.layout.build(self.looked_up(parts) if self._table is not None else parts)
 
     @property
-    def keeps_all(self) -> bool:
-        """Return whether nothing is left to do at a batch but to put it together."""
-        return self._table is None and self._arrive is None and self._after.empty
-
-    @property
     def reads_where_they_lie(self) -> bool:
         """Return whether what is done to kept values may read them where they lie."""
         return not self._looked_up and self._after.begins_compiled
 
     @property
     def left(self) -> Steps | None:
-        """Return what is left to do to kept values, None where that is more than operations."""
+        """Return what is left to do to kept values before they are put together, None where that is no operation."""
         return None if self._table is not None or self._arrive is not None else self._after
 
     @property

@@ -140,7 +140,7 @@ def bytes_kept(monkeypatch):
     monkeypatch.setattr(stage, "_TIMES_AS_LONG", 1e9)
 
 
-@pytest.mark.usefixtures("bytes_kept")
+@pytest.mark.usefixtures("bytes_kept", "two_threads")
 @pytest.mark.parametrize("torchs_threads", [False, True])
 @pytest.mark.parametrize("own_threads", [False, True])
 @pytest.mark.parametrize("shape", [(9, 9, 3), (28, 28)])
@@ -179,7 +179,7 @@ def in_memory():
 
 ARRAYS = {
     "images": in_memory,
-    "tensors": lambda: TensorDataset(torch.rand(40, 3), torch.arange(40), torch.rand(40)),
+    "tensors": lambda: TensorDataset(torch.arange(120.0).view(40, 3), torch.arange(40), torch.arange(40) / 7),
     "part": lambda: Subset(in_memory(), list(range(39, 0, -2))),
     "part of a part": lambda: Subset(Subset(in_memory(), range(3, 40)), [5, 0, 5, 30, -1]),
 }
