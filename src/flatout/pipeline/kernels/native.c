@@ -1,7 +1,8 @@
 /* Operations on images of bytes, as Pillow does them to the last bit, many images a call, beside the interpreter.
  *
  * Pillow is the definition: how it weighs, rounds and clips is written down in its documentation and visible in what it
- * gives; the tests compare every function with it. Python hands over addresses; native.py checks what lies there.
+ * gives; the tests compare every function with it. Python hands over addresses; native.py checks what lies there, and
+ * `operate` that rows are within it.
  * Products and sums in floating point are not fused (-ffp-contract=off), as in Pillow's builds for x86-64; a Pillow that
  * does it otherwise is noticed in each process before it is used.
  */
