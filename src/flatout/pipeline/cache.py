@@ -27,6 +27,7 @@ from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
 from flatout.pipeline.plan import mark_of, passed_through, plan_of
 from flatout.pipeline.proof import Pace, agree
+from flatout.pipeline.ready import Ready
 from flatout.pipeline.samples import KeptSamples, kept_samples
 from flatout.pipeline.sharing import name_for_ranks
 from flatout.pipeline.streams import drawn_from
@@ -38,8 +39,6 @@ __all__ = ["Cache"]
 _PROOFS = 2  # samples that are asked for again at the start of a pass
 _CHANGES = 2  # changes of the data set between passes after which nothing more is kept
 _REHEARSED = 256  # samples that a trial's memory is filled with
-
-Iterate = Callable[[Any], Any]
 
 
 class Cache:
@@ -65,7 +64,7 @@ class Cache:
         self._ref: Callable[[], Any] = weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
         self._changes, self._pace, self.reason = 0, Pace(), ""
-        self._computing, self._intra_op = threads_of(loader), IntraOp()
+        self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOp(), IntraOp()
         self.keeping = self._fresh()
         self._begin(loader)
 
@@ -74,7 +73,7 @@ class Cache:
         """Return the data set; a pass holds it."""
         return self._ref()
 
-    def walk(self, loader: Any, iterate: Iterate) -> Any:
+    def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
         self._computing = threads_of(loader)
         if not self.reason:
@@ -88,16 +87,19 @@ class Cache:
         if self._purpose != "run" or self.keeping.ready or self._plan.in_flight:
             seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
             self._seeded.add(loader)
-            earlier = self._streams.get(loader) if loader.persistent_workers else None
-            self._gather, timing = self.keeping.gather, self._purpose == "timing"
-            early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
+            self._gather = self.keeping.gather
+            several = (lambda: self._gather, lambda: self._pace.due, self._given, self._of_several)
+            early = early_for(
+                loader, self.dataset, self._plan, self.keeping, self._computing, self._purpose == "timing"
+            )
             walked = KeptPass(
                 loader,
                 functools.partial(self._make, early=early),
                 seeded_before=seeded,
                 intra_op=self._intra_op,
-                earlier=earlier,
+                earlier=self._streams.get(loader) if loader.persistent_workers else None,
                 follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
+                ready=functools.partial(Ready, *several) if early is None else None,
             )
             self._streams[loader] = walked.streams
             return walked
@@ -138,7 +140,7 @@ class Cache:
 
     # -- filling ------------------------------------------------------------------------------------------------
 
-    def _filling(self, loader: Any, iterate: Iterate) -> Any:
+    def _filling(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         deliver = weakly_called(weakref.WeakMethod(self._delivered))  # an iterator must not keep its workers alive
         self._filled = weakref.ref(loader)
         if not loader.num_workers:
@@ -167,7 +169,7 @@ class Cache:
     def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
         if self._gather is not None and not self._pace.due:
             try:
-                return self._given(self._gather(indices))
+                return self._given(self._gather.one(indices))
             except Exception:  # an odd index: what follows knows what is to be done
                 self._gather = None
         if self._through and early is not None:
@@ -213,8 +215,7 @@ class Cache:
             return True, None
         before, batch = random_states(), None
         try:
-            timing = self._purpose == "timing"
-            reason, batch = self._rehearse(missing, early) if timing else self._add(missing, early)
+            reason, batch = self._rehearse(missing, early)
         except Exception as error:  # the script's own call will say it, if it is the script's
             if self.keeping.makes and not self._random:  # a sample that the kernels do not suit
                 restore_random_states(before)
@@ -242,7 +243,7 @@ class Cache:
 
     def _rehearse(self, missing: torch.Tensor, early: Early | None) -> tuple[str, Any]:
         """In a trial, keep something to serve from; a training has filled its memory by now."""
-        if self._rehearsed:
+        if self._rehearsed or self._purpose != "timing":
             return self._add(missing, early)
         self._rehearsed = True
         some = torch.tensor(some_indices(len(self.dataset), _REHEARSED))

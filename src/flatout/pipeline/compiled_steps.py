@@ -1,11 +1,13 @@
 """Operations of a transform that compiled code does to images of bytes, on as many threads as there are cores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from flatout.pipeline.chosen import Chosen
+from flatout.pipeline.from_rows import TORCHS_BYTES, FromRows
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, native
+from flatout.pipeline.kernels.several import writing
 from flatout.pipeline.parallel import cores_of_this_rank, shared
 from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 from flatout.pipeline.sources import Value
@@ -13,11 +15,6 @@ from flatout.pipeline.sources import Value
 __all__ = ["CompiledSteps", "Step"]
 
 _THREAD_BYTES = 512 * 1024  # of what becomes of a batch: 0.1 to 0.3 ms of work; one of Python's threads begins in 0.05
-
-_TORCHS_BYTES = (
-    128 * 1024
-)  # the same for threads that torch has, which wait for work: 200 KB are looked up in 11 to 13 us
-# on two of them, in 15 to 17 on one (n=6 medians of 15 times 938 batches, 2 cores of an AMD EPYC)
 
 Step = Kernel | RandomKernel
 
@@ -66,8 +63,8 @@ class CompiledSteps:
         program.run(images, None, 0, len(images), into.rows, places=into.places, threads=_threads_for(num_bytes))
         return True
 
-    def made_of_rows(self, rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """Return what gives for places among `rows` (int64, of the CPU) what becomes of them.
+    def made_of_rows(self, rows: torch.Tensor) -> FromRows | None:
+        """Return what makes of places among `rows` (int64, of the CPU) what becomes of them.
 
         None where they have no compiled form, or something else is done to each; `Unsuited` is raised later, where
         torch's default type has changed since. What holds for `Chosen` as `run` takes it holds for places, too.
@@ -80,7 +77,11 @@ class CompiledSteps:
             return None
         like, recycled = program.new(images, 1, self._recycled), self._recycled
         shape, dtype, run = like.shape[1:], like.dtype, program.from_rows(images, like)
-        few, some = (most // like.nbytes for most in (_TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
+        fill = writing(program.told(images), like.nbytes)
+        few, some = (most // like.nbytes for most in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
+
+        def seen(out: torch.Tensor) -> torch.Tensor:
+            return program.seen(images, out)
 
         def made(places: torch.Tensor) -> torch.Tensor:
             number = len(places)
@@ -92,9 +93,14 @@ class CompiledSteps:
             else:
                 out = recycled.empty((number, *shape), dtype)
                 run(places.contiguous(), out, _threads_for(out.nbytes), False)
-            return program.seen(images, out)
+            return seen(out)
 
-        return made
+        def write(places: torch.Tensor, batches: Sequence[torch.Tensor], each: int, threads: int) -> None:
+            if torch.get_default_dtype() is not default:
+                raise Unsuited("torch's default type has changed")
+            fill(places, batches, each, threads)
+
+        return FromRows(made, lambda number: torch.empty((number, *shape), dtype=dtype), write, like.nbytes, seen)
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]

@@ -12,7 +12,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataL
 from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.dataset_state import random_states, undrawn
 from flatout.pipeline.intra_op import IntraOp
-from flatout.pipeline.order import as_tensor, batches_of, may_draw_ahead
+from flatout.pipeline.order import DrawnAhead, InOneDraw, as_tensor, batches_of, may_draw_ahead
+from flatout.pipeline.ready import Ready
 from flatout.pipeline.streams import Streams
 from flatout.pipeline.watching import CheckedCollate, Flagged, NotedSampler
 
@@ -123,11 +124,13 @@ class KeptPass(_SingleProcessDataLoaderIter):
         intra_op: IntraOp,
         earlier: Streams | None = None,
         follow: Callable[[Iterator[torch.Tensor], bool], Iterator[torch.Tensor]] | None = None,
+        ready: Callable[[InOneDraw | DrawnAhead, int], Ready] | None = None,
     ) -> None:
         """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams.
 
         Batches are computed as `intra_op` finds to be fastest; it stays from pass to pass.
         `follow(indices, ahead)` yields the same indices; `ahead`: it may take them long before they are asked for.
+        `ready(indices, size)` has some batches of that size before they are asked for.
         """
         generator = loader.generator if loader.generator is not None else torch.default_generator
         alone = copy.copy(loader)
@@ -137,9 +140,13 @@ class KeptPass(_SingleProcessDataLoaderIter):
         if state is not None:
             generator.set_state(state)
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
+        self._ready: Ready | None = None
         self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
         if follow is not None:
             self._indices = follow(self._indices, may_draw_ahead(self._index_sampler))
+        order = self._indices
+        if ready is not None and isinstance(order, InOneDraw | DrawnAhead) and may_draw_ahead(self._index_sampler):
+            self._indices = self._ready = ready(order, self._index_sampler.batch_size)
         self._make, self._intra_op, self._resident = make, intra_op, False
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
@@ -149,10 +156,12 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._pin_memory, self._resident = False, resident
 
     def _next_data(self) -> Any:
-        indices, stream = next(self._indices), self.streams.next()
-        if self._resident:
-            return self._make(indices, stream)
-        data = self._intra_op.run(self._make, indices, stream)
+        stream, data = self.streams.next(), None if self._ready is None else self._ready.batch()
+        if data is None:
+            indices = next(self._indices)
+            if self._resident:
+                return self._make(indices, stream)
+            data = self._intra_op.run(self._make, indices, stream)
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def __next__(self) -> Any:

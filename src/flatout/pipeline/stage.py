@@ -90,6 +90,6 @@ def _filled(maker: Maker, stage: int) -> tuple[Store, Callable[[torch.Tensor], o
     store.repeat(torch.arange(len(some)))
     gather = gathering(store, maker, maker.layout)
     if gather is not None:
-        return store, gather
+        return store, gather.one
     where = maker.source.place if maker.reads_where_they_lie else None
     return store, lambda places: maker.finish(store.take(places, where))

@@ -1,13 +1,14 @@
 """The operations of a transform, run one after the other on many samples, of one shape or of several."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import torch
 
 from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.compiled_steps import CompiledSteps, Step
+from flatout.pipeline.from_rows import FromRows
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
 from flatout.pipeline.kernels.chance import Generator
 from flatout.pipeline.kernels.draws import Draws, are_as_torchs
@@ -58,8 +59,8 @@ class Steps:
         group, compiled = self._before[0] if len(self._before) == 1 and not self._random else ([], None)
         return compiled is not None and compiled.write(value, [[] for _ in group], into)
 
-    def made_of_rows(self, rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """Return what gives for places among `rows` what becomes of them, by one run of compiled code; else None."""
+    def made_of_rows(self, rows: torch.Tensor) -> FromRows | None:
+        """Return what makes of places among `rows` what becomes of them, by one run of compiled code; else None."""
         compiled = self._before[0][1] if len(self._before) == 1 and not self._random else None
         return None if compiled is None else compiled.made_of_rows(rows)
 

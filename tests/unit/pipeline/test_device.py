@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import gc
 import random
+import threading
 import weakref
 from collections import OrderedDict, defaultdict
 from types import SimpleNamespace
@@ -515,6 +516,9 @@ def test_nothing_that_holds_memory_of_a_device_is_left_to_the_collector(transfor
             for _batch in zip(range(taken), compiled, strict=False):
                 pass
         del compiled, _batch
+        for thread in threading.enumerate():  # one that reads samples is told to end, and may be about to
+            if thread.name.startswith("flatout-samples"):
+                thread.join(10)
         assert device() is None
     finally:
         gc.enable()

@@ -145,7 +145,8 @@ def bytes_kept(monkeypatch):
 @pytest.mark.parametrize("own_threads", [False, True])
 @pytest.mark.parametrize("shape", [(9, 9, 3), (28, 28)])
 def test_bytes_are_looked_up_where_they_are_kept(shape, own_threads, torchs_threads, monkeypatch):
-    monkeypatch.setattr("flatout.pipeline.compiled_steps._TORCHS_BYTES", 0 if torchs_threads else 2**40)
+    for module in ("compiled_steps", "from_rows"):
+        monkeypatch.setattr(f"flatout.pipeline.{module}.TORCHS_BYTES", 0 if torchs_threads else 2**40)
     monkeypatch.setattr("flatout.pipeline.compiled_steps._THREAD_BYTES", 1 if own_threads else 2**40)
     compiled = compile_loader(DataLoader(Loaded(SCALED, shape), batch_size=16, shuffle=True))
     made = batches_of(compiled)

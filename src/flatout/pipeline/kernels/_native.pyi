@@ -16,6 +16,7 @@ def operate(
     out_bytes: int,
     num_out: int,
     places: int,
+    each: int,
     threads: int,
     waiting: bool,
     /,

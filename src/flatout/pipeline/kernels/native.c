@@ -649,7 +649,7 @@ LOOK_UP(uint64_t)
 
 /* ------------------------------------------------------------------------------------------------------ operations */
 
-enum { RESAMPLE, CUT, JITTER, LOOK_UP };
+enum { RESAMPLE, CUT, JITTER, LOOK_UP, COPY };
 
 /* One operation on every image; `each` and `other` have an entry for each of them, `fixed` is for all. */
 typedef struct {
@@ -684,6 +684,10 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
     const size_t pixels = (size_t)image->height * image->width;
     const int32_t *each = (int32_t *)ADDRESS(op->each) + 4 * number;
     int plane;
+    if (op->what == COPY) {
+        memcpy(out, image->bytes, bytes_of(image));
+        return 0;
+    }
     if (op->what == JITTER) {
         uint8_t *gray = memory(&room->gray, pixels);
         if (!gray) return NO_MEMORY;
@@ -729,16 +733,22 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
 }
 
 /* Images that become a batch: those at `rows` of `num_images`, or without it one after the other, beginning with the
- * `begin`-th of the batch. What becomes of them lies at `places` of `num_out`, or without it one after the other. */
+ * `begin`-th of the batch. What becomes of them lies at `places` of `num_out`, or without it one after the other; with
+ * `each`, that many lie together, and `out` holds the addresses of where. */
 typedef struct {
     const Operation *ops;
     int64_t number; /* of operations */
     Image given;
     const int64_t *rows, *places;
-    int64_t num_images, num_out, begin;
-    uint8_t *out;
+    int64_t num_images, num_out, begin, each;
+    void *out;
     size_t out_bytes; /* of one */
 } Work;
+
+static uint8_t *room_for(const Work *work, int64_t place) {
+    if (work->each) return (uint8_t *)((void **)work->out)[place / work->each] + place % work->each * work->out_bytes;
+    return (uint8_t *)work->out + (work->places ? work->places[place] : place) * work->out_bytes;
+}
 
 #define AHEAD 2            /* images: rows from all over the memory would be waited for one after the other */
 #define FETCHED_BYTES 4096 /* of each */
@@ -766,7 +776,7 @@ static int operate_all(const Work *work, int64_t first, int64_t last) {
         if (rows && place + AHEAD < last) fetch(work->given.bytes + rows[place + AHEAD] * bytes, bytes);
         for (at = 0; at < work->number && !failed; at++) {
             const Operation *op = work->ops + at;
-            uint8_t *into = work->out + (work->places ? work->places[place] : place) * work->out_bytes;
+            uint8_t *into = room_for(work, place);
             if (at < work->number - 1) {
                 const int same = op->what == JITTER;
                 const size_t pixels = same ? (size_t)image.height * image.width : (size_t)op->tall * op->wide;
@@ -890,7 +900,7 @@ static const uint8_t *exported(const Schema *schema, const Array *array, int64_t
 /* ---------------------------------------------------------------------------------------------------------- Python */
 
 enum { OPERATIONS, NUMBER, IMAGES, HEIGHT, WIDTH, CHANNELS, LEAD, NUM_IMAGES, ROWS, FIRST, LAST, OUT, OUT_BYTES, NUM_OUT,
-       PLACES, THREADS, WAITING, ARGUMENTS };
+       PLACES, EACH, THREADS, WAITING, ARGUMENTS };
 
 /* Look whether all places from `first` to `last` are among `number`. */
 static int are_within(const int64_t *places, int64_t first, int64_t last, int64_t number) {
@@ -927,6 +937,7 @@ static PyObject *py_operate(PyObject *self, PyObject *const *args, Py_ssize_t gi
     work.out_bytes = (size_t)numbers[OUT_BYTES];
     work.num_out = numbers[NUM_OUT];
     work.places = ADDRESS(numbers[PLACES]);
+    work.each = numbers[EACH];
     if (!are_within(work.rows, numbers[FIRST], numbers[LAST], work.num_images)) return NULL;
     if (!are_within(work.places, numbers[FIRST], numbers[LAST], work.num_out)) return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -1001,7 +1012,7 @@ static PyMethodDef methods[] = {
      "pixels(schema, array, pixels, channels, out): write what an image exports; False where it is of another form"},
     {"operate", (PyCFunction)(void (*)(void))py_operate, METH_FASTCALL,
      "operate(operations, number, images, height, width, channels, lead, num_images, rows, first, last, out, out_bytes, "
-     "num_out, places, threads, waiting)"},
+     "num_out, places, each, threads, waiting)"},
     {NULL, NULL, 0, NULL},
 };
 

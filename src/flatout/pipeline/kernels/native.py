@@ -168,8 +168,8 @@ class Program:
         """
         given = images[first:] if rows is None and len(images) > 1 else images
         compiled.operate(
-            *self._told(given), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, len(out), _address(places),
-            threads, waiting,
+            *self.told(given), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, len(out), _address(places),
+            0, threads, waiting,
         )  # fmt: skip
 
     @property
@@ -182,15 +182,17 @@ class Program:
 
         `like`: room for one image or more, as `new` gives it.
         """
-        told, out_bytes = self._told(images), like[:1].nbytes
+        told, out_bytes = self.told(images), like[:1].nbytes
 
         def run(rows: Tensor, out: Tensor, threads: int, waiting: bool) -> None:
             number = len(rows)
-            compiled.operate(*told, rows.data_ptr(), 0, number, out.data_ptr(), out_bytes, number, 0, threads, waiting)
+            compiled.operate(
+                *told, rows.data_ptr(), 0, number, out.data_ptr(), out_bytes, number, 0, 0, threads, waiting
+            )
 
         return run
 
-    def _told(self, images: Tensor) -> tuple[int, int, int, int, int, int, int, int]:
+    def told(self, images: Tensor) -> tuple[int, int, int, int, int, int, int, int]:
         """Return what the compiled code is told of the operations, and of images."""
         lying = (images.data_ptr(), images.shape[1], images.shape[2], _channels(images), int(channels_lead(images)))
         return (self._table.data_ptr(), len(self._table), *lying, len(images))

@@ -1,0 +1,54 @@
+"""Rows written to the memory of several batches in one call: copied, or as operations make them."""
+
+from array import array
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+try:
+    from flatout.pipeline.kernels import _native as compiled
+except ImportError:  # no compiler when flatout was installed
+    compiled = None  # type: ignore[assignment]
+
+__all__ = ["Told", "Write", "copying", "writing"]
+
+Write = Callable[[Tensor, Sequence[Tensor], int, int], None]
+"""Of places of rows (int64, contiguous), new batches, the rows of each but the last, and threads: fills the batches."""
+
+Told = tuple[int, int, int, int, int, int, int, int]
+"""What compiled code is told of operations and images, as `Program.told` gives it."""
+
+_COPY = 4  # as in native.c
+_MOST_BYTES = 2**31 - 1  # of a row
+
+
+def writing(told: Told, out_bytes: int) -> Write:
+    """Return what fills batches by the operations and of the images that `told` names, `out_bytes` a row.
+
+    The memory that `told` names must stay. The function raises IndexError where a place is none of a row.
+    """
+    assert compiled is not None
+    operate = compiled.operate
+
+    def write(places: Tensor, batches: Sequence[Tensor], each: int, threads: int) -> None:
+        addresses, number = array("q", [batch.data_ptr() for batch in batches]), len(places)
+        operate(
+            *told, places.data_ptr(), 0, number, addresses.buffer_info()[0], out_bytes, number, 0, each, threads, True
+        )
+
+    return write
+
+
+def copying(rows: Tensor) -> Write | None:
+    """Return what copies `rows` to batches; None where they do not lie one after the other, or nothing is compiled."""
+    if compiled is None or not rows.is_contiguous() or not 0 < rows[:1].nbytes <= _MOST_BYTES:
+        return None
+    table, row_bytes = torch.tensor([(_COPY, *[0] * 7)]), rows[:1].nbytes
+    write = writing((table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes)
+
+    def copy(places: Tensor, batches: Sequence[Tensor], each: int, threads: int) -> None:
+        assert table is not None and rows is not None  # held: only their addresses are told
+        write(places, batches, each, threads)
+
+    return copy

@@ -1,0 +1,74 @@
+"""Small batches of a pass, several made at once before they are asked for: a call for each costs more than its work.
+
+What makes them draws nothing, and what they are made of is kept, so that nobody can tell.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from flatout.pipeline.gathering import Gather
+from flatout.pipeline.intra_op import IntraOp
+from flatout.pipeline.order import DrawnAhead, InOneDraw
+
+__all__ = ["Ready"]
+
+
+class Ready:
+    """The batches that are made already; of all others the indices, which it yields."""
+
+    def __init__(
+        self,
+        gather: Callable[[], Gather | None],
+        due: Callable[[], bool],
+        given: Callable[[Any], Any],
+        intra_op: IntraOp,
+        order: InOneDraw | DrawnAhead,
+        size: int,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            gather: returns what makes batches, None where it may not be used any more.
+            due: returns whether the next batch is to be made by itself, since something is looked at with it.
+            given: takes note of a batch that is given out, and returns it.
+            intra_op: finds on how many threads several batches are made fastest.
+            order: the indices of the batches of the pass, drawn at its first.
+            size: samples of a batch.
+        """
+        self._order, self._size, self._gather, self._due, self._given = order, size, gather, due, given
+        self._intra_op = intra_op
+        self._made: deque[Any] = deque()
+        self._indices = torch.empty(0, dtype=torch.int64)  # of those that were made together last
+        self._by, self._default = gather(), torch.get_default_dtype()  # what they depend on
+        self._undone: deque[torch.Tensor] = deque()  # indices of batches that were made and are not to be used
+
+    def __iter__(self) -> "Ready":
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        """Return the indices of the next batch, which is to be made by itself."""
+        return self._undone.popleft() if self._undone else next(self._order)
+
+    def batch(self) -> Any:
+        """Return the next batch, None where it is to be made by itself."""
+        gather = self._gather()
+        if self._made and (gather is not self._by or torch.get_default_dtype() is not self._default):
+            self._undone.extend(self._indices.split(self._size)[-len(self._made) :])
+            self._made.clear()
+        if not (self._made or gather is None or self._undone or self._due()):
+            self._make(gather)
+        return self._given(self._made.popleft()) if self._made else None
+
+    def _make(self, gather: Gather) -> None:
+        self._by, self._default = gather, torch.get_default_dtype()
+        number = gather.num_at_once(self._size)
+        self._indices = self._order.several(number) if number else self._indices[:0]
+        if not len(self._indices):
+            return
+        try:
+            self._made.extend(self._intra_op.run(gather.several, self._indices, self._size))
+        except Exception:  # an odd index: who makes batches one by one knows what is to be done
+            self._undone.extend(self._indices.split(self._size))
