@@ -31,6 +31,9 @@ class Form:
     mode: str = ""
 
 
+_IMAGES = {mode: Form("image", mode) for mode in BANDS}
+
+
 def pack(values: Sequence[object], memory: Recycled | None = None) -> tuple[Form, Tensor] | None:
     """Return the form of the values and all of them as one tensor; None where they are not of one known form.
 
@@ -53,14 +56,15 @@ def pack(values: Sequence[object], memory: Recycled | None = None) -> tuple[Form
 
 def put(form: Form, value: Any, row: Tensor) -> bool:
     """Tell whether `value` is of this form and could be written to `row`, as `pack` would have it there."""
-    if _form(value) != form:
+    found = _form(value)
+    if found is not form and found != form:
         return False
     if form.kind == "image":
         value.load()  # its size may be known only now
-        bands = BANDS[form.mode]
-        if row.dtype is not torch.uint8 or row.shape != (value.height, value.width, *(bands,) * (bands > 1)):
+        (width, height), bands = value.size, BANDS[form.mode]
+        if row.dtype is not torch.uint8 or row.shape != ((height, width, bands) if bands > 1 else (height, width)):
             return False
-        write_pixels(value, row)
+        write_pixels(value, row, bands)
         return True
     made = _row(form, value)
     if made is None or not _alike(made, row):
@@ -94,7 +98,7 @@ def _form(value: Any) -> Form | None:
     if numpy is not None and type(value) in (numpy.ndarray, numpy.memmap):
         return Form("array")
     image = sys.modules.get("PIL.Image")
-    return Form("image", value.mode) if image is not None and _is_plain_image(value, image) else None
+    return _IMAGES[value.mode] if image is not None and _is_plain_image(value, image) else None
 
 
 def _is_plain_image(value: Any, image: Any) -> bool:

@@ -35,10 +35,13 @@ def pixels_of(images: Sequence[Any], memory: Recycled) -> Tensor | None:
     return made
 
 
-def write_pixels(image: Any, out: Tensor) -> None:
-    """Write the pixels of an image of bytes, of one band or three, into contiguous bytes of that many."""
-    channels = len(image.getbands())
-    number = image.width * image.height
+def write_pixels(image: Any, out: Tensor, bands: int = 0) -> None:
+    """Write the pixels of an image of bytes, of one band or three, into contiguous bytes of that many.
+
+    `bands`: how many it has, if that is known.
+    """
+    channels, (width, height) = bands or len(image.getbands()), image.size
+    number = width * height
     if out.nbytes != number * channels or not out.is_contiguous():
         raise ValueError(f"{out.nbytes} bytes are no place for {number} pixels of mode {image.mode}")
     copy = _copy()

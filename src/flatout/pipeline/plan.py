@@ -11,6 +11,7 @@ from flatout.pipeline.keeping import Keeping, rows_refused
 from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
+from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.read_by_workers import can_read
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
@@ -74,7 +75,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     random = reason if may_be_left_out(reason) else ""
     if reason and not random:
         return Plan(reason)
-    maker, alone = (maker_of(loader) if not reason or draws(reason) else None), reseeds(dataset)
+    maker, alone = (maker_of(loader) if not reason or draws(reason) else None), _alone(dataset)
     reads = maker is not None and not maker.in_memory and not alone
     quick = maker is not None and reads and loader.num_workers and reads_quickly(maker.reader, maker.num_samples)
     workers = maker is not None and reads and not quick and can_read(loader, maker.source)
@@ -85,6 +86,11 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     waiting = 0 if maker is not None or random or alone else in_flight(times)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting)
+
+
+def _alone(dataset: Any) -> bool:
+    """Return whether samples are to be read one after the other: elsewhere a stream would be set or drawn from."""
+    return reseeds(dataset) or names_draws(dataset)
 
 
 def passed_through(loader: Any, plan: Plan, budget: Budget) -> bool:

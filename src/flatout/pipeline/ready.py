@@ -1,6 +1,6 @@
 """Small batches of a pass, several made at once before they are asked for: a call for each costs more than its work.
 
-What makes them draws nothing, and what they are made of is kept, so that nobody can tell.
+What makes them draws nothing. What they are made of is kept, or torch counts what is written to it: nobody can tell.
 """
 
 from collections import deque
@@ -42,7 +42,8 @@ class Ready:
         self._intra_op = intra_op
         self._made: deque[Any] = deque()
         self._indices = torch.empty(0, dtype=torch.int64)  # of those that were made together last
-        self._by, self._default = gather(), torch.get_default_dtype()  # what they depend on
+        self._by: Gather | None = None  # what made them
+        self._state: tuple[object, ...] = ()  # of that, when it did
         self._undone: deque[torch.Tensor] = deque()  # indices of batches that were made and are not to be used
 
     def __iter__(self) -> "Ready":
@@ -55,7 +56,7 @@ class Ready:
     def batch(self) -> Any:
         """Return the next batch, None where it is to be made by itself."""
         gather = self._gather()
-        if self._made and (gather is not self._by or torch.get_default_dtype() is not self._default):
+        if self._made and (gather is None or gather is not self._by or gather.state() != self._state):
             self._undone.extend(self._indices.split(self._size)[-len(self._made) :])
             self._made.clear()
         if not (self._made or gather is None or self._undone or self._due()):
@@ -63,7 +64,7 @@ class Ready:
         return self._given(self._made.popleft()) if self._made else None
 
     def _make(self, gather: Gather) -> None:
-        self._by, self._default = gather, torch.get_default_dtype()
+        self._by, self._state = gather, gather.state()
         number = gather.num_at_once(self._size)
         self._indices = self._order.several(number) if number else self._indices[:0]
         if not len(self._indices):

@@ -20,8 +20,8 @@ _TIMES_LESS = 4  # an earlier stage takes
 _TIMES_AS_LONG = 1.75  # a batch made of it: of images of 32x32 resized to 224, 1.2 to 1.6 times as long (n=8, one core
 # and two); their first pass takes half as long, so that the later stage would be ahead after five passes more
 _LITTLE_MEMORY = 32 * 1024**2  # below, it stays near the processor, whatever is kept
-_TRIED, _BATCH, _TURNS = 16, 64, 9  # samples that are read; rows of a batch, and batches
-_COLD_BYTES = 16 * 1024**2  # of rows that batches are taken from: more than stay in a core's own cache
+_TRIED, _BATCH, _TURNS = 16, 64, 7  # samples that are read; rows of a batch, and batches
+_COLD_BYTES = 8 * 1024**2  # of rows that batches are taken from: more than stay in a core's own cache
 
 
 def worth_keeping(maker: Maker, alone: bool) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from flatout import compile_loader
 from flatout.pipeline import ready
@@ -172,3 +172,22 @@ def test_nothing_is_in_an_empty_order():
     order = InOneDraw(lambda: torch.arange(0), 4, False)
     assert next(order, None) is None
     assert len(order.several(3)) == 0
+
+
+def test_what_torch_writes_to_arrays_is_in_the_next_batch(made):
+    x = torch.arange(300.0).view(100, 3)
+    compiled = compile_loader(DataLoader(TensorDataset(x, torch.arange(100)), batch_size=SIZE))
+    walked = iter(compiled)
+    next(walked)
+    assert made[-1] > 4
+    x[SIZE:] += 0.5
+    assert torch.equal(torch.cat([batch for batch, _ in walked]), x[SIZE:])
+
+
+def test_arrays_that_do_not_count_what_is_written_are_read_batch_by_batch(made):
+    with torch.inference_mode():
+        x = torch.arange(300.0).view(100, 3)
+    compiled = compile_loader(DataLoader(TensorDataset(x), batch_size=SIZE))
+    for _ in range(2):
+        assert torch.equal(torch.cat([batch for (batch,) in compiled]), x)
+    assert not any(made)
