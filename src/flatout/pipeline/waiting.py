@@ -22,14 +22,16 @@ __all__ = ["AskedEarly", "Reader", "in_flight", "num_reading", "reads_quickly", 
 _FEWEST, _MOST = 64, 256
 """In flight at a time."""
 
-_HANDLED_S, _COLD = 40e-6, 0.05
+_HANDLED_S, _COLD = 28e-6, 0.05
 """What a sample that does nothing but wait takes of the interpreter when many are asked for; and the share of its time
 that it may take of the processor when one is asked for, out of a rest: 90 to 200 us.
 
 Of samples of 5 ms, on one core of an AMD EPYC, 64 in flight give 9,900 to 10,000 a second over a whole first pass of
 4,096, 96 12,900 to 13,200, 128 13,500 to 16,100, 192 16,700 to 17,900, 256 14,200 to 17,900 (n=3 each, 2026-11-23). On
 two cores threads hand the interpreter's lock to and fro between them: 64 8,100 to 9,200, 96 8,100 to 9,600, 128 8,600
-to 9,100, 192 9,300 to 10,900, 256 8,700 to 9,600 (n=4 each).
+to 9,100, 192 9,300 to 10,900, 256 8,700 to 9,600 (n=4 each). On two cores of a faster one, since threads start each
+other, whole first passes in turns: 127 14,900 to 16,500, 182 16,800 to 18,300, 255 15,500 to 17,100 (n=6 each,
+2026-11-25).
 """
 
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
