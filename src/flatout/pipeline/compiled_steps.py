@@ -7,7 +7,7 @@ import torch
 from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.from_rows import TORCHS_BYTES, FromRows
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, native
-from flatout.pipeline.kernels.several import writing
+from flatout.pipeline.kernels.several import Writing
 from flatout.pipeline.parallel import cores_of_this_rank, shared
 from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 from flatout.pipeline.sources import Value
@@ -77,7 +77,7 @@ class CompiledSteps:
             return None
         like, recycled = program.new(images, 1, self._recycled), self._recycled
         shape, dtype, run = like.shape[1:], like.dtype, program.from_rows(images, like)
-        fill = writing(program.told(images), like.nbytes)
+        fill = Writing(program.told(images), like.nbytes, (program, images))
         few, some = (most // like.nbytes for most in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
 
         def seen(out: torch.Tensor) -> torch.Tensor:

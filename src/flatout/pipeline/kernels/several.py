@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ try:
 except ImportError:  # no compiler when flatout was installed
     compiled = None  # type: ignore[assignment]
 
-__all__ = ["Told", "Write", "copying", "writing"]
+__all__ = ["Told", "Write", "Writing", "copying"]
 
 Write = Callable[[Tensor, Sequence[Tensor], int, int], None]
 """Of places of rows (int64, contiguous), new batches, the rows of each but the last, and threads: fills the batches."""
@@ -23,21 +24,28 @@ _COPY = 4  # as in native.c
 _MOST_BYTES = 2**31 - 1  # of a row
 
 
-def writing(told: Told, out_bytes: int) -> Write:
-    """Return what fills batches by the operations and of the images that `told` names, `out_bytes` a row.
+@dataclass(frozen=True, slots=True, eq=False)
+class Writing:
+    """Fills batches by operations on images.
 
-    The memory that `told` names must stay. The function raises IndexError where a place is none of a row.
+    Attributes:
+        told: which operations and images.
+        out_bytes: of what becomes of one image.
+        held: what has the memory that `told` has the addresses of.
     """
-    assert compiled is not None
-    operate = compiled.operate
 
-    def write(places: Tensor, batches: Sequence[Tensor], each: int, threads: int) -> None:
+    told: Told
+    out_bytes: int
+    held: tuple[object, ...]
+
+    def __call__(self, places: Tensor, batches: Sequence[Tensor], each: int, threads: int) -> None:
+        """Do as `Write` says; raise IndexError where a place is none of an image."""
+        assert compiled is not None
         addresses, number = array("q", [batch.data_ptr() for batch in batches]), len(places)
-        operate(
-            *told, places.data_ptr(), 0, number, addresses.buffer_info()[0], out_bytes, number, 0, each, threads, True
-        )
-
-    return write
+        compiled.operate(
+            *self.told, places.data_ptr(), 0, number, addresses.buffer_info()[0], self.out_bytes, number, 0, each,
+            threads, True,
+        )  # fmt: skip
 
 
 def copying(rows: Tensor) -> Write | None:
@@ -45,10 +53,4 @@ def copying(rows: Tensor) -> Write | None:
     if compiled is None or not rows.is_contiguous() or not 0 < rows[:1].nbytes <= _MOST_BYTES:
         return None
     table, row_bytes = torch.tensor([(_COPY, *[0] * 7)]), rows[:1].nbytes
-    write = writing((table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes)
-
-    def copy(places: Tensor, batches: Sequence[Tensor], each: int, threads: int) -> None:
-        assert table is not None and rows is not None  # held: only their addresses are told
-        write(places, batches, each, threads)
-
-    return copy
+    return Writing((table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes, (table, rows))
