@@ -127,7 +127,7 @@ def evaluate(model, loader):
 if __name__ == "__main__":
     model = nn.Sequential(nn.Linear(64, 256), nn.Dropout(0.2), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    train, test = DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=4)
+    train, test = DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=1)
     for epoch in range(6):
         model.train()
         total = 0.0
