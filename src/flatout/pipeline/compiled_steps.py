@@ -77,7 +77,8 @@ class CompiledSteps:
             return None
         like, recycled = program.new(images, 1, self._recycled), self._recycled
         shape, dtype, run = like.shape[1:], like.dtype, program.from_rows(images, like)
-        fill = Writing(program.told(images), like.nbytes, (program, images))
+        lies_at, length = images.data_ptr(), len(images)
+        fill = Writing(program.told(images), like.nbytes, images, program)
         few, some = (most // like.nbytes for most in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
 
         def seen(out: torch.Tensor) -> torch.Tensor:
@@ -87,8 +88,10 @@ class CompiledSteps:
             number = len(places)
             if torch.get_default_dtype() is not default:
                 raise Unsuited("torch's default type has changed")
+            if images.data_ptr() != lies_at or len(images) != length:
+                raise Unsuited("the images lie elsewhere by now")
             if number < some:
-                out = torch.empty((number, *shape), dtype=dtype)
+                out = torch.empty((number, *shape), dtype=dtype, device="cpu")
                 run(places.contiguous(), out, 1 if number < few else torch.get_num_threads(), True)
             else:
                 out = recycled.empty((number, *shape), dtype)
@@ -100,7 +103,9 @@ class CompiledSteps:
                 raise Unsuited("torch's default type has changed")
             fill(places, batches, each, threads)
 
-        return FromRows(made, lambda number: torch.empty((number, *shape), dtype=dtype), write, like.nbytes, seen)
+        return FromRows(
+            made, lambda number: torch.empty((number, *shape), dtype=dtype, device="cpu"), write, like.nbytes, seen
+        )
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]

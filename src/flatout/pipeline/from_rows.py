@@ -52,7 +52,7 @@ def copied_from(rows: torch.Tensor | None) -> FromRows | None:
     shape, dtype = rows.shape[1:], rows.dtype
     return FromRows(
         lambda places: torch.index_select(rows, 0, places),
-        lambda number: torch.empty((number, *shape), dtype=dtype),
+        lambda number: torch.empty((number, *shape), dtype=dtype, device="cpu"),
         write,
         rows[:1].nbytes,
     )

@@ -32,19 +32,15 @@ class Gather:
         one: from indices to their batch.
         layout: how a batch is put together.
         parts: what makes each part of several batches at once; empty where there is nothing that does.
-        arrays: the data set's own, if batches are made of them, into which a script may write meanwhile.
-        places: where in those arrays the samples are, if not one after the other.
     """
 
     one: Callable[[torch.Tensor], Any]
     layout: Layout
     parts: Sequence[FromRows] = ()
-    arrays: Sequence[torch.Tensor] = ()
-    places: torch.Tensor | None = None
 
     def state(self) -> tuple[object, ...]:
-        """Return what is another one where batches would come out otherwise: as far as torch counts what is written."""
-        return (torch.get_default_dtype(), *[each._version for each in self.arrays])
+        """Return what is another one where batches would come out otherwise."""
+        return (torch.get_default_dtype(), torch.is_inference_mode_enabled())
 
     def num_at_once(self, size: int) -> int:
         """Return how many batches of `size` samples are made at once with less work; 0 for none."""
@@ -54,8 +50,7 @@ class Gather:
 
     def several(self, indices: torch.Tensor, size: int) -> list[Any]:
         """Return the batches of `indices`, of `size` each but the last, each in memory of its own."""
-        places = indices if self.places is None else torch.index_select(self.places, 0, indices)
-        places, build = places.contiguous(), self.layout.build
+        places, build = indices.contiguous(), self.layout.build
         return [build(parts) for parts in zip(*[part.several(places, size) for part in self.parts], strict=True)]
 
 
@@ -74,7 +69,10 @@ def gathering(store: Store, maker: Maker | None, layout: Layout) -> Gather | Non
 
 
 def gathering_of_arrays(maker: Maker) -> Gather | None:
-    """Return the way to batches of which nothing is kept, since they lie in arrays of the data set; else None."""
+    """Return the way to batches of which nothing is kept, since they lie in arrays of the data set; else None.
+
+    One by one: what a script writes there is in its next batch, and not all of that is counted by torch.
+    """
     source = maker.source
     if source.columns is None:
         return None
@@ -85,9 +83,7 @@ def gathering_of_arrays(maker: Maker) -> Gather | None:
     if gather is None:
         return None
     one = gather.one if places is None else lambda indices: gather.one(torch.index_select(places, 0, indices))
-    if any(column.is_inference() for column in source.columns):  # what is written there is not counted
-        return Gather(one, gather.layout)
-    return Gather(one, gather.layout, gather.parts, source.columns, places)
+    return Gather(one, gather.layout)
 
 
 def _made(

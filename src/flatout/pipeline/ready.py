@@ -1,8 +1,9 @@
 """Small batches of a pass, several made at once before they are asked for: a call for each costs more than its work.
 
-What makes them draws nothing. What they are made of is kept, or torch counts what is written to it: nobody can tell.
+What makes them draws nothing, and what they are made of is kept: nobody can tell.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +70,7 @@ class Ready:
         self._indices = self._order.several(number) if number else self._indices[:0]
         if not len(self._indices):
             return
-        try:
+        self._undone.extend(self._indices.split(self._size))  # whatever is raised meanwhile, an interrupt too
+        with contextlib.suppress(Exception):  # an odd index: who makes batches one by one knows what is to be done
             self._made.extend(self._intra_op.run(gather.several, self._indices, self._size))
-        except Exception:  # an odd index: who makes batches one by one knows what is to be done
-            self._undone.extend(self._indices.split(self._size))
+            self._undone.clear()

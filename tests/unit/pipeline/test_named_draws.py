@@ -75,7 +75,64 @@ class DrawsFromItsOwn(Plain):
         return torch.tensor(np.random.RandomState(index).rand())
 
 
-DRAWING = [PythonDraws, NumpyDraws, TorchDraws, RenamedDraws, DrawsInAMethod, DrawsInAFunction]
+class Noise:
+    def __call__(self, value):
+        return value + random.random()
+
+
+class DrawsInWhatItHolds(Plain):
+    def __init__(self, number=150):
+        super().__init__(number)
+        self.noise = Noise()
+
+    def __getitem__(self, index):
+        return self.noise(torch.tensor(float(index))) if index % 50 == 7 else torch.tensor(float(index))
+
+
+class ImportsInside(Plain):
+    def __getitem__(self, index):
+        import random as renamed
+
+        return torch.tensor(index + renamed.uniform(0, 1))
+
+
+class Settings(dict):
+    """Attributes are keys, so that looking for another one raises KeyError."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+settings = Settings(size=3.0)
+
+
+class ReadsSettings(Plain):
+    def __getitem__(self, index):
+        return torch.tensor(index + settings.size)
+
+
+def split(number):
+    return np.random.permutation(number)
+
+
+class SplitsAtFirst(Plain):
+    """A function that draws, called before anything is read."""
+
+    def __init__(self, number=150):
+        super().__init__(number)
+        self.order = split(number)
+
+
+DRAWING = [
+    DrawsInWhatItHolds,
+    ImportsInside,
+    PythonDraws,
+    NumpyDraws,
+    TorchDraws,
+    RenamedDraws,
+    DrawsInAMethod,
+    DrawsInAFunction,
+]
 
 
 @pytest.mark.parametrize("kind", DRAWING)
@@ -83,7 +140,7 @@ def test_a_draw_is_named(kind):
     assert names_draws(kind())
 
 
-@pytest.mark.parametrize("kind", [Plain, ShufflesElsewhere, DrawsFromItsOwn])
+@pytest.mark.parametrize("kind", [Plain, ShufflesElsewhere, DrawsFromItsOwn, ReadsSettings, SplitsAtFirst])
 def test_no_draw_is_named(kind):
     assert not names_draws(kind())
 
@@ -105,7 +162,7 @@ def walked(loader):
     return [(batch, torch.rand(()).item(), np.random.rand(), random.random()) for _ in range(2) for batch in loader]
 
 
-@pytest.mark.parametrize("kind", [PythonDraws, NumpyDraws, TorchDraws, DrawsInAMethod])
+@pytest.mark.parametrize("kind", [PythonDraws, NumpyDraws, TorchDraws, DrawsInAMethod, DrawsInWhatItHolds])
 def test_what_seldom_draws_and_waits_draws_when_the_script_would(kind):
     ours = walked(compile_loader(DataLoader(waiting(kind), batch_size=10)))
     plain = walked(DataLoader(waiting(kind), batch_size=10))

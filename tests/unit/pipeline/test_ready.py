@@ -1,12 +1,15 @@
 """Small batches come several at once: nobody can tell from their bits, their memory, their order or what they draw."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from flatout import compile_loader
-from flatout.pipeline import ready
+from flatout.pipeline import gathering, ready
 from flatout.pipeline.from_rows import copied_from
 from flatout.pipeline.order import DrawnAhead, InOneDraw
 
@@ -174,20 +177,63 @@ def test_nothing_is_in_an_empty_order():
     assert len(order.several(3)) == 0
 
 
-def test_what_torch_writes_to_arrays_is_in_the_next_batch(made):
+@pytest.mark.parametrize(
+    "write", [lambda x: x.data.add_(0.5), lambda x: x.numpy().__iadd__(0.5), lambda x: x.add_(0.5)]
+)
+def test_what_is_written_to_arrays_is_in_the_next_batch(made, write):
     x = torch.arange(300.0).view(100, 3)
     compiled = compile_loader(DataLoader(TensorDataset(x, torch.arange(100)), batch_size=SIZE))
     walked = iter(compiled)
     next(walked)
-    assert made[-1] > 4
-    x[SIZE:] += 0.5
+    write(x)
     assert torch.equal(torch.cat([batch for batch, _ in walked]), x[SIZE:])
-
-
-def test_arrays_that_do_not_count_what_is_written_are_read_batch_by_batch(made):
-    with torch.inference_mode():
-        x = torch.arange(300.0).view(100, 3)
-    compiled = compile_loader(DataLoader(TensorDataset(x), batch_size=SIZE))
-    for _ in range(2):
-        assert torch.equal(torch.cat([batch for (batch,) in compiled]), x)
     assert not any(made)
+
+
+def test_batches_made_in_inference_mode_are_not_given_out_in_training(made):
+    compiled = compile_loader(DataLoader(Rows(), batch_size=SIZE))
+    passes(compiled, 2)
+    walked = iter(compiled)
+    with torch.inference_mode():
+        next(walked)
+    assert made[-1] > 4
+    assert not next(walked)[0].is_inference()
+
+
+def test_an_interrupt_loses_no_batch(made, monkeypatch):
+    compiled = compile_loader(DataLoader(Rows(), batch_size=SIZE))
+    passes(compiled, 2)
+    walked = iter(compiled)
+    with monkeypatch.context() as patch:
+        patch.setattr(gathering.Gather, "several", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(walked)
+    assert torch.cat([index for _, index in walked]).tolist() == list(range(NUMBER))
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_rows_that_were_moved_are_not_read_where_they_were():
+    rows = torch.zeros(50, 4)
+    part = copied_from(rows)
+    rows.set_(torch.ones(50, 4))
+    with pytest.raises(ValueError, match="lie elsewhere"):
+        part.several(torch.arange(20), 5)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_forked_child_does_not_wait_for_threads_that_it_has_not():
+    code = """if True:
+        import os, torch
+        from flatout.pipeline.from_rows import copied_from
+        torch.set_num_threads(2)
+        part = copied_from(torch.ones(4000, 100))
+        part.several(torch.arange(2000), 32)
+        if os.fork() == 0:
+            os._exit(0 if len(part.several(torch.arange(2000), 32)) == 63 else 1)
+        print(os.wait()[1])
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "0", done.stderr

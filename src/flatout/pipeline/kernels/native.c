@@ -25,6 +25,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 #define HAS_THREADS
 #endif
 
@@ -820,6 +821,7 @@ static void *work_on(void *given) {
 /* Threads of the OpenMP library that torch computes with, which wait for work for a while: GCC's, by its stable entry. */
 typedef void (*Parallel)(void (*work)(void *), void *given, unsigned threads, unsigned flags);
 static Parallel parallel;
+static pid_t of_process; /* that may use it: in one that is forked from it those threads are not there */
 
 static void work_in_parallel(void *given) { work_on(given); }
 
@@ -829,7 +831,7 @@ static int operate_together(const Work *work, int64_t number, int64_t threads, i
     pthread_t others[MOST_THREADS];
     sigset_t every, before;
     int started = 0;
-    if (waiting && parallel) {
+    if (waiting && parallel && getpid() == of_process) {
         parallel(work_in_parallel, &shared, (unsigned)most, 0);
         return shared.failed;
     }
@@ -1023,6 +1025,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     use(MOST);
 #ifdef HAS_THREADS
     parallel = (Parallel)(intptr_t)dlsym(RTLD_DEFAULT, "GOMP_parallel");
+    of_process = getpid();
 #endif
     return PyModule_Create(&module);
 }

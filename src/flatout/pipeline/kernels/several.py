@@ -31,16 +31,20 @@ class Writing:
     Attributes:
         told: which operations and images.
         out_bytes: of what becomes of one image.
-        held: what has the memory that `told` has the addresses of.
+        held: what else has memory that `told` has addresses of.
+        images: the images, whose memory may be moved.
     """
 
     told: Told
     out_bytes: int
-    held: tuple[object, ...]
+    images: Tensor
+    held: object
 
     def __call__(self, places: Tensor, batches: Sequence[Tensor], each: int, threads: int) -> None:
-        """Do as `Write` says; raise IndexError where a place is none of an image."""
+        """Do as `Write` says; raise IndexError where a place is none of an image, ValueError where they were moved."""
         assert compiled is not None
+        if self.images.data_ptr() != self.told[2]:
+            raise ValueError("the images lie elsewhere by now")
         addresses, number = array("q", [batch.data_ptr() for batch in batches]), len(places)
         compiled.operate(
             *self.told, places.data_ptr(), 0, number, addresses.buffer_info()[0], self.out_bytes, number, 0, each,
@@ -52,5 +56,5 @@ def copying(rows: Tensor) -> Write | None:
     """Return what copies `rows` to batches; None where they do not lie one after the other, or nothing is compiled."""
     if compiled is None or not rows.is_contiguous() or not 0 < rows[:1].nbytes <= _MOST_BYTES:
         return None
-    table, row_bytes = torch.tensor([(_COPY, *[0] * 7)]), rows[:1].nbytes
-    return Writing((table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes, (table, rows))
+    table, row_bytes = torch.tensor([(_COPY, *[0] * 7)], device="cpu"), rows[:1].nbytes
+    return Writing((table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes, rows, table)
