@@ -1,6 +1,7 @@
 """Operations of a transform that compiled code does to images of bytes, on as many threads as there are cores."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -72,40 +73,36 @@ class CompiledSteps:
         images = native.prepared(rows)
         if images is not rows or not self._fixed:
             return None
-        program, default = self._of_one_shape(1, images, [[] for _ in self._steps]), torch.get_default_dtype()
+        program = self._of_one_shape(1, images, [[] for _ in self._steps])
         if program is None or not program.same_for_all:
             return None
         like, recycled = program.new(images, 1, self._recycled), self._recycled
         shape, dtype, run = like.shape[1:], like.dtype, program.from_rows(images, like)
-        lies_at, length = images.data_ptr(), len(images)
+        new = partial(torch.empty, dtype=dtype, device="cpu")
+        lying = (images.data_ptr(), len(images), torch.get_default_dtype())
         fill = Writing(program.told(images), like.nbytes, images, program)
         few, some = (most // like.nbytes for most in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
 
-        def seen(out: torch.Tensor) -> torch.Tensor:
-            return program.seen(images, out)
+        def check() -> None:
+            if (images.data_ptr(), len(images), torch.get_default_dtype()) != lying:
+                raise Unsuited("torch's default type has changed, or where the images lie")
 
         def made(places: torch.Tensor) -> torch.Tensor:
             number = len(places)
-            if torch.get_default_dtype() is not default:
-                raise Unsuited("torch's default type has changed")
-            if images.data_ptr() != lies_at or len(images) != length:
-                raise Unsuited("the images lie elsewhere by now")
+            check()
             if number < some:
-                out = torch.empty((number, *shape), dtype=dtype, device="cpu")
+                out = new((number, *shape))
                 run(places.contiguous(), out, 1 if number < few else torch.get_num_threads(), True)
             else:
                 out = recycled.empty((number, *shape), dtype)
                 run(places.contiguous(), out, _threads_for(out.nbytes), False)
-            return seen(out)
+            return program.seen(images, out)
 
         def write(places: torch.Tensor, batches: Sequence[torch.Tensor], each: int, threads: int) -> None:
-            if torch.get_default_dtype() is not default:
-                raise Unsuited("torch's default type has changed")
+            check()
             fill(places, batches, each, threads)
 
-        return FromRows(
-            made, lambda number: torch.empty((number, *shape), dtype=dtype, device="cpu"), write, like.nbytes, seen
-        )
+        return FromRows(made, lambda number: new((number, *shape)), write, like.nbytes, partial(program.seen, images))
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]
