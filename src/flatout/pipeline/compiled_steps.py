@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from flatout.pipeline.chosen import Chosen
-from flatout.pipeline.from_rows import TORCHS_BYTES, FromRows
+from flatout.pipeline.from_rows import TORCHS_BYTES, FromRows, MakeOne
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, native
 from flatout.pipeline.kernels.several import Writing
 from flatout.pipeline.parallel import cores_of_this_rank, shared
@@ -64,8 +64,8 @@ class CompiledSteps:
         program.run(images, None, 0, len(images), into.rows, places=into.places, threads=_threads_for(num_bytes))
         return True
 
-    def made_of_rows(self, rows: torch.Tensor) -> FromRows | None:
-        """Return what makes of places among `rows` (int64, of the CPU) what becomes of them.
+    def made_of_rows(self, rows: torch.Tensor) -> tuple[MakeOne, FromRows] | None:
+        """Return what makes of places among `rows` (int64, of the CPU) what becomes of them, of one batch and several.
 
         None where they have no compiled form, or something else is done to each; `Unsuited` is raised later, where
         torch's default type has changed since. What holds for `Chosen` as `run` takes it holds for places, too.
@@ -102,7 +102,8 @@ class CompiledSteps:
             check()
             fill(places, batches, each, threads)
 
-        return FromRows(made, lambda number: new((number, *shape)), write, like.nbytes, partial(program.seen, images))
+        seen = partial(program.seen, images)
+        return made, FromRows(lambda number: new((number, *shape)), write, like.nbytes, seen)
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]

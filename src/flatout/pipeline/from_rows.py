@@ -1,4 +1,4 @@
-"""What makes one part of batches of rows, where they lie: of one batch, or of several in one call."""
+"""What makes one part of several batches of rows, where they lie, in one call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,26 +7,27 @@ import torch
 
 from flatout.pipeline.kernels.several import Write, copying
 
-__all__ = ["TORCHS_BYTES", "FromRows", "copied_from"]
+__all__ = ["TORCHS_BYTES", "FromRows", "MakeOne", "copied_from"]
 
 TORCHS_BYTES = 128 * 1024
 """From this size on what threads write that torch has, and which wait for work: 200 KB are looked up in 11 to 13 us on
 two of them, in 15 to 17 on one (n=6 medians of 15 times 938 batches, 2 cores of an AMD EPYC)."""
 
+MakeOne = Callable[[torch.Tensor], torch.Tensor]
+"""From places of rows (int64, of the CPU) to the part of their batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class FromRows:
-    """What makes one part of batches.
+    """What makes one part of several batches.
 
     Attributes:
-        one: from places of rows (int64, of the CPU) to the part of their batch.
         new: memory for so many rows.
         write: fills such memory of several batches.
         num_bytes: of what becomes of one row.
         seen: what a batch looks like, of its memory; None for that as it is.
     """
 
-    one: Callable[[torch.Tensor], torch.Tensor]
     new: Callable[[int], torch.Tensor]
     write: Write
     num_bytes: int
@@ -51,7 +52,6 @@ def copied_from(rows: torch.Tensor | None) -> FromRows | None:
         return None
     shape, dtype = rows.shape[1:], rows.dtype
     return FromRows(
-        lambda places: torch.index_select(rows, 0, places),
         lambda number: torch.empty((number, *shape), dtype=dtype, device="cpu"),
         write,
         rows[:1].nbytes,

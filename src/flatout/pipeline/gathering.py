@@ -99,8 +99,8 @@ def _made(
     made = None if own is None else left.made_of_rows(own)
     if made is None:
         return None
-    reads[place] = made.one
-    return _built(reads, maker.layout, rows, {place: made})
+    reads[place], several = made
+    return _built(reads, maker.layout, rows, {place: several})
 
 
 def _built(

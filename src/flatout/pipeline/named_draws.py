@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.pipeline.dataset_state import parts
-from flatout.pipeline.reach import names_in
+from flatout.pipeline.reach import is_filled, names_in
 
 __all__ = ["names_draws"]
 
@@ -68,8 +68,7 @@ def _globals(function: types.FunctionType) -> list[Any]:
 
 
 def _closed_over(function: types.FunctionType) -> list[Any]:
-    cells = [cell for cell in function.__closure__ or () if cell != types.CellType()]
-    return [cell.cell_contents for cell in cells]
+    return [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
 
 
 def _draws(function: types.FunctionType) -> bool:

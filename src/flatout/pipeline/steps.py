@@ -8,7 +8,7 @@ import torch
 
 from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.compiled_steps import CompiledSteps, Step
-from flatout.pipeline.from_rows import FromRows
+from flatout.pipeline.from_rows import FromRows, MakeOne
 from flatout.pipeline.kernels import Drawn, Kernel, RandomKernel, Unsuited, collected, fuse
 from flatout.pipeline.kernels.chance import Generator
 from flatout.pipeline.kernels.draws import Draws, are_as_torchs
@@ -59,7 +59,7 @@ class Steps:
         group, compiled = self._before[0] if len(self._before) == 1 and not self._random else ([], None)
         return compiled is not None and compiled.write(value, [[] for _ in group], into)
 
-    def made_of_rows(self, rows: torch.Tensor) -> FromRows | None:
+    def made_of_rows(self, rows: torch.Tensor) -> tuple[MakeOne, FromRows] | None:
         """Return what makes of places among `rows` what becomes of them, by one run of compiled code; else None."""
         compiled = self._before[0][1] if len(self._before) == 1 and not self._random else None
         return None if compiled is None else compiled.made_of_rows(rows)

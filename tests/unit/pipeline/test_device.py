@@ -206,7 +206,7 @@ def test_any_of_many_pipelines_gives_the_same_batches(room, program):
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("dataset", [Images(12), programs.Counting(12), Pictures(AUGMENTED)])
 def test_a_loader_with_workers_gives_the_same_batches(dataset):
-    on(Program(dataset, {"batch_size": 5, "shuffle": True, "num_workers": 1}, draws=True))
+    assert on(Program(dataset, {"batch_size": 5, "shuffle": True, "num_workers": 1}, draws=True)).explain()
 
 
 def test_a_device_without_values_gets_shapes_types_and_strides():

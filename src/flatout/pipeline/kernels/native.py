@@ -22,7 +22,9 @@ except ImportError:  # no compiler when flatout was installed
 __all__ = [
     "Operation",
     "Program",
+    "Told",
     "available",
+    "compiled",
     "cut",
     "jitter",
     "look_up",
@@ -39,6 +41,9 @@ _TRIED = (  # height and width before and after, of images that the order of the
     ((9, 14), (5, 31)), ((17, 8), (11, 2)), ((28, 19), (12, 10)), ((12, 9), (6, 6)), ((12, 9), (7, 6)),
     ((7, 7), (16, 16)), ((40, 33), (16, 16)), ((1, 5), (4, 1)), ((23, 31), (23, 7)), ((6, 40), (17, 40)),
 )  # fmt: skip
+
+Told = tuple[int, int, int, int, int, int, int, int]
+"""What the compiled code is told of operations and images: addresses, numbers and sizes, as `Program.told` gives it."""
 
 
 def available() -> bool:
@@ -192,7 +197,7 @@ class Program:
 
         return run
 
-    def told(self, images: Tensor) -> tuple[int, int, int, int, int, int, int, int]:
+    def told(self, images: Tensor) -> Told:
         """Return what the compiled code is told of the operations, and of images."""
         lying = (images.data_ptr(), images.shape[1], images.shape[2], _channels(images), int(channels_lead(images)))
         return (self._table.data_ptr(), len(self._table), *lying, len(images))

@@ -7,18 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-try:
-    from flatout.pipeline.kernels import _native as compiled
-except ImportError:  # no compiler when flatout was installed
-    compiled = None  # type: ignore[assignment]
+from flatout.pipeline.kernels.native import Told, compiled
 
-__all__ = ["Told", "Write", "Writing", "copying"]
+__all__ = ["Write", "Writing", "copying"]
 
 Write = Callable[[Tensor, Sequence[Tensor], int, int], None]
 """Of places of rows (int64, contiguous), new batches, the rows of each but the last, and threads: fills the batches."""
-
-Told = tuple[int, int, int, int, int, int, int, int]
-"""What compiled code is told of operations and images, as `Program.told` gives it."""
 
 _COPY = 4  # as in native.c
 _MOST_BYTES = 2**31 - 1  # of a row
