@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from flatout.schema.trial import Comparison, Pair
 
-__all__ = ["CONFIRM_LOOKS", "FLOOR", "allocate", "compare", "confirm", "t_quantile", "t_tail"]
+__all__ = ["CONFIRM_LOOKS", "FLOOR", "allocate", "compare", "confirm", "last_look", "t_quantile", "t_tail"]
 
 FLOOR = 1.02
 """Gains below this are not worth a line in a recipe: they are within what another machine state makes of it."""
@@ -78,6 +78,17 @@ def compare(pairs: Sequence[Pair], *, alpha: float, looks: tuple[int, ...], floo
         looks=sum(look <= len(pairs) for look in looks),
         alpha=alpha,
     )
+
+
+def last_look(pairs: Sequence[Pair], *, alpha: float, looks: tuple[int, ...]) -> str:
+    """Return the decision on `pairs` where no more can be had, "" for none; between two looks the next is made now.
+
+    When that is depends on the time there was and not on what the pairs say, so it spends what that look would have.
+    """
+    number = len(pairs)
+    if number in looks or not min(looks) < number < max(looks):
+        return compare(pairs, alpha=alpha, looks=looks).decision
+    return compare(pairs, alpha=alpha / len(looks), looks=(number,)).decision
 
 
 def confirm(pairs: Sequence[Pair], look: int = 0, floor: float = FLOOR) -> Comparison:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flatout.analysis.epochs import epoch_steps
-from flatout.analysis.judge import compare
+from flatout.analysis.judge import compare, last_look
 from flatout.engine.blocks import Failure, Measured
 from flatout.engine.candidates import lifted, of_later_passes
 from flatout.engine.journal import TrialJournal
@@ -130,6 +130,7 @@ class Search:
         share_s = (time.monotonic() - start) / max(1, sum(bool(m.pairs or m.decision or m.failure) for m in measured))
         progressed = False
         for candidate, each in zip(group, measured, strict=True):
+            self._look_last(each)
             if each.decision or each.failure:
                 each.wall_s = share_s
                 self._conclude(candidate, each)
@@ -170,9 +171,15 @@ class Search:
             )
             alone.wall_s += measured.wall_s
             measured = alone
+        self._look_last(measured)
         if measured.pairs and not measured.hits and not measured.failure:
             measured.decision = "not applied"
         self._conclude(candidate, measured)
+
+    def _look_last(self, measured: Measured) -> None:
+        """Decide by the pairs there are where no more can be had: the time is over, or the script ends too soon."""
+        if measured.decision in ("", "undecided") and measured.hits and not measured.failure:
+            measured.decision = last_look(measured.pairs, alpha=self._alpha, looks=_LOOKS) or measured.decision
 
     def _decide(self, looks: tuple[int, ...]) -> Callable[[Sequence[Pair]], str]:
         def decide(pairs: Sequence[Pair]) -> str:

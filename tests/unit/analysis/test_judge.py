@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.analysis.blocks import candidate_first, stretch
-from flatout.analysis.judge import CONFIRM_LOOKS, FLOOR, allocate, compare, confirm, t_quantile, t_tail
+from flatout.analysis.judge import CONFIRM_LOOKS, FLOOR, allocate, compare, confirm, last_look, t_quantile, t_tail
 from flatout.schema.trial import Pair
 
 LOOKS = (4, 8, 16, 32)
@@ -109,6 +109,24 @@ def test_what_cannot_be_told_apart_is_undecided_after_the_last_look():
 
 def test_more_pairs_than_were_planned_decide_nothing_more():
     assert judged(steady(1.5, 33)).decision == "undecided"
+
+
+def test_where_no_more_pairs_can_be_had_the_next_look_is_made_of_those_there_are():
+    found = steady(3.4, 6, spread=0.1)
+    assert judged(found).decision == ""
+    assert last_look(found, alpha=ALPHA, looks=LOOKS) == "faster"
+    assert last_look(steady(1.0, 6), alpha=ALPHA, looks=LOOKS) == "not faster"
+    assert [last_look(found[:few], alpha=ALPHA, looks=LOOKS) for few in range(4)] == [""] * 4
+    assert last_look(steady(1.02, 32, spread=0.2), alpha=ALPHA, looks=LOOKS) == "undecided"
+
+
+def test_a_look_that_the_time_made_early_keeps_what_brings_nothing_no_more_often_than_was_paid_for():
+    generator, kept = random.Random(3), 0
+    for _ in range(TRIALS):
+        found = blocks(gaussian, generator)[: generator.randint(4, 32)]
+        decided = [judged(found[:look]).decision for look in LOOKS if look <= len(found)]
+        kept += next(filter(None, [*decided, last_look(found, alpha=ALPHA, looks=LOOKS)]), "") == "faster"
+    assert kept / TRIALS <= ALPHA + 2.5 * math.sqrt(ALPHA * (1 - ALPHA) / TRIALS)
 
 
 def test_looks_that_were_made_are_counted():

@@ -206,6 +206,26 @@ def test_a_slower_fix_is_never_kept(scripted, slower, seed):
 
 
 @pytest.mark.parametrize("switchable", [True, False])
+def test_a_script_that_ends_between_two_looks_loses_no_clear_gain(scripted, switchable, monkeypatch):
+    def six_pairs(bench, base, arm, measured, *_):
+        measured.pairs += [bench._pair(base, arm) for _ in range(6 - len(measured.pairs))]
+        measured.hits = {"x: y": 1}
+
+    def side_by_side(bench, base, arm, measured, *, decide, **given):
+        if decide([Pair(1.0, 1.0)] * 12) == "enough":  # the confirmation
+            return plain(bench, base, arm, measured, decide=decide, **given)
+        return six_pairs(bench, base, arm, measured)
+
+    plain = ScriptedBench.side_by_side
+    monkeypatch.setattr(ScriptedBench, "side_by_side", side_by_side)
+    monkeypatch.setattr(ScriptedBench, "_measure", six_pairs)
+    found = scripted(["same", "fast"], factors={"fast": 0.3}, noise=0.05, switchable=switchable)
+    assert verdicts(found)["same"] is not Verdict.KEPT
+    assert verdicts(found)["fast"] is Verdict.KEPT
+    assert len(found.kept[0].comparison.pairs) == 6
+
+
+@pytest.mark.parametrize("switchable", [True, False])
 def test_timing_a_candidate_leaves_the_time_that_comparing_its_results_takes(scripted, switchable, monkeypatch):
     asked = []
     for way in ("arms", "side_by_side"):
