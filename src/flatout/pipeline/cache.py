@@ -18,14 +18,14 @@ from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
-from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
+from flatout.pipeline.examination import ask, samples_of, some_indices, streams_kept, weakly
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
-from flatout.pipeline.plan import mark_of, passed_through, plan_of
+from flatout.pipeline.plan import mark_of, plan_of
 from flatout.pipeline.proof import Pace, agree
 from flatout.pipeline.ready import Ready
 from flatout.pipeline.samples import KeptSamples, kept_samples
@@ -105,10 +105,11 @@ class Cache:
             return walked
         return self._filling(loader, iterate)
 
+    @streams_kept()
     def _begin(self, loader: Any) -> None:
         self._plan = plan_of(loader, self._budget)
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
-        self._through, self._rehearsed, self.on_disk, self.samples, self._gather = False, False, None, None, None
+        self._rehearsed, self.on_disk, self.samples, self._gather = False, None, None, None
         self.reason, self.keeping = self._plan.reason, self._fresh(maker)
         if self.reason:
             return
@@ -125,11 +126,10 @@ class Cache:
         self.keeping.open()
         if loader.num_workers and (self._plan.threads or self._plan.workers) and self.keeping.direct:
             self.reason = "what its transform is given takes more memory than may be kept"
-        self._through = waits and passed_through(loader, self._plan, self._budget)
 
     def _wanted(self, indices: torch.Tensor) -> torch.Tensor:
         """Return those of `indices` that will be read."""
-        return indices if self._through or self.keeping.direct else self.keeping.missing(indices)
+        return indices if self._plan.passed_through or self.keeping.direct else self.keeping.missing(indices)
 
     def _fresh(self, maker: Maker | None = None) -> Keeping:
         return self._keep(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
@@ -154,7 +154,7 @@ class Cache:
         if self.reason or self.samples is not None:
             return
         try:
-            with computing_on(self._computing):
+            with computing_on(self._computing), streams_kept():
                 reason = reason or self.keeping.add(self.dataset, indices, batch)
         except Exception as error:  # the script has its batch, whatever becomes of ours
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
@@ -172,7 +172,7 @@ class Cache:
                 return self._given(self._gather.one(indices))
             except Exception:  # an odd index: what follows knows what is to be done
                 self._gather = None
-        if self._through and early is not None:
+        if self._plan.passed_through and early is not None:
             self._hit()
             with computing_on(self._computing):
                 return quicker(self.collate)(early.take(indices.tolist()))
@@ -237,9 +237,9 @@ class Cache:
             return "", None
         with computing_on(self._computing):
             asked = ask if self._purpose != "run" else samples_of
-            samples = early.take(wanted) if early is not None and self._plan.in_flight else asked(self.dataset, wanted)
+            samples: Any = early.take(wanted) if early and self._plan.in_flight else asked(self.dataset, wanted)
             made = self._by_row(samples)
-            return self._by_row.against or self.keeping.add(self.dataset, missing, made), made
+            return self._by_row.against or self.keeping.add(self.dataset, missing, made, samples), made
 
     def _rehearse(self, missing: torch.Tensor, early: Early | None) -> tuple[str, Any]:
         """In a trial, keep something to serve from; a training has filled its memory by now."""

@@ -28,7 +28,18 @@ from flatout.pipeline.dataset_state import (
 )
 from flatout.pipeline.untouched import Untouched
 
-__all__ = ["ask", "detached", "draws", "examine", "may_be_left_out", "refusal", "samples_of", "some_indices", "weakly"]
+__all__ = [
+    "ask",
+    "detached",
+    "draws",
+    "examine",
+    "may_be_left_out",
+    "refusal",
+    "samples_of",
+    "some_indices",
+    "streams_kept",
+    "weakly",
+]
 
 _DRAWS, _DIFFERS = "draws random numbers", "differs from call to call"
 _CHANGES, _OWN = "changes while it is read", "draws from a random generator of its own"
@@ -37,13 +48,13 @@ _SAMPLES, _FEWEST = 4, 2
 _LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
 
 
-def examine(dataset: Any, times: list[tuple[float, float]] | None = None) -> str:
+def examine(dataset: Any, times: list[tuple[float, float]] | None = None, samples: list[Any] | None = None) -> str:
     """Return why the samples of `dataset` cannot be kept, an empty string when they can.
 
     The data set is left as it was; what it raises counts as a reason. `times` gets the seconds that the second call for
-    a sample took, on the wall and of all processors.
+    a sample took, on the wall and of all processors; `samples` the sample that was asked for last.
     """
-    times = [] if times is None else times
+    times, samples = [] if times is None else times, [] if samples is None else samples
     name = type(dataset).__name__
     reason, own = unsafe(dataset, generators=False), holds_generator(dataset)
     elsewhere = draws_elsewhere(dataset)
@@ -52,7 +63,7 @@ def examine(dataset: Any, times: list[tuple[float, float]] | None = None) -> str
     start = time.monotonic()
     some = some_indices(len(dataset), _SAMPLES)
     for number, index in enumerate(some):
-        reason = _asked_twice(dataset, index, some[number - 1], own, times)
+        reason = _asked_twice(dataset, index, some[number - 1], own, times, samples)
         if reason or (number + 1 >= _FEWEST and time.monotonic() - start > _LONGEST_S):
             break
     return reason or (f"{name} {_OWN}" if own else "")
@@ -64,11 +75,13 @@ def some_indices(length: int, number: int) -> list[int]:
     return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(number)})
 
 
-def _asked_twice(dataset: Any, index: int, other: int, own: bool, times: list[tuple[float, float]]) -> str:
+def _asked_twice(
+    dataset: Any, index: int, other: int, own: bool, times: list[tuple[float, float]], samples: list[Any]
+) -> str:
     name = type(dataset).__name__
     try:
         with Untouched(dataset) as untouched:
-            reason = _of_two(dataset, index, other, times)
+            reason = _of_two(dataset, index, other, times, samples)
     except Exception as error:  # whatever a stranger's data set may raise
         return f"{name}[{index}] raised {type(error).__name__}: {error}".splitlines()[0][:200]
     if untouched.changed:
@@ -78,7 +91,7 @@ def _asked_twice(dataset: Any, index: int, other: int, own: bool, times: list[tu
     return f"{name}{f'[{index}]' if reason in (_DRAWS, _DIFFERS) else ''} {reason}" if reason else ""
 
 
-def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float]]) -> str:
+def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float]], samples: list[Any]) -> str:
     """Return what speaks against a sample by the first two calls for it; what the first opens may stay."""
     before, asked = random_states(), detached(dataset)
     new, own = fingerprint(asked), holds_generator(asked)
@@ -89,7 +102,7 @@ def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float
     drew, opened = not undrawn(before, after), fingerprint(asked)
     _disturb()
     start, cpu = time.perf_counter(), time.process_time()  # not this thread's: it may wait for another that computes
-    second = asked[index]
+    samples[:] = [second := asked[index]]
     times.append((time.perf_counter() - start, time.process_time() - cpu))
     if opened != new:
         asked[other]
@@ -123,8 +136,7 @@ def _disturb() -> None:
 
 def ask(dataset: Any, indices: Sequence[int], *, put_back: bool = True) -> Any:
     """Return samples of `dataset`, asked of a copy; the random streams are put back where `put_back`."""
-    states = random_states()
-    with _restored(states) if put_back else contextlib.nullcontext():
+    with streams_kept() if put_back else contextlib.nullcontext():
         return samples_of(detached(dataset), list(indices))
 
 
@@ -135,7 +147,9 @@ def samples_of(dataset: Any, indices: list[int]) -> Any:
 
 
 @contextlib.contextmanager
-def _restored(states: Any) -> Iterator[None]:
+def streams_kept() -> Iterator[None]:
+    """Put the global random streams back to where they stood."""
+    states = random_states()
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import draws_elsewhere, fingerprint, holds_generator, reseeds
-from flatout.pipeline.examination import ask, draws, examine, may_be_left_out, refusal
+from flatout.pipeline.examination import draws, examine, may_be_left_out, refusal
 from flatout.pipeline.keeping import Keeping, rows_refused
 from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
@@ -17,7 +17,7 @@ from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
 from flatout.pipeline.waiting import in_flight, num_reading, reads_quickly
 
-__all__ = ["Plan", "mark_of", "passed_through", "plan_of"]
+__all__ = ["Plan", "mark_of", "plan_of"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Plan:
         threads: on how many threads values are read for it.
         workers: the loader's workers read values for it.
         in_flight: how many samples are asked for at a time, since making one is mostly waiting; 0 where it is not.
+        passed_through: those are not kept: no room for them, or no rows.
     """
 
     reason: str
@@ -43,6 +44,7 @@ class Plan:
     threads: int = 0
     workers: bool = False
     in_flight: int = 0
+    passed_through: bool = False
 
 
 def mark_of(loader: Any, once: bool) -> object:
@@ -71,7 +73,8 @@ def _changed(plan: Plan, untouched: Untouched) -> bool:
 def _plan(loader: Any, budget: Budget) -> Plan:
     dataset = loader.dataset
     times: list[tuple[float, float]] = []
-    reason = examine(dataset, times)
+    samples: list[Any] = []
+    reason = examine(dataset, times, samples)
     random = reason if may_be_left_out(reason) else ""
     if reason and not random:
         return Plan(reason)
@@ -85,7 +88,8 @@ def _plan(loader: Any, budget: Budget) -> Plan:
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
     waiting = 0 if maker is not None or random or alone else in_flight(times)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
-    return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting)
+    passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))
+    return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting, passed)
 
 
 def _alone(dataset: Any) -> bool:
@@ -93,12 +97,10 @@ def _alone(dataset: Any) -> bool:
     return reseeds(dataset) or names_draws(dataset)
 
 
-def passed_through(loader: Any, plan: Plan, budget: Budget) -> bool:
-    """Return whether samples that `plan` has read early are not kept: no room for them, or no rows."""
-    if plan.once:
-        return True
-    found = layout_of(loader.collate_fn(ask(loader.dataset, [0])), 1)
-    return found is None or not budget.fits(found[0].num_bytes * len(loader.dataset))
+def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
+    """Return whether all samples, of which this is one, make rows that there is room for."""
+    found = layout_of(loader.collate_fn(samples), 1)
+    return found is not None and budget.fits(found[0].num_bytes * len(loader.dataset))
 
 
 def _collated(loader: Any, budget: Budget) -> tuple[str, str]:

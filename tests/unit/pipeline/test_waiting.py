@@ -14,7 +14,7 @@ import torch
 from tests.unit.pipeline.programs import Images, Program
 from tests.unit.pipeline.test_equality import agree
 from torch.overrides import TorchFunctionMode
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.ahead import Ahead
@@ -110,6 +110,31 @@ def test_as_many_are_in_flight_as_one_core_can_handle(took_s, cpu_s, number):
 def test_waiting_samples_come_in_order_and_are_kept(shuffle, drop_last):
     program = Program(Remote(), {"batch_size": 7, "shuffle": shuffle, "drop_last": drop_last})
     assert "samples kept" in agree(program, passes=4).explain()
+
+
+def noisy(samples):
+    numbers, names = default_collate(samples)
+    return numbers + torch.rand(1), names
+
+
+def noisy_in_pairs(samples):
+    numbers, names = default_collate(samples)
+    return (numbers + torch.rand(1) if len(samples) == 2 else numbers), names
+
+
+@pytest.mark.parametrize("collate", [noisy, noisy_in_pairs])
+@pytest.mark.parametrize("wait_s", [0.003, 0.0])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_trying_a_collate_function_that_draws_leaves_the_streams_where_they_stood(collate, wait_s, workers):
+    options = {"batch_size": 4, "shuffle": True, "collate_fn": collate, "num_workers": workers}
+    agree(Program(Remote(wait_s=wait_s), options))
+
+
+def test_what_waits_is_asked_for_eight_times_more_than_the_script_would(monkeypatch):
+    asked, sleep = [], time.sleep
+    monkeypatch.setattr(time, "sleep", lambda wait_s: asked.append(wait_s) or sleep(wait_s))
+    list(compile_loader(DataLoader(Remote(), batch_size=8)))
+    assert len(asked) == 40 + 2 * 4
 
 
 def test_samples_that_there_is_no_room_for_are_asked_for_in_every_pass():
