@@ -33,6 +33,7 @@ from flatout.pipeline.sharing import name_for_ranks
 from flatout.pipeline.streams import drawn_from
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
+from flatout.pipeline.worker_seeds import WorkerSeeds
 
 __all__ = ["Cache"]
 
@@ -60,7 +61,7 @@ class Cache:
         self.samples: KeptSamples | None = None  # in place of rows
         self._filled: Callable[[], Any] = weakref.ref(loader)  # the one that fills
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
-        self._seeded: Any = weakref.WeakSet()  # loaders whose workers stay and have drawn their seed
+        self._seeds = WorkerSeeds()
         self._ref: Callable[[], Any] = weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
         self._changes, self._pace, self.reason = 0, Pace(), ""
@@ -79,14 +80,13 @@ class Cache:
         if not self.reason:
             with computing_on(self._computing), Untouched(self.dataset, self.collate):
                 self._look_again(loader)
-        if self.reason:  # workers that stay go on: others would have other seeds
-            staying = loader.persistent_workers and loader in self._twins
-            return self._filling(loader, iterate) if staying else iterate(loader)
-        if self.samples is not None:
-            return self.samples.walked(iterate(loader)) if not loader.num_workers else iterate(loader)
+        staying = loader.persistent_workers and loader in self._twins
+        if self.reason and staying:  # workers that stay go on: others would have other seeds
+            return self._filling(loader, iterate)
+        if self.reason or self.samples is not None:
+            walked = self._seeds.iterate(loader, loader, iterate)
+            return walked if loader.num_workers or self.samples is None else self.samples.walked(walked)
         if self._purpose != "run" or self.keeping.ready or self._plan.in_flight:
-            seeded = loader.persistent_workers and (loader in self._seeded or loader._iterator is not None)
-            self._seeded.add(loader)
             self._gather = self.keeping.gather
             several = (lambda: self._gather, lambda: self._pace.due, self._given, self._of_several)
             early = early_for(
@@ -95,7 +95,7 @@ class Cache:
             walked = KeptPass(
                 loader,
                 functools.partial(self._make, early=early),
-                seeded_before=seeded,
+                seeded_before=self._seeds.begin(loader),
                 intra_op=self._intra_op,
                 earlier=self._streams.get(loader) if loader.persistent_workers else None,
                 follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
@@ -145,10 +145,10 @@ class Cache:
         self._filled = weakref.ref(loader)
         if not loader.num_workers:
             return fill(iterate(loader), None, deliver)
-        self._seeded.add(loader)
         if loader not in self._twins or not loader.persistent_workers:
             self._twins[loader] = noted(loader)
-        return fill(iterate(self._twins[loader]), self._twins[loader], deliver)
+        twin = self._twins[loader]
+        return fill(self._seeds.iterate(loader, twin, iterate), twin, deliver)
 
     def _delivered(self, indices: torch.Tensor, batch: Any, reason: str) -> None:
         if self.reason or self.samples is not None:

@@ -1,6 +1,7 @@
 """A compiled loader gives what the plain one gives: the same bits, in the same order, from the same random streams."""
 
 import gc
+import time
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from flatout.pipeline import compile_loader
+from flatout.pipeline import compile_loader, plan
 from flatout.pipeline.dataset_state import same
 from flatout.pipeline.examination import some_indices
 
@@ -132,6 +133,31 @@ def test_any_of_many_pipelines_without_workers_gives_the_same_batches(program):
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_any_pipeline_with_workers_gives_the_same_batches(program):
     check(program)
+
+
+@pytest.mark.slow
+@settings(MANY, max_examples=60)
+@given(pipelines(workers=st.integers(0, 3)))
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_any_pipeline_of_samples_that_wait_gives_the_same_batches(program):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "in_flight", lambda times: 64 if times else 0)  # all that no kernel makes
+        check(program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_workers_that_take_over_get_the_seed_that_was_drawn_for_them(workers, stays, size):
+    class Waits(Images):
+        def __getitem__(self, index):
+            time.sleep(0.003)
+            return super().__getitem__(index)
+
+    options = {"batch_size": size, "num_workers": workers, "persistent_workers": stays}
+    program = Program(Waits(8), options | {"collate_fn": programs.centred}, draws=False)
+    assert "left as it is" in agree(program).explain()
 
 
 def kept(dataset, **options):
