@@ -5,8 +5,9 @@ says what a right diagnosis is. Some have two flaws of different families, and t
 speed-ups that the findings promise are taken together.
 The gain of the repair is measured from plain runs, without flatout: flawed epoch time
 over repaired epoch time, of the epochs after the first, twice: side by side with their cores exchanged, or one after
-the other where a script has workers. Everything runs with one intra-op thread: with two, any
-other process on a machine of two cores makes OpenMP regions wait, and steps up to 50 times as long.
+the other where a script has workers, or is trained by several ranks of torchrun. Everything runs with one intra-op
+thread: with two, any other process on a machine of two cores makes OpenMP regions wait, and steps up to 50 times as
+long.
 `planted/healthy/` holds scripts on which nothing should be found.
 
 Raw results are stored in `--out` as they are obtained, recordings beside it; an interrupted run goes on where it
@@ -42,7 +43,8 @@ TRAINED_S = 3.0
 MOST_EPOCHS = 128
 CLOCK = """
 import os
-file = os.environ.pop("PLANTED_CLOCK", None)
+ranks = int(os.environ.get("PLANTED_RANKS", "1"))
+file = os.environ.pop("PLANTED_CLOCK", None) if ranks == 1 or os.environ.get("RANK") == "0" else None
 if file:
     import atexit, json, time
     from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -78,6 +80,7 @@ class Script:
     package: bool = False
     args: tuple[str, ...] = ()
     quick: bool = False
+    ranks: int = 1
 
     def files(self, folder: str) -> list[Path]:
         """Return the Python files of this script in `folder`, the entry file of a plain script first."""
@@ -85,7 +88,10 @@ class Script:
         return [single] if single.exists() else sorted((SUITE / folder / self.name).glob("*.py"))
 
     def command(self, folder: str) -> list[str]:
-        """Return the command line behind `python`."""
+        """Return the command line behind `python`; of several ranks that of torchrun."""
+        if self.ranks > 1:
+            launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
+            return [*launcher, str(SUITE / folder / f"{self.name}.py"), *self.args]
         if self.package:
             return ["-m", self.name, *self.args]
         single = SUITE / folder / f"{self.name}.py"
@@ -140,7 +146,8 @@ def diagnose(script: Script, recordings: Path) -> dict:
     with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
         report = Path(tmp) / "report.json"
         options = ["--json", str(report), "--out", str(kept)]
-        command = [sys.executable, "-m", "flatout", "diagnose", *options, *script.command(folder)]
+        launcher = ["--", sys.executable] if script.ranks > 1 else []
+        command = [sys.executable, "-m", "flatout", "diagnose", *options, *launcher, *script.command(folder)]
         setting = {"cwd": tmp, "env": environment_for(folder), "timeout": DIAGNOSE_LIMIT_S}
         begin_s = time.perf_counter()
         try:
@@ -163,6 +170,7 @@ def clocked(script: Script, folder: str, num_epochs: int, core: int | None) -> t
         pin = ["taskset", "-c", str(core)] if core is not None else []
         env = environment_for(folder)
         env |= {"PYTHONPATH": os.pathsep.join([beside, env["PYTHONPATH"]]), "PLANTED_CLOCK": f"{beside}/clock"}
+        env["PLANTED_RANKS"] = str(script.ranks)
         setting = {"cwd": tmp, "env": env, "timeout": TRAIN_LIMIT_S}
         subprocess.run([*pin, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, **setting)
         return json.loads((Path(beside) / "clock").read_text())
@@ -191,10 +199,11 @@ def epoch_s(script: Script, folder: str, cores: tuple[int | None, ...]) -> list[
 def measure_epochs(script: Script) -> dict:
     """Return the epoch times in seconds of the flawed script and its twin.
 
-    Scripts without worker processes run at the same time, a core for each, so that what slows the machine slows both.
+    Scripts of one process run at the same time, a core for each, so that what slows the machine slows both.
     """
     folders = ("flawed", "repaired")
-    alone = any("workers" in path.read_text() for folder in folders for path in script.files(folder))
+    workers = any("workers" in path.read_text() for folder in folders for path in script.files(folder))
+    alone = workers or script.ranks > 1
     try:
         if alone or len(os.sched_getaffinity(0)) < len(folders):
             return {folder: epoch_s(script, folder, (None, None)) for folder in folders}

@@ -32,6 +32,13 @@ def test_a_folder_in_place_of_a_script_is_wrong_usage(flatout):
     assert "src is a folder without __main__.py." in said(ended)
 
 
+def test_a_python_that_is_named_by_its_path_is_a_launcher(flatout):
+    flatout.write(training(steps=12))
+    ended = flatout.diagnose("--", sys.executable, "train.py")
+    assert ended.code == 0, ended.err
+    assert ended.run.num_steps == 12
+
+
 def test_a_folder_named_like_a_script_is_wrong_usage(flatout):
     (flatout.folder / "train.py").mkdir()
     ended = flatout.diagnose("train.py")

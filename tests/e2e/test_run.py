@@ -341,7 +341,7 @@ def test_spawned_trainings_count_too(project):
 
 
 DISTRIBUTED = """
-import os, sys, torch, torch.distributed as dist
+import gc, os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
@@ -349,6 +349,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(5):
     model(torch.randn(2, 4)).sum().backward()
     optimizer.step()
+del model, optimizer
+gc.collect()  # a group that a module holds to the end may abort the process there: its threads want the interpreter
 dist.destroy_process_group()
 sys.exit(int(os.environ["RANK"]) * 0)
 """

@@ -41,7 +41,7 @@ def parse_target(words: Sequence[str]) -> Target:
     if first == "-m":
         return _module(words)
     path = Path(first)
-    if path.suffix == ".py" or path.is_file():
+    if path.suffix == ".py" or (path.is_file() and not _is_program(path)):
         return _script(path, words)
     if path.is_dir() and (path / "__main__.py").is_file():
         return Target(name=first, command=(sys.executable, *words))
@@ -51,6 +51,15 @@ def parse_target(words: Sequence[str]) -> Target:
     _refuse_isolation(words)
     named = next((word for word in words[1:] if word.endswith(".py")), first)
     return Target(name=named, command=tuple(words))
+
+
+def _is_program(path: Path) -> bool:
+    """Return whether a file is machine code that can be started: `/usr/bin/python3`, `./launch`."""
+    try:
+        with path.open("rb") as file:
+            return b"\0" in file.read(1024) and shutil.which(str(path.absolute())) is not None
+    except OSError:
+        return False
 
 
 def _refuse_isolation(words: Sequence[str]) -> None:

@@ -41,8 +41,12 @@ def _planted(rows: Sequence[Mapping[str, Any]]) -> str:
         "and how much faster the twin trained, of the scripts with this fault alone in which it was named first "
         f"(one diagnosis each, {_MACHINE}, {dates})."
     )
-    lines = [f"| {row['script']} | {format_ratio(row['promised'])} | {format_ratio(row['gain'])} |" for row in rows]
+    lines = [f"| {row['script']} | {_most(row['promised'])} | {format_ratio(row['gain'])} |" for row in rows]
     return "\n".join([_wrapped(head), "", "| script | at most | without the flaw |", "|---|---|---|", *lines])
+
+
+def _most(promised: float) -> str:
+    return format_ratio(promised) if promised > 1 else "not stated"
 
 
 def _recorded(row: Mapping[str, Any]) -> str:
