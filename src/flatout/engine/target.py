@@ -57,9 +57,10 @@ def _is_program(path: Path) -> bool:
     """Return whether a file is machine code that can be started: `/usr/bin/python3`, `./launch`."""
     try:
         with path.open("rb") as file:
-            return b"\0" in file.read(1024) and shutil.which(str(path.absolute())) is not None
+            start = file.read(1024)
     except OSError:
         return False
+    return start[:2] != b"#!" and b"\0" in start and shutil.which(str(path.absolute())) is not None
 
 
 def _refuse_isolation(words: Sequence[str]) -> None:

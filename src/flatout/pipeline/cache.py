@@ -18,7 +18,7 @@ from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
-from flatout.pipeline.examination import ask, samples_of, some_indices, streams_kept, weakly
+from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
@@ -105,7 +105,6 @@ class Cache:
             return walked
         return self._filling(loader, iterate)
 
-    @streams_kept()
     def _begin(self, loader: Any) -> None:
         self._plan = plan_of(loader, self._budget)
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
@@ -154,7 +153,7 @@ class Cache:
         if self.reason or self.samples is not None:
             return
         try:
-            with computing_on(self._computing), streams_kept():
+            with computing_on(self._computing):
                 reason = reason or self.keeping.add(self.dataset, indices, batch)
         except Exception as error:  # the script has its batch, whatever becomes of ours
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
@@ -239,7 +238,7 @@ class Cache:
             asked = ask if self._purpose != "run" else samples_of
             samples: Any = early.take(wanted) if early and self._plan.in_flight else asked(self.dataset, wanted)
             made = self._by_row(samples)
-            return self._by_row.against or self.keeping.add(self.dataset, missing, made, samples), made
+            return self._by_row.against or self.keeping.add(self.dataset, missing, made), made
 
     def _rehearse(self, missing: torch.Tensor, early: Early | None) -> tuple[str, Any]:
         """In a trial, keep something to serve from; a training has filled its memory by now."""

@@ -1,6 +1,6 @@
 """Rows whose batches are wanted on a device: kept there where they fit, else on the CPU and sent batch by batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -114,10 +114,10 @@ class DeviceKeeping(Keeping):
         with self._device.working():
             super().make(indices, given)
 
-    def add(self, dataset: Any, indices: torch.Tensor, batch: Any, samples: Sequence[Any] = ()) -> str:
+    def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
         """Keep the rows of a batch that was made of `indices`, written on the device's stream."""
         with self._device.working():
-            return super().add(dataset, indices, batch, samples)
+            return super().add(dataset, indices, batch)
 
     def _shown(self, indices: torch.Tensor) -> Any:
         with self._device.working():

@@ -154,8 +154,8 @@ class Keeping:
         into = self.store.into(indices, self.maker.source.place)
         self.store.fill(indices, self.maker.parts(indices, given, into))
 
-    def add(self, dataset: Any, indices: torch.Tensor, batch: Any, samples: Sequence[Any] = ()) -> str:
-        """Keep the rows of a batch that was made of `indices`, of `samples` where those are at hand."""
+    def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
+        """Keep the rows of a batch that was made of `indices`."""
         if self.maker is not None:
             return ""
         found = layout_of(batch, len(indices))
@@ -163,7 +163,7 @@ class Keeping:
             return "its batches hold something that is not one row a sample"
         layout, parts = found
         if self.store is None:
-            reason = self._collates_by_row(dataset, indices, parts, samples) or self._open(layout, len(dataset))
+            reason = self._collates_by_row(dataset, indices, parts) or self._open(layout, len(dataset))
             if reason:
                 return reason
         assert self.layout is not None
@@ -247,7 +247,7 @@ class Keeping:
 
     # -- whether rows stand for themselves ----------------------------------------------------------------------
 
-    def _collates_by_row(self, dataset: Any, indices: torch.Tensor, parts: list[Any], known: Sequence[Any] = ()) -> str:
+    def _collates_by_row(self, dataset: Any, indices: torch.Tensor, parts: list[Any]) -> str:
         """Return why a row may depend on the others of its batch, an empty string when it does not."""
         default, whole = torch.utils.data.dataloader.default_collate, indices.tolist()
         if self._collate is not default and len(set(whole)) == 1 < min(len(whole), len(dataset)):
@@ -256,18 +256,18 @@ class Keeping:
             parts = found[1] if found is not None else []
         tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self._collate is not default else [whole[:1]]
         for some in tried[:1] if len(whole) == 1 else tried:
-            at_hand = known and self._collate is default  # which leaves them as they are
-            samples, before = known[:1] if at_hand else ask(dataset, some), random_states()
+            samples, before = ask(dataset, some), random_states()
             with Untouched(self._collate) as untouched:
                 try:
                     made = self._collate(samples)
                 except Exception as error:  # a stranger's function on a batch of a size it may never have seen
                     return f"its collate function raised {type(error).__name__} on {len(some)} samples"
-                drew = not undrawn(before, random_states())
+                if not undrawn(before, random_states()):
+                    restore_random_states(before)
+                    return DEPENDS
             found = layout_of(made, len(some))
             places = [whole.index(index) for index in some]
-            drew = drew or untouched.changed
-            if drew or found is None or not rows_equal(found[1], parts, places):
+            if untouched.changed or found is None or not rows_equal(found[1], parts, places):
                 return DEPENDS
         return ""
 

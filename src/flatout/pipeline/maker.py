@@ -21,8 +21,7 @@ from flatout.pipeline.steps import Step, Steps
 
 __all__ = ["Maker", "maker_of"]
 
-_PROVEN_ON, _FEWEST, _BYTES = 24, 12, 8 * 1024**2  # samples, and each of a few by itself; large ones are fewer: twelve
-# of 224x224 are 1.8 million numbers, and 24 took a tenth of a first pass over 10,000
+_PROVEN_ON = 24  # samples, and each of a few by itself
 _SIZED = 8  # samples that are looked at for their size
 _SEED = 8191
 
@@ -213,8 +212,7 @@ def _steps(source: Source) -> list[Step] | None:
 
 
 def _proven(maker: Maker, loader: Any) -> bool:
-    number = _BYTES // max(1, sum(each.num_bytes for each in maker.rows()))
-    chosen = some_indices(len(loader.dataset), min(_PROVEN_ON, max(_FEWEST, number)))
+    chosen = some_indices(len(loader.dataset), _PROVEN_ON)
     for number, some in enumerate((chosen, chosen[:1], chosen[-2:])):
         asked = detached(loader.dataset)
         seed_streams(_SEED + number)

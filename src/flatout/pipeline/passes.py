@@ -132,13 +132,15 @@ class KeptPass(_SingleProcessDataLoaderIter):
         `follow(indices, ahead)` yields the same indices; `ahead`: it may take them long before they are asked for.
         `ready(indices, size)` has some batches of that size before they are asked for.
         """
-        generator = loader.generator if loader.generator is not None else torch.default_generator
         alone = copy.copy(loader)
         vars(alone).update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0, _iterator=None)
-        state = generator.get_state() if seeded_before else None
+        if seeded_before:
+            vars(alone).update(generator=torch.Generator())  # the script's own is not drawn from again
         super().__init__(alone)
-        if state is not None:
-            generator.set_state(state)
+        if seeded_before and loader._iterator is not None:
+            self._base_seed = loader._iterator._base_seed
+        if loader.num_workers and not seeded_before:  # torch asks twice where workers begin, and once where they stay
+            self._sampler_iter = iter(self._index_sampler)
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         self._ready: Ready | None = None
         self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import draws_elsewhere, fingerprint, holds_generator, reseeds
-from flatout.pipeline.examination import draws, examine, may_be_left_out, refusal
+from flatout.pipeline.examination import draws, examine, may_be_left_out, refusal, streams_kept
 from flatout.pipeline.keeping import Keeping, rows_refused
 from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
@@ -99,7 +99,11 @@ def _alone(dataset: Any) -> bool:
 
 def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
     """Return whether all samples, of which this is one, make rows that there is room for."""
-    found = layout_of(loader.collate_fn(samples), 1)
+    try:
+        with streams_kept():
+            found = layout_of(loader.collate_fn(samples), 1)
+    except Exception:  # a stranger's function on a batch of a size it may never have seen
+        return False
     return found is not None and budget.fits(found[0].num_bytes * len(loader.dataset))
 
 

@@ -49,9 +49,13 @@ class NotedSampler:
         self.pending: deque[Any] = deque()
 
     def __iter__(self) -> Iterator[Any]:
-        pending: deque[Any] = deque()
-        self.pending = pending
-        for indices in self._sampler:
+        """Begin a pass now: some samplers draw where they are asked for an iterator, not for the first indices."""
+        self.pending = deque()
+        return self._noted(iter(self._sampler), self.pending)
+
+    @staticmethod
+    def _noted(given: Iterator[Any], pending: deque[Any]) -> Iterator[Any]:
+        for indices in given:
             pending.append(indices)
             yield indices
 

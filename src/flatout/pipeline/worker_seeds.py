@@ -40,6 +40,8 @@ class WorkerSeeds:
         again = torch.Generator()
         if loader in self._drawn_at:
             again.set_state(self._drawn_at[loader])
+        else:  # its own workers, of a pass that was not seen, have their seed
+            again.manual_seed(loader._iterator._base_seed)
         own = walked.generator
         walked.generator = again
         try:

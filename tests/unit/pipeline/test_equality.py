@@ -1,6 +1,7 @@
 """A compiled loader gives what the plain one gives: the same bits, in the same order, from the same random streams."""
 
 import gc
+import threading
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.pipeline import programs
 from tests.unit.pipeline.programs import Images, Ordered, Program
 from torch.utils.data import (
     BatchSampler,
+    DataLoader,
     RandomSampler,
     SequentialSampler,
     SubsetRandomSampler,
@@ -158,6 +160,58 @@ def test_workers_that_take_over_get_the_seed_that_was_drawn_for_them(workers, st
     options = {"batch_size": size, "num_workers": workers, "persistent_workers": stays}
     program = Program(Waits(8), options | {"collate_fn": programs.centred}, draws=False)
     assert "left as it is" in agree(program).explain()
+
+
+class Eager:
+    """A batch sampler that draws where it is asked for an iterator."""
+
+    def __init__(self, length, generator=None):
+        self.length, self.generator = length, generator
+
+    def __iter__(self):
+        return iter([part.tolist() for part in torch.randperm(self.length, generator=self.generator).split(3)])
+
+    def __len__(self):
+        return -(-self.length // 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("collate", [None, programs.centred])
+def test_a_sampler_that_draws_at_once_does_so_as_often_as_in_the_plain_loader(workers, stays, own, collate):
+    sampler = Eager(12, torch.Generator().manual_seed(3) if own else None)
+    options = {"batch_sampler": sampler, "num_workers": workers, "persistent_workers": stays and workers > 0}
+    plain, _ = Program(Images(12), {**options, "collate_fn": collate}).seen(passes=4)
+    if own:
+        sampler.generator.manual_seed(3)
+    ours, _ = Program(Images(12), {**options, "collate_fn": collate}).seen(compile_loader, passes=4)
+    assert len(plain) == len(ours)
+    assert all(same(one, other) for one, other in zip(plain, ours, strict=True))
+
+
+def draw_meanwhile(loader, number):
+    """Return what a thread of the script's own draws while another one walks a loader."""
+    torch.manual_seed(0)
+    walking = threading.Thread(target=lambda: [None for _ in range(2) for _ in loader])
+    walking.start()
+    drawn = []
+    while walking.is_alive() or len(drawn) < number:
+        drawn.append(torch.rand(()).item())
+        time.sleep(0.0002)
+    walking.join()
+    return drawn
+
+
+@pytest.mark.slow
+def test_what_another_thread_draws_while_batches_are_kept_is_hardly_ever_undone():
+    data = TensorDataset(torch.zeros(2048, 3, 32, 32))
+    loader = DataLoader(data, batch_size=32, num_workers=1, collate_fn=lambda some: torch.stack([x for (x,) in some]))
+    compiled = compile_loader(loader)
+    next(iter(compiled))  # what is tried once, is tried by now
+    drawn = draw_meanwhile(compiled, 500)
+    assert len(set(drawn)) >= 0.98 * len(drawn)  # proving a sample takes 0.3 % of the time, and puts the streams back
 
 
 def kept(dataset, **options):

@@ -130,11 +130,39 @@ def test_trying_a_collate_function_that_draws_leaves_the_streams_where_they_stoo
     agree(Program(Remote(wait_s=wait_s), options))
 
 
-def test_what_waits_is_asked_for_eight_times_more_than_the_script_would(monkeypatch):
+def test_what_waits_is_asked_for_nine_times_more_than_the_script_would(monkeypatch):
     asked, sleep = [], time.sleep
     monkeypatch.setattr(time, "sleep", lambda wait_s: asked.append(wait_s) or sleep(wait_s))
     list(compile_loader(DataLoader(Remote(), batch_size=8)))
-    assert len(asked) == 40 + 2 * 4
+    assert len(asked) == 40 + 2 * 4 + 1  # and once more, of the first batch
+
+
+class OneBuffer(Remote):
+    """Gives the same memory each time, filled anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffer = np.zeros(3, np.float32)
+
+    def __getitem__(self, index):
+        time.sleep(self.wait_s)
+        self.buffer[:] = index
+        return self.buffer
+
+
+def test_one_buffer_for_all_samples_is_noticed():
+    for _ in range(3):
+        agree(Program(OneBuffer(), {"batch_size": 1}, draws=False))
+
+
+def two_at_least(samples):
+    assert len(samples) > 1
+    return default_collate(samples)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_collate_function_that_wants_two_samples_is_not_given_one(workers):
+    agree(Program(Remote(), {"batch_size": 4, "collate_fn": two_at_least, "num_workers": workers}))
 
 
 def test_samples_that_there_is_no_room_for_are_asked_for_in_every_pass():
