@@ -26,6 +26,7 @@ $(INSTALLED): $(RUNS)
 
 demo: $(RUNS) ## diagnose, tune and train a bundled script that is slow in the usual ways
 	@$(BIN)/flatout demo
+	@command -v flatout > /dev/null || echo "The command flatout is $(BIN)/flatout here."
 
 test: $(INSTALLED) ## every test that needs no GPU, fast and slow; those that measure time after the others, one at a time
 	@status=0; \

@@ -177,7 +177,7 @@ class Search:
         self._conclude(candidate, measured)
 
     def _look_last(self, measured: Measured) -> None:
-        """Decide by the pairs there are where no more can be had: the time is over, or the script ends too soon."""
+        """Decide by the pairs there are where no more can be had: the time is over, or two processes ended too soon."""
         if measured.decision in ("", "undecided") and measured.hits and not measured.failure:
             measured.decision = last_look(measured.pairs, alpha=self._alpha, looks=_LOOKS) or measured.decision
 

@@ -21,17 +21,15 @@ class WorkerSeeds:
         """Begin with none."""
         self._drawn_at: Any = weakref.WeakKeyDictionary()  # loader -> the state of its generator before
 
-    def drawn(self, loader: Any) -> bool:
-        """Return whether the workers of `loader` stay and have their seed."""
-        return loader.persistent_workers and (loader in self._drawn_at or loader._iterator is not None)
-
     def begin(self, loader: Any) -> bool:
-        """Say that a pass over `loader` begins that draws the seed if need be; return whether it was drawn before."""
-        drawn = self.drawn(loader)
-        if loader.persistent_workers and not drawn:
-            own = loader.generator if loader.generator is not None else torch.default_generator
-            self._drawn_at[loader] = own.get_state()
-        return drawn
+        """Say that a pass over `loader` begins, which draws a seed; return whether its workers stay and have one."""
+        if not loader.persistent_workers:
+            return False
+        if loader in self._drawn_at or loader._iterator is not None:
+            return True
+        own = loader.generator if loader.generator is not None else torch.default_generator
+        self._drawn_at[loader] = own.get_state()
+        return False
 
     def iterate(self, loader: Any, walked: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return what `iterate` gives of `walked`, which is `loader` or stands for it; a seed is not drawn twice."""

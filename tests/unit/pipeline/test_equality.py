@@ -260,7 +260,8 @@ def test_a_collate_function_that_mixes_samples_is_seen_through_where_the_first_b
 ):
     order = [0, 0, 0, 1, 1, 1, 1, 1]
     options = {"batch_size": 2, "sampler": order, "collate_fn": programs.centred, "num_workers": num_workers}
-    agree(Program(Images(length), options))
+    told = agree(Program(Images(length), options)).explain()
+    assert ("left as it is" if num_workers else "samples kept") in told
 
 
 @pytest.mark.parametrize("length", range(1, 12))
@@ -279,4 +280,5 @@ def test_a_call_of_the_data_set_for_proof_does_not_count():
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_a_pass_without_a_whole_batch_is_empty(shuffle):
-    agree(Program(TensorDataset(torch.arange(3)), {"batch_size": 7, "drop_last": True, "shuffle": shuffle}))
+    program = Program(TensorDataset(torch.arange(3)), {"batch_size": 7, "drop_last": True, "shuffle": shuffle})
+    assert "0 batches came from there" in agree(program).explain()

@@ -127,7 +127,8 @@ def noisy_in_pairs(samples):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_trying_a_collate_function_that_draws_leaves_the_streams_where_they_stood(collate, wait_s, workers):
     options = {"batch_size": 4, "shuffle": True, "collate_fn": collate, "num_workers": workers}
-    agree(Program(Remote(wait_s=wait_s), options))
+    told = agree(Program(Remote(wait_s=wait_s), options)).explain()
+    assert ("left as it is" if workers else "before they are collated") in told
 
 
 def test_what_waits_is_asked_for_nine_times_more_than_the_script_would(monkeypatch):
@@ -152,7 +153,7 @@ class OneBuffer(Remote):
 
 def test_one_buffer_for_all_samples_is_noticed():
     for _ in range(3):
-        agree(Program(OneBuffer(), {"batch_size": 1}, draws=False))
+        assert "left as it is" in agree(Program(OneBuffer(), {"batch_size": 1}, draws=False)).explain()
 
 
 def two_at_least(samples):
@@ -162,7 +163,8 @@ def two_at_least(samples):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_collate_function_that_wants_two_samples_is_not_given_one(workers):
-    agree(Program(Remote(), {"batch_size": 4, "collate_fn": two_at_least, "num_workers": workers}))
+    told = agree(Program(Remote(), {"batch_size": 4, "collate_fn": two_at_least, "num_workers": workers})).explain()
+    assert f"{0 if workers else 40} samples kept" in told
 
 
 def test_samples_that_there_is_no_room_for_are_asked_for_in_every_pass():

@@ -20,6 +20,14 @@ def test_a_planted_fault_is_shown_with_what_its_repair_brought():
     assert section.endswith("| rare_defects | 1.72x | 2.3x |")
 
 
+def test_where_a_finding_states_no_gain_the_page_says_so():
+    assert "| running_total | not stated | 1.02x |" in measured_section("ME001", "")
+
+
+def test_of_a_script_that_was_measured_twice_the_last_figure_stands():
+    assert measured_section("EP001", "").count("| coin_sorter |") == 1
+
+
 def test_a_recording_of_a_gpu_is_shown_with_its_steps():
     section = measured_section("TR002", "")
     assert "an NVIDIA H100" in section
