@@ -89,6 +89,7 @@ class Cache:
         if self._purpose != "run" or self.keeping.ready or self._plan.in_flight:
             self._gather = self.keeping.gather
             several = (lambda: self._gather, lambda: self._pace.due, self._given, self._of_several)
+            at_once = self._gather is not None and bool(self._gather.parts)
             early = early_for(
                 loader, self.dataset, self._plan, self.keeping, self._computing, self._purpose == "timing"
             )
@@ -99,7 +100,7 @@ class Cache:
                 intra_op=self._intra_op,
                 earlier=self._streams.get(loader) if loader.persistent_workers else None,
                 follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
-                ready=functools.partial(Ready, *several) if early is None else None,
+                ready=functools.partial(Ready, *several) if early is None and at_once else None,
             )
             self._streams[loader] = walked.streams
             return walked
