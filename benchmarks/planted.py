@@ -4,10 +4,10 @@ Each script of `planted/flawed/` has a twin in `planted/repaired/` that differs 
 says what a right diagnosis is. Some have two flaws of different families, and their twins have neither: then the
 speed-ups that the findings promise are taken together.
 The gain of the repair is measured from plain runs, without flatout: flawed epoch time
-over repaired epoch time, of the epochs after the first, twice: side by side with their cores exchanged, or one after
-the other where a script has workers, or is trained by several ranks of torchrun. Everything runs with one intra-op
-thread: with two, any other process on a machine of two cores makes OpenMP regions wait, and steps up to 50 times as
-long.
+over repaired epoch time, of the epochs after the first, the median of three: side by side with their cores exchanged in
+turn, or one after the other where a script has workers, or is trained by several ranks of torchrun. (Of two, one run of
+menu_reviews that took 1.6 times as long as the other made the gain another.) Everything runs with one intra-op thread:
+with two, any other process on a machine of two cores makes OpenMP regions wait, and steps up to 50 times as long.
 `planted/healthy/` holds scripts on which nothing should be found.
 
 Raw results are stored in `--out` as they are obtained, recordings beside it; an interrupted run goes on where it
@@ -40,6 +40,7 @@ from pathlib import Path
 SUITE = Path(__file__).resolve().parent / "planted"
 MARK, SECOND_MARK = "# <<", "# <<2"
 TRAINED_S = 3.0
+PAIRS = 3
 MOST_EPOCHS = 128
 CLOCK = """
 import os
@@ -189,39 +190,38 @@ def later_epoch_s(script: Script, folder: str, num_epochs: int, core: int | None
     return (end - begin - (end_one - begin_one)) / num_epochs
 
 
-def epoch_s(script: Script, folder: str, cores: tuple[int | None, ...]) -> list[float]:
-    """Return the seconds of an epoch, once for each of `cores`, from runs that train for about 3 s."""
-    rough_s = max(0.02, later_epoch_s(script, folder, 2, cores[0]))
-    num_epochs = max(2, min(MOST_EPOCHS, round(TRAINED_S / rough_s)))
-    return [later_epoch_s(script, folder, num_epochs, core) for core in cores]
+def num_epochs_for(script: Script, folder: str, core: int | None) -> int:
+    """Return after how many epochs a run has trained for about 3 s."""
+    rough_s = max(0.02, later_epoch_s(script, folder, 2, core))
+    return max(2, min(MOST_EPOCHS, round(TRAINED_S / rough_s)))
 
 
 def measure_epochs(script: Script) -> dict:
-    """Return the epoch times in seconds of the flawed script and its twin.
+    """Return the epoch times in seconds of the flawed script and its twin, of pair after pair.
 
-    Scripts of one process run at the same time, a core for each, so that what slows the machine slows both.
+    Scripts of one process run at the same time, a core for each, so that what slows the machine slows both; a pair
+    begins when the one before has ended, since else both would be on one core for a while.
     """
     folders = ("flawed", "repaired")
     workers = any("workers" in path.read_text() for folder in folders for path in script.files(folder))
-    alone = workers or script.ranks > 1
+    cores = sorted(os.sched_getaffinity(0))
+    alone = workers or script.ranks > 1 or len(cores) < len(folders)
+    orders = [(None, None)] * PAIRS if alone else ([tuple(cores[:2]), (cores[1], cores[0])] * PAIRS)[:PAIRS]
     try:
-        if alone or len(os.sched_getaffinity(0)) < len(folders):
-            return {folder: epoch_s(script, folder, (None, None)) for folder in folders}
-        one, other = sorted(os.sched_getaffinity(0))[:2]
-        with ThreadPoolExecutor(len(folders)) as pool:
-            turns = zip(folders, ((one, other), (other, one)), strict=True)
-            jobs = [pool.submit(epoch_s, script, folder, cores) for folder, cores in turns]
-            return {folder: job.result() for folder, job in zip(folders, jobs, strict=True)}
+        with ThreadPoolExecutor(1 if alone else len(folders)) as pool:
+            numbers = list(pool.map(num_epochs_for, [script] * 2, folders, orders[0]))
+            pairs = [list(pool.map(later_epoch_s, [script] * 2, folders, numbers, order)) for order in orders]
+        return {folder: [pair[place] for pair in pairs] for place, folder in enumerate(folders)}
     except subprocess.SubprocessError as failure:
         return {"error": f"plain run: {failure}", "tail": (getattr(failure, "stderr", b"") or b"").decode()[-800:]}
 
 
 def gain_of(epochs_s: dict | None) -> float | None:
-    """Return flawed / repaired epoch time, the geometric mean of the pairs, or None when it could not be measured."""
+    """Return flawed / repaired epoch time, the median of the pairs, or None when it could not be measured."""
     if not epochs_s or "error" in epochs_s or min(*epochs_s["flawed"], *epochs_s["repaired"]) <= 0:
         return None
     pairs = zip(epochs_s["flawed"], epochs_s["repaired"], strict=True)
-    return statistics.geometric_mean([flawed_s / repaired_s for flawed_s, repaired_s in pairs])
+    return statistics.median(flawed_s / repaired_s for flawed_s, repaired_s in pairs)
 
 
 def place_of(finding: dict) -> tuple[Path, int] | None:

@@ -20,7 +20,9 @@ _TIMES_LESS = 4  # an earlier stage takes
 _TIMES_AS_LONG = 1.75  # a batch made of it: of images of 32x32 resized to 224, 1.2 to 1.6 times as long (n=8, one core
 # and two); their first pass takes half as long, so that the later stage would be ahead after five passes more
 _LITTLE_MEMORY = 32 * 1024**2  # below, it stays near the processor, whatever is kept
-_TRIED, _BATCH, _TURNS = 16, 64, 7  # samples that are read; rows of a batch, and batches
+_TRIED, _BATCH, _TURNS = 16, 64, 7  # samples that are read; rows of a batch at most, and batches
+_BATCH_BYTES, _FEWEST = 16 * 1024**2, 16  # of a batch, and rows of it at least: 64 images of 224x224 are 37 MB, whose
+# fresh pages took 10 ms of the first batch's time
 _COLD_BYTES = 8 * 1024**2  # of rows that batches are taken from: more than stay in a core's own cache
 
 
@@ -54,10 +56,11 @@ def _num_bytes(maker: Maker, stage: int) -> int:
 def _as_fast(maker: Maker, stages: list[int], latest: int) -> int:
     """Return the first of `stages` of which batches are made about as fast as of `latest`, which is left otherwise."""
     timed = [stage for stage in stages if _is_timed(maker, stage)]
+    rows = min(_BATCH, max(_FEWEST, _BATCH_BYTES * maker.num_samples // max(1, _num_bytes(maker, latest))))
     states = random_states()
     try:
-        limit_s = _TIMES_AS_LONG * _batch_s(maker, latest) if timed else 0.0
-        return next((stage for stage in timed if _batch_s(maker, stage) <= limit_s), latest)
+        limit_s = _TIMES_AS_LONG * _batch_s(maker, latest, rows) if timed else 0.0
+        return next((stage for stage in timed if _batch_s(maker, stage, rows) <= limit_s), latest)
     finally:
         restore_random_states(states)
 
@@ -67,13 +70,13 @@ def _is_timed(maker: Maker, stage: int) -> bool:
     return not maker.ragged
 
 
-def _batch_s(maker: Maker, stage: int) -> float:
-    """Return the seconds in which a batch is made of what is kept at `stage`: of a few samples, in many places."""
+def _batch_s(maker: Maker, stage: int, rows: int) -> float:
+    """Return the seconds in which a batch of `rows` is made of what is kept at `stage`: a few samples, many places."""
     store, make = _filled(maker, stage)
     numbers = torch.Generator().manual_seed(stage)
     took_s = []
     for _ in range(_TURNS):
-        places = torch.randint(store.num_samples, (_BATCH,), generator=numbers)
+        places = torch.randint(store.num_samples, (rows,), generator=numbers)
         begun = time.perf_counter()
         make(places)
         took_s.append(time.perf_counter() - begun)

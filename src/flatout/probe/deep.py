@@ -64,7 +64,7 @@ class DeepWatch:
         self._padding = PaddingWatch(self._tape)
         self._arithmetic = ArithmeticWatch(self._tape)
         self._convolutions = ConvolutionWatch(self._tape)
-        self._exchange = ExchangeWatch(lambda error: self.trouble(error))
+        self._exchange = ExchangeWatch(lambda error: self.trouble(error), recorder.training.optimizers)
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
         self._timeline = Timeline(lambda: self._where()[0])
         self._device = DeviceTrace()
@@ -98,7 +98,8 @@ class DeepWatch:
     def step(self, step: Step, number: int) -> None:
         """Take one finished step; sampling begins with the second."""
         if number == 1:
-            self._since_unix_s = time.time()
+            late_ns = perf_counter_ns() - step.start_ns - step.wall_ns  # steps are told a few at a time
+            self._since_unix_s = time.time() - late_ns / 1e9
             self.copies.counting = True
             self._framework = driving_framework(sys._getframe(1))
             self._tape.thread = get_ident()

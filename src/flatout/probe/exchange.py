@@ -7,7 +7,7 @@ as a forward pass begins is of the exchange before the last one: it reads its cl
 
 import contextlib
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -29,9 +29,10 @@ _item = Tensor.item  # before any probe has wrapped it
 class ExchangeWatch:
     """Follows the one DistributedDataParallel module of a training; of several it says nothing."""
 
-    def __init__(self, trouble: Callable[[Exception], None]) -> None:
-        """Follow nothing yet; errors of its own go to `trouble`."""
+    def __init__(self, trouble: Callable[[Exception], None], optimizers: Callable[[], Iterable[Any]] = tuple) -> None:
+        """Follow nothing yet; errors of its own go to `trouble`, and `optimizers` gives those that have made a step."""
         self.trouble = trouble
+        self._optimizers = optimizers
         self._module: DistributedDataParallel | None = None
         self._several = False
         self._will_exchange: bool | None = None  # None: no call whose backward pass is still to come
@@ -77,7 +78,7 @@ class ExchangeWatch:
         """A backward pass is about to begin; an exchange of what it adds to was not needed."""
         if self._will_exchange is None or self._module is None:
             return
-        self._needless += self._has_exchanged and _holds_gradients(self._module)
+        self._needless += self._has_exchanged and _holds_gradients(self._module, self._optimizers())
         self._exchanges += self._will_exchange
         self._has_exchanged, self._will_exchange = self._will_exchange, None
 
@@ -106,7 +107,13 @@ class ExchangeWatch:
         )
 
 
-def _holds_gradients(module: Any) -> bool:
-    """Return whether the first gradient that there is holds more than zeros."""
-    first = next((one.grad for one in module.parameters() if one.grad is not None), None)
+def _holds_gradients(module: Any, optimizers: Iterable[Any]) -> bool:
+    """Return whether the first gradient that an optimizer will read holds more than zeros.
+
+    Parameters that no optimizer has are seldom set to zero: what was added to them is not looked at.
+    """
+    trained = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
+    have = [one for one in module.parameters() if one.grad is not None]
+    known = any(id(one) in trained for one in module.parameters())
+    first = next((one.grad for one in have if id(one) in trained or not known), None)
     return first is not None and bool(_item(first.detach().count_nonzero()))

@@ -1,7 +1,8 @@
 """What a setting of the script costs: blocks of steps with it and with another one in turn, in the deep run.
 
-One setting is priced, the first there is reason to doubt: numbers too small for full precision were found, or torch
-computes with another number of threads than there are cores. Results of a deep run are nobody's: rounding may change.
+One setting is priced, the first there is reason to doubt: the ranks of the machine run more threads than it has cores,
+numbers too small for full precision were found, or torch computes with another number of threads than there are cores.
+Results of a deep run are nobody's: rounding may change.
 """
 
 import os
@@ -13,6 +14,7 @@ import torch
 from torch import get_num_threads, set_num_threads  # before any probe has wrapped them
 
 from flatout.machine import usable_cores
+from flatout.pipeline.ranks import local_ranks
 from flatout.probe.loading import WatchedLoader
 from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams
@@ -87,15 +89,22 @@ class PriceWatch:
         if torch.cuda.is_initialized():
             return
         self.denormals = count_denormals(self._training())
+        own, cores = get_num_threads(), usable_cores()
+        ranks = local_ranks()
+        if own > 1 and ranks > 1 and own * ranks > cores:  # all ranks are at this step, and change with it
+            self._try_threads(own, max(1, cores // ranks))
+            return
         if any(found.share > 0 for found in self.denormals):
             if torch.set_flush_denormal(True):
                 torch.set_flush_denormal(False)
                 self._price, self._set = Price(switch="denormals", tried=1.0), _flush
             return
-        own, cores = get_num_threads(), usable_cores()
         if own != cores and self._threads_may_change(own, cores):
-            self._price = Price(switch="threads", own=own, tried=cores, place=self._threads_at)
-            self._set = lambda on: set_num_threads(cores if on else own)
+            self._try_threads(own, cores)
+
+    def _try_threads(self, own: int, other: int) -> None:
+        self._price = Price(switch="threads", own=own, tried=other, place=self._threads_at)
+        self._set = lambda on: set_num_threads(other if on else own)
 
     def _threads_may_change(self, own: int, cores: int) -> bool:
         """Return whether to try as many threads as cores: never more beside workers, ranks, or somebody's own number.

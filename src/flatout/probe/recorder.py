@@ -87,7 +87,8 @@ class Recorder:
         self.part.put("header", self._header())
         self._install()
         if self.order.protect_files:
-            self.training.before_save = functools.partial(keep_files(self.order.folder).before_write, truncates=True)
+            keep = keep_files(self.order.folder)
+            self.training.saves.before_save = functools.partial(keep.before_write, truncates=True)
         self.training.on_exit = lambda: self.finish("script ended")
         forked = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: (known := forked()) and known())

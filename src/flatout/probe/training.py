@@ -1,4 +1,4 @@
-"""The seams of the training loop: backward, optimizer, gradient scaler, checkpoints, compiled functions."""
+"""The seams of the training loop: backward, optimizer, gradient scaler, compiled functions."""
 
 import gc
 import os
@@ -15,8 +15,9 @@ from flatout.probe.losses import LIMIT, Losses
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.places import caller
 from flatout.probe.rounds import Event
+from flatout.probe.saves import SaveWatch
 from flatout.probe.seams import Hits, Seams, dressed
-from flatout.probe.spans import BACKWARD, CHECKPOINT, OPTIMIZER, TAIL
+from flatout.probe.spans import BACKWARD, OPTIMIZER, TAIL
 from flatout.probe.tape import Tape
 from flatout.schema.run import Frame, OptimizerFacts
 
@@ -40,7 +41,7 @@ class TrainingWatch:
         self._steps, self._backwards = Hits(), Hits()  # of optimizers
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
-        self.before_save: Callable[[Any], None] | None = None
+        self.saves = SaveWatch(tape, modules, lambda: self._steps.count)
         self.on_exit: Callable[[], None] | None = None
         self._watch_tracing: Callable[[], None] = lambda: None
 
@@ -55,9 +56,7 @@ class TrainingWatch:
         seams.wrap("torch.nn.utils:clip_grad_norm_", self._as_optimizer)
         seams.wrap("torch.nn.utils:clip_grad_value_", self._as_optimizer)
         seams.wrap("torch.amp.grad_scaler:GradScaler.step", self._scaler_step)
-        seams.wrap("torch:save", self._save)
-        for name in ("os:replace", "os:rename", "os:fsync", "shutil:copyfile", "pickle:dump"):
-            seams.wrap(name, self._as_checkpoint)
+        self.saves.install(seams)
         seams.wrap("torch:compile", self._compile)
         seams.wrap("os:_exit", self._exit)
         self._hook_steps()
@@ -198,33 +197,6 @@ class TrainingWatch:
         return call
 
     # -- the rest -----------------------------------------------------------------------------------------------
-
-    def _save(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-            hits.count += 1
-            with self._tape.span(self._tape.enter[CHECKPOINT]):
-                if self.before_save is not None:
-                    self.before_save(f)
-                self._modules.unhook()
-                try:
-                    return original(obj, f, *args, **kwargs)
-                finally:
-                    self._modules.rehook()
-
-        return save
-
-    def _as_checkpoint(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        """Putting a saved file in its place is part of the checkpoint: removing a large old one can take longer."""
-        tape = self._tape
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != tape.thread:
-                return original(*args, **kwargs)
-            hits.count += 1
-            with tape.span(tape.checkpoint_from_host):
-                return original(*args, **kwargs)
-
-        return call
 
     def _compile(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -40,7 +40,7 @@ MIN_SHARE = 0.10
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO007: another number of threads takes a tenth off the step."""
     price = priced(run, "threads")
-    if price is None or run.environment.device_kind != "cpu" or is_disturbed(run):
+    if price is None or run.environment.device_kind != "cpu" or len(run.ranks) > 1 or is_disturbed(run):
         return None
     share = price.share * computing(breakdown)
     if share < MIN_SHARE:

@@ -19,7 +19,8 @@ or more samples a batch, a device that is shared or throttled. Host: a rank that
 
 Without an exchange in the backward pass (gradients averaged by hand, pipeline stages) ranks wait elsewhere, and the
 wait would be taken for work. With two ranks "the others" are one. Batches whose size changes from step to step are left
-to DI005.
+to DI005; where ranks run more threads than there are cores, and it computes longer, which one gets the cores is chance
+(DI002).
 """
 
 from dataclasses import replace
@@ -28,14 +29,16 @@ from flatout.analysis.statistics import median
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.exchanges import last_by_size
+from flatout.rules.machine import cores_are_shared
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
-from flatout.schema.run import RankSummary, Run
+from flatout.schema.run import Environment, RankSummary, Run
 from flatout.units import format_ms, format_share
 
 MIN_SHARE = 0.05
+COMPUTING = (Phase.FORWARD, Phase.OPTIMIZER)
 OWN = tuple(phase for phase in STEP_PHASES if phase not in (Phase.BACKWARD, Phase.SYNC))
 MORE_SAMPLES = 1.1
 
@@ -55,6 +58,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     place = slowest.hottest.get(phase.value)
     usual = median([rank.samples_per_step for rank in others])
     larger = usual > 0 and slowest.samples_per_step >= MORE_SAMPLES * usual
+    if cores_are_shared(run) and phase in COMPUTING and not larger:
+        return None
     batches = f", and its batches hold {slowest.samples_per_step:.0f} samples, not {usual:.0f}" if larger else ""
     return Finding(
         code="DI001",
@@ -90,6 +95,8 @@ def _rank(number: int, **phases_ms: float) -> RankSummary:
 
 _EVEN = tuple(_rank(number, input=5.0, forward=30.0, backward=65.0) for number in range(4))
 _SLOW_INPUT = (*_EVEN[:2], _rank(2, input=25.0, forward=30.0, backward=45.0), _EVEN[3])
+_SLOW_FORWARD = (*_EVEN[:3], _rank(3, input=5.0, forward=50.0, backward=45.0))
+_SHARED = Environment(torch_threads=2, num_cpus=2, device_kind="cpu")
 _LONGER = (
     replace(_rank(0, input=5.0, forward=30.0, backward=65.0), samples_per_step=8.0),
     replace(_rank(1, input=5.0, forward=38.0, backward=57.0), samples_per_step=12.0),
@@ -102,10 +109,13 @@ RULE = Rule(
     fires_on=(
         example(step_ms=100, forward=30, ranks=_SLOW_INPUT),
         example(step_ms=100, forward=30, ranks=_LONGER),
+        example(step_ms=100, forward=30, ranks=_SLOW_FORWARD),
+        example(step_ms=100, forward=30, ranks=_SLOW_INPUT, environment=_SHARED),
     ),
     quiet_on=(
         example(step_ms=100, forward=30, ranks=_EVEN),
         example(step_ms=100, forward=30, ranks=(*_EVEN[:3], _rank(3, input=9.0, forward=30.0, backward=61.0))),
         example(step_ms=100, forward=30, ranks=_SLOW_INPUT[2:3]),
+        example(step_ms=100, forward=30, ranks=_SLOW_FORWARD, environment=_SHARED),
     ),
 )

@@ -19,18 +19,19 @@ machine, see whether the backend is the right one (nccl for GPUs).
 
 ## When it is wrong
 
-Gloo's exchange runs on the cores that compute: on a CPU it is dear although no network is slow. Sharded training (FSDP)
-exchanges in other ways, and is not seen.
+Gloo's exchange runs on the cores that compute: on a CPU it is dear although no network is slow. Where ranks run more
+threads than there are cores, nothing is said: the exchange has to wait for a core (DI002 speaks of that). Sharded
+training (FSDP) exchanges in other ways, and is not seen.
 """
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.exchanges import exposed
-from flatout.rules.machine import is_disturbed
+from flatout.rules.machine import cores_are_shared, is_disturbed
 from flatout.rules.rule import Rule
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Exchange, Frame, RankSummary, Run, Utilization
+from flatout.schema.run import Environment, Exchange, Frame, RankSummary, Run, Utilization
 from flatout.units import format_ms, format_share
 
 MIN_SHARE = 0.10
@@ -43,7 +44,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     found = exposed(run)
     if found is None or found.share < MIN_SHARE or found.itself_s < MIN_S:
         return None
-    if found.per_step > MOST_IN_A_STEP or is_disturbed(run):
+    if found.per_step > MOST_IN_A_STEP or cores_are_shared(run) or is_disturbed(run):
         return None
     return Finding(
         code="DI003",
@@ -88,6 +89,7 @@ def _ranks(*exposed_ms: float, exchanges: float = 1.0, n: int = 20, step_ms: flo
     )
 
 
+_SHARED = Environment(torch_threads=2, num_cpus=2, device_kind="cpu")
 _OTHERS = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.8) for i in range(12))
 
 RULE = Rule(
@@ -105,6 +107,7 @@ RULE = Rule(
         example(step_ms=5, forward=1, backward=3, ranks=_ranks(1.5, 1.5, step_ms=5)),
         example(step_ms=100, forward=30, backward=60, ranks=_ranks(25, 25, exchanges=4)),
         example(step_ms=100, forward=30, backward=60, ranks=_ranks(25, 25), utilization=_OTHERS),
+        example(step_ms=100, forward=30, backward=60, ranks=_ranks(25, 25), environment=_SHARED),
     ),
     preview=True,
 )

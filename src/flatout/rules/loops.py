@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flatout.rules.source import Function, ancestors, expressions, module_value
 from flatout.schema.run import Frame
 
-__all__ = ["Loop", "data_loop", "in_loop"]
+__all__ = ["Loop", "data_loop", "in_loop", "statement_of_step"]
 
 Loop = ast.For | ast.While | ast.comprehension
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
@@ -56,6 +56,16 @@ def data_loop(frame: Frame) -> int | None:
         if _runs_over_data(around.loop, function) or _picks_rows(around, function) or _makes_many(around):
             return around.line
     return None
+
+
+def statement_of_step(frame: Frame) -> ast.stmt | None:
+    """Return the whole statement of the training loop, or of its function, that the line of `frame` is part of."""
+    found = None
+    for node in ancestors(frame):
+        if isinstance(node, Function | ast.ClassDef) or (isinstance(node, Loop) and _is_training_loop(node)):
+            break
+        found = node if isinstance(node, ast.stmt) else found
+    return found
 
 
 def _is_training_loop(loop: Loop) -> bool:

@@ -4,7 +4,7 @@ from statistics import fmean
 
 from flatout.schema.run import Run, Utilization
 
-__all__ = ["all_cores_busy", "cores_in_use", "foreign_cores", "is_disturbed", "while_steps_ran"]
+__all__ = ["all_cores_busy", "cores_are_shared", "cores_in_use", "foreign_cores", "is_disturbed", "while_steps_ran"]
 
 MAX_FOREIGN_CORES = 0.25
 ALL_CORES = 0.85
@@ -35,6 +35,13 @@ def foreign_cores(run: Run) -> float:
 def is_disturbed(run: Run) -> bool:
     """Return whether other processes used enough of the machine to doubt the figures."""
     return foreign_cores(run) > MAX_FOREIGN_CORES
+
+
+def cores_are_shared(run: Run) -> bool:
+    """Return whether the ranks of a training on the CPU run more threads than there are cores, and could run fewer."""
+    machine, ranks = run.environment, len({rank.rank for rank in run.ranks})
+    settable = ranks > 1 and machine.torch_threads > 1  # with one thread each there are more ranks than cores: no cure
+    return settable and machine.device_kind == "cpu" and ranks * machine.torch_threads > machine.num_cpus
 
 
 def all_cores_busy(run: Run) -> bool:

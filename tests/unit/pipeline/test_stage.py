@@ -29,7 +29,7 @@ def little(monkeypatch):
 
 def timed(monkeypatch, **seconds):
     """Let batches take so long; a stage that is not named here must not be timed."""
-    monkeypatch.setattr(stage, "_batch_s", lambda maker, at: seconds[f"stage_{at}"])
+    monkeypatch.setattr(stage, "_batch_s", lambda maker, at, rows: seconds[f"stage_{at}"])
 
 
 @pytest.mark.usefixtures("little")

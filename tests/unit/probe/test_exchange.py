@@ -69,6 +69,23 @@ def test_several_backward_passes_of_their_own_are_no_accumulation(watch):
     assert (found.exchanges, found.needless) == (MICRO, 0.0)
 
 
+def test_gradients_of_what_no_optimizer_holds_are_no_accumulation():
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)))
+    optimizer = torch.optim.SGD(model.module[1].parameters(), lr=0.1)
+    watch = ExchangeWatch(raise_it, lambda: [optimizer])
+    for number in range(1, STEPS + 1):
+        x = torch.randn(2, 4)
+        watch.called(model, ((x,), {}))
+        loss = model(x).square().mean()
+        watch.backward()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()  # the first layer keeps what it has, and every step adds to it
+        watch.step(Step(start_ns=0, wall_ns=10**7, phases_ns=(0,) * 8), number)
+    assert model.module[0].weight.grad is not None
+    assert (watch.facts().exchanges, watch.facts().needless) == (1.0, 0.0)
+
+
 def test_of_several_modules_nothing_is_said(watch):
     assert train(watch, modules=2) is None
 

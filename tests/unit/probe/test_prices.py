@@ -35,7 +35,7 @@ def threads(monkeypatch):
     monkeypatch.setattr(prices, "usable_cores", lambda: 4)
     monkeypatch.setattr(prices, "get_num_threads", lambda: state[-1])
     monkeypatch.setattr(prices, "set_num_threads", state.append)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE"):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     return state
 
@@ -85,6 +85,26 @@ def test_threads_are_only_tried_where_that_harms_nobody(threads, monkeypatch, ow
     watch = PriceWatch(tuple, lambda: [Loader(workers)])
     run_steps(watch, threads, 60, lambda now, number: 30)
     assert bool(watch.prices()) is priced
+    assert threads[-1] == own
+
+
+@pytest.mark.parametrize(
+    ("own", "ranks", "tried"),
+    [
+        pytest.param(4, 2, [2], id="each its share"),
+        pytest.param(2, 8, [1], id="at least one"),
+        pytest.param(2, 2, [], id="as many as cores"),
+        pytest.param(1, 8, [], id="no fewer than one"),
+    ],
+)
+def test_ranks_that_share_the_cores_try_fewer_threads_at_the_same_steps(threads, monkeypatch, own, ranks, tried):
+    threads.append(own)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    monkeypatch.setenv("WORLD_SIZE", str(ranks))
+    watch = PriceWatch(tuple, tuple)
+    run_steps(watch, threads, 60, lambda now, number: 10 * now)
+    assert [price.tried for price in watch.prices()] == tried
+    assert all(price.share == pytest.approx(1 - price.tried / own) for price in watch.prices())
     assert threads[-1] == own
 
 

@@ -173,6 +173,58 @@ def test_work_after_the_step_is_python_work_and_not_a_loader(script):
     assert [f.code for f in find(truth.run, truth.breakdown)] == ["HO001"]
 
 
+MONITORED = """
+class Monitor:
+    def update(self, outputs):
+        self.right += nearest(outputs)  # update
+    def worst(self):
+        return sorted(self.seen)  # worst
+def train(batches, monitor):
+    for x in batches:
+        loss = criterion(model(x))  # forward
+        loss.backward()  # backward
+        optimizer.step()  # step
+        monitor.update(outputs)  # call
+        found = monitor.worst()  # sibling
+        other(found)  # other
+train(batches, Monitor())  # whole
+"""
+
+
+@pytest.mark.parametrize("part", ["tail", "lead"])  # without a loader, what follows the step leads the next one
+def test_what_one_statement_after_the_step_costs_goes_together(script, part):
+    at = script(MONITORED)
+    outer = at("whole", "<module>")
+    update = (at("update", "Monitor.update"), at("call", "train"), outer)
+    lines = [
+        line(1.0, at("forward", "train"), outer, phase=Phase.FORWARD),
+        line(1.0, at("backward", "train"), outer, phase=Phase.BACKWARD),
+        line(1.0, at("step", "train"), outer, phase=Phase.OPTIMIZER),
+        host(*update, part=part, seconds=1.0),
+        line(2.0, *update, phase=Phase.HOST, part=part, leaf="torch"),
+        host(at("worst", "Monitor.worst"), at("sibling", "train"), outer, part=part, seconds=0.5),
+        host(at("other", "train"), outer, part=part, seconds=0.5),
+    ]
+    found = applied(PYTHON_WORK, example(step_ms=100, forward=60, lines=lines))
+    assert found.location.function == "Monitor.update"
+    assert found.share == pytest.approx(0.4 * 3.5 / 4.0)
+    assert "below `train` (train.py:12), most of it in `Monitor.update` (train.py:4)" in found.message
+
+
+def test_a_line_before_the_forward_pass_is_counted_alone(script):
+    at = script(MONITORED.replace("        loss = ", "        x = monitor.clean(x)  # clean\n        loss = "))
+    outer = at("whole", "<module>")
+    clean = (at("update", "Monitor.update"), at("clean", "train"), outer)
+    lines = [
+        line(1.0, at("backward", "train"), outer, phase=Phase.BACKWARD),
+        line(1.0, at("step", "train"), outer, phase=Phase.OPTIMIZER),
+        host(*clean, seconds=1.0),
+        line(2.0, *clean, phase=Phase.HOST, part="lead", leaf="torch"),
+    ]
+    found = applied(PYTHON_WORK, example(step_ms=100, forward=60, lines=lines))
+    assert found.share == pytest.approx(0.4 / 3)
+
+
 def test_a_second_cost_is_named_beside_the_one_that_grows():
     steps = steps_of([{Phase.HOST: 10 + 0.5 * i, Phase.FORWARD: 20} for i in range(60)])
     lines = [host(("m.py", 4, "auc"), part="tail", seconds=2.0), host(("m.py", 9, "check"), part="tail")]
