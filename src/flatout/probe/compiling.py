@@ -18,6 +18,8 @@ __all__ = ["compiled_functions", "graph_breaks"]
 _MOST = 20
 _LENGTH = 120  # characters of a reason
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+_NUMBER = re.compile(r"^\d+/\d+(_\d+)?: ")  # Dynamo's own, of the code that did not fit
+_STACK = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
 def graph_breaks() -> tuple[GraphBreak, ...]:
@@ -53,6 +55,7 @@ def _compiled(place: Frame, records: list[Any], limit: int, since_unix_s: float)
     times = [float(getattr(record, "entire_frame_compile_time_s", None) or 0.0) for record in records]
     later = [time for time, record in zip(times[1:], records[1:], strict=True) if _began(record) >= since_unix_s]
     entries = max(int(getattr(record, "cache_size", None) or 0) + 1 for record in records)
+    reason = getattr(records[-1], "recompile_reason", None) or ""
     return CompiledFunction(
         place=place,
         compilations=max(len(records), entries),  # Dynamo keeps the last 64 records only
@@ -60,7 +63,8 @@ def _compiled(place: Frame, records: list[Any], limit: int, since_unix_s: float)
         seconds=sum(times),
         again_s=sum(later),
         limit=limit,
-        reason=_first_line(getattr(records[-1], "recompile_reason", None) or ""),
+        reason=_NUMBER.sub("", _first_line(reason)),
+        changed_at=_last_place(reason),
     )
 
 
@@ -73,6 +77,12 @@ def _user_place(stack: Iterable[Any]) -> Frame | None:
     """Return the innermost user line of a stack as Dynamo gives it, outermost first."""
     own = [line for line in stack if is_user_file(line.filename)]
     return Frame(own[-1].filename, own[-1].lineno or 0, own[-1].name) if own else None
+
+
+def _last_place(reason: str) -> Frame | None:
+    """Return the innermost user line of the stack that Dynamo writes below a reason, outermost first."""
+    own = [Frame(file, int(line), name) for file, line, name in _STACK.findall(reason) if is_user_file(file)]
+    return own[-1] if own else None
 
 
 def _first_line(text: str) -> str:

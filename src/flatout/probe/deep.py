@@ -98,8 +98,7 @@ class DeepWatch:
     def step(self, step: Step, number: int) -> None:
         """Take one finished step; sampling begins with the second."""
         if number == 1:
-            late_ns = perf_counter_ns() - step.start_ns - step.wall_ns  # steps are told a few at a time
-            self._since_unix_s = time.time() - late_ns / 1e9
+            self._since_unix_s = time.time()
             self.copies.counting = True
             self._framework = driving_framework(sys._getframe(1))
             self._tape.thread = get_ident()
@@ -113,7 +112,7 @@ class DeepWatch:
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step, with_host=not self._recorder.modules.modules())
-        self._exchange.step(step, number)
+        self._exchange.step(step, number, aside=self._prices.other)
         self._convolutions.step(step, number)
         if not self._anomaly.priced:
             self._prices.step(step, number)

@@ -23,6 +23,7 @@ __all__ = ["ExchangeWatch"]
 
 _MOST = 200  # exchanges that are written down one by one
 _FROM = 4  # steps: buckets are made anew after the first
+_AGAIN = 3  # steps after which what is read is of steps with the script's own settings again
 _item = Tensor.item  # before any probe has wrapped it
 
 
@@ -38,6 +39,8 @@ class ExchangeWatch:
         self._will_exchange: bool | None = None  # None: no call whose backward pass is still to come
         self._has_exchanged = False
         self._exchanges = self._needless = 0
+        self._of_step = [0, 0]  # exchanges and needless ones since the last step
+        self._own = _AGAIN  # steps with the script's own settings, in a row
         self._steps_ns: list[int] = []
         self._sizes: list[int] = []  # of every call that exchanges
         self._exposed_s: dict[str, float] = {}
@@ -67,7 +70,7 @@ class ExchangeWatch:
         iteration, earlier = int(said["iteration"]), self._iteration
         self._iteration = iteration
         whole_s, overlap_s = said["backward_comm_time"] / 1e9, said["backward_compute_comm_overlap_time"] / 1e9
-        if iteration == earlier or whole_s <= 0 or len(self._sizes) < _FROM:
+        if iteration == earlier or whole_s <= 0 or len(self._sizes) < _FROM or self._own < _AGAIN:
             return
         self._exposed_s[str(iteration)] = max(0.0, whole_s - overlap_s)
         self._elements[str(iteration)] = self._sizes[-2]
@@ -78,16 +81,19 @@ class ExchangeWatch:
         """A backward pass is about to begin; an exchange of what it adds to was not needed."""
         if self._will_exchange is None or self._module is None:
             return
-        self._needless += self._has_exchanged and _holds_gradients(self._module, self._optimizers())
-        self._exchanges += self._will_exchange
+        self._of_step[1] += self._has_exchanged and _holds_gradients(self._module, self._optimizers())
+        self._of_step[0] += self._will_exchange
         self._has_exchanged, self._will_exchange = self._will_exchange, None
 
     @guarded
-    def step(self, step: Step, number: int) -> None:
-        """Take one finished step."""
-        if self._module is None or number <= _FROM:
-            self._exchanges = self._needless = 0
+    def step(self, step: Step, number: int, *, aside: bool = False) -> None:
+        """Take one finished step; `aside`: it had another setting than the script's, and its exchanges do not count."""
+        (exchanges, needless), self._of_step = self._of_step, [0, 0]
+        self._own = 0 if aside else self._own + 1
+        if self._module is None or number <= _FROM or aside:
             return
+        self._exchanges += exchanges
+        self._needless += needless
         self._steps_ns.append(step.wall_ns)
 
     def facts(self) -> Exchange | None:

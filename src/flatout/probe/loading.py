@@ -100,7 +100,7 @@ def _facts(loader: Any) -> LoaderFacts:
         num_samples=0 if iterable else _length(dataset),
         num_batches=_length(loader),
         iterable_style=iterable,
-        has_getitems=_takes_batches(dataset),
+        has_getitems=(loader.batch_sampler is None and not iterable) or _takes_batches(dataset),
         in_memory_bytes=0 if iterable else _in_memory_bytes(dataset),
         default_collate=loader.collate_fn is default,
         default_sampler=all(

@@ -43,7 +43,7 @@ class PriceWatch:
         self._price: Price | None = None
         self._threads_at: Frame | None = None
         self._steps = 0
-        self._other = False
+        self.other = False  # the step that runs has the other setting
 
     def install(self, seams: Seams) -> None:
         """Note where the script sets the number of threads."""
@@ -65,11 +65,11 @@ class PriceWatch:
         if self._set is None:
             return
         if self._steps % _BLOCK >= 2:  # a step without a loader is told while the next one runs
-            self._arms[self._other].append(sum(step.phases_ns[phase] for phase in (FORWARD, BACKWARD, OPTIMIZER)))
+            self._arms[self.other].append(sum(step.phases_ns[phase] for phase in (FORWARD, BACKWARD, OPTIMIZER)))
         self._steps += 1
         other = self._steps // _BLOCK % 2 == 1 and self._steps < 2 * _PAIRS * _BLOCK
-        if other is not self._other:
-            self._other = other
+        if other is not self.other:
+            self.other = other
             self._set(other)
         if self._steps >= 2 * _PAIRS * _BLOCK:
             self._set = None
@@ -81,7 +81,7 @@ class PriceWatch:
 
     def end(self) -> None:
         """Put the script's setting back."""
-        if self._set is not None and self._other:
+        if self._set is not None and self.other:
             self._set(False)
         self._set = None
 

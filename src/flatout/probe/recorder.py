@@ -29,6 +29,7 @@ from flatout.probe.part import PartFile
 from flatout.probe.seams import Seams
 from flatout.probe.tape import Tape
 from flatout.probe.training import TrainingWatch
+from flatout.probe.trouble import in_one_line
 from flatout.probe.whole import WholePart
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
@@ -175,8 +176,7 @@ class Recorder:
             if issubclass(kind, StopRecording):
                 return
             if not self.done:
-                last = f"{kind.__name__}: {error}".strip().replace("\n", " ")[:400]
-                self.finish("script failed", last)
+                self.finish("script failed", in_one_line(error))
             before(kind, error, trace)
 
         self.seams.replace(sys, "excepthook", excepthook)

@@ -18,7 +18,7 @@ class SaveWatch:
     """Marks what the training thread spends on checkpoints."""
 
     def __init__(self, tape: Tape, modules: ModuleWatch, num_steps: Callable[[], int]) -> None:
-        """Watch nothing yet; `num_steps` gives the optimizer steps so far."""
+        """Watch nothing yet; `num_steps` gives the optimizer steps, or backward passes, so far."""
         self._tape, self._modules, self._num_steps = tape, modules, num_steps
         self._saved_after = -1  # as many steps
         self.before_save: Callable[[Any], None] | None = None
@@ -38,7 +38,8 @@ class SaveWatch:
     def _save(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             hits.count += 1
-            self._note()
+            if get_ident() == self._tape.thread:
+                self._note()
             with self._tape.span(self._tape.enter[CHECKPOINT]):
                 if self.before_save is not None:
                     self.before_save(f)

@@ -4,7 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["guarded", "raise_it"]
+__all__ = ["guarded", "in_one_line", "raise_it"]
+
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 def guarded(event: Callable[..., None]) -> Callable[..., None]:
@@ -26,3 +28,10 @@ def guarded(event: Callable[..., None]) -> Callable[..., None]:
 def raise_it(error: Exception) -> None:
     """Raise `error`: what tests want in place of going on without probes."""
     raise error
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return what an error of the script says; of one that carries a worker's traceback, what that ends with."""
+    said = str(error).strip()
+    told = said.splitlines()[-1] if _TRACEBACK in said else f"{type(error).__name__}: {said}"
+    return told.strip().replace("\n", " ")[:400]

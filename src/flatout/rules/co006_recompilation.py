@@ -47,14 +47,15 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE and not given_up:
         return None
     after = f"; after {worst.limit} it is left uncompiled" if given_up else ""
-    why = f" The last time: {worst.reason}." if worst.reason else ""
+    read = f", read in {at(worst.changed_at)}" if worst.changed_at else ""
+    why = f" The last time: {worst.reason}{read}." if worst.reason else ""
     return Finding(
         code="CO006",
         name="recompilation",
         phase=Phase.FORWARD,
         share=0.0,
         max_speedup=1.0,
-        location=worst.place,
+        location=worst.changed_at or worst.place,
         message=f"{at(worst.place)} was compiled {worst.compilations} times, {worst.again} of them while "
         f"{causes.num_steps} steps ran (n={worst.again}): {format_seconds(worst.again_s)}, {format_share(share)} of "
         f"their time{after}.{why} Keep sizes and Python values steady, or compile with dynamic=True.",
@@ -67,11 +68,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
-def _compiled(times: int, again_s: float) -> Causes:
-    place = Frame("model.py", 20, "forward")
+_PLACE, _CALLS = Frame("model.py", 20, "forward"), Frame("model.py", 22, "forward")
+
+
+def _compiled(times: int, again_s: float, changed_at: Frame | None = None) -> Causes:
     found = CompiledFunction(
-        place=place, compilations=times, again=times - 1, seconds=again_s + 4, again_s=again_s, limit=8
-    )
+        place=_PLACE, compilations=times, again=times - 1, seconds=again_s + 4, again_s=again_s, limit=8,
+        reason="self.calls == 6", changed_at=changed_at,
+    )  # fmt: skip
     return Causes(compiled=(found,), num_steps=60, phases_s={"forward": 10.0})
 
 
@@ -81,7 +85,7 @@ RULE = Rule(
     check=check,
     fires_on=(
         example(step_ms=100, forward=50, causes=_compiled(5, 2.0)),
-        example(step_ms=100, forward=50, causes=_compiled(8, 0.2)),
+        example(step_ms=100, forward=50, causes=_compiled(8, 0.2, _CALLS)),
     ),
     quiet_on=(
         example(step_ms=100, forward=50, causes=_compiled(3, 8.0)),

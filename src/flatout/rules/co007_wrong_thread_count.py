@@ -19,7 +19,8 @@ and that one has no core. Containers are the usual case: torch counts the machin
 ## When it is wrong
 
 Small operations gain nothing from threads. A number chosen to leave cores for something else that is to come (workers,
-a second training) is right all the same.
+a second training) is right all the same: an operation waits for its last thread. With another process on one of two
+cores, an epoch on two threads took 7.1 s in place of 0.7 s, on one thread 1.4 s in place of 1.2 s (n=1).
 """
 
 from dataclasses import replace
@@ -39,8 +40,8 @@ MIN_SHARE = 0.10
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO007: another number of threads takes a tenth off the step."""
-    price = priced(run, "threads")
-    if price is None or run.environment.device_kind != "cpu" or len(run.ranks) > 1 or is_disturbed(run):
+    price, machine = priced(run, "threads"), run.environment
+    if price is None or machine.device_kind != "cpu" or price.tried < machine.num_cpus or is_disturbed(run):
         return None
     share = price.share * computing(breakdown)
     if share < MIN_SHARE:
@@ -93,5 +94,4 @@ RULE = Rule(
         example(step_ms=100, forward=30, backward=60, causes=_with(_ONE), environment=Environment(device_kind="cuda")),
         example(step_ms=100, forward=30, backward=60, causes=_with(replace(_ONE, switch="denormals"))),
     ),
-    preview=True,
 )

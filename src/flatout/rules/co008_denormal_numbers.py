@@ -20,7 +20,8 @@ an `eps` that is large enough.
 ## When it is wrong
 
 The switch belongs to a thread: those that torch has started already compute as before, so with several of them the deep
-run sees a part of what there is. On some CPUs (an AMD EPYC, measured) most operations lose nothing by such numbers.
+run sees a part of what there is. Where the ranks of the machine run more threads than it has cores, numbers of threads
+are compared in its place. On some CPUs (an AMD EPYC, measured) most operations lose nothing by such numbers.
 """
 
 from dataclasses import replace

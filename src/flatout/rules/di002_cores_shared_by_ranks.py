@@ -6,7 +6,7 @@ The ranks that were recorded, times the threads each uses for one operation, aga
 use. It fires for training on the CPU when there are more threads than cores. The deep run computes a few steps with the
 script's number of threads, then a few with the rank's share of the cores, in all ranks at the same steps, in turn: what
 goes of forward, backward and optimizer is the gain. Where nine of ten pairs of steps do not say that it is faster,
-nothing is said.
+nothing is said; where others use the machine, no gain is stated.
 
 ## Why it matters
 
@@ -20,15 +20,16 @@ on two cores are slower than with one each.
 
 ## When it is wrong
 
-Ranks bound to cores of their own (`numactl`, `taskset`) may see fewer cores than there are for all of them.
+Ranks bound to cores of their own (`numactl`, `taskset`) see fewer cores than there are for all of them: where fewer
+threads could be tried, that shows.
 """
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
-from flatout.rules.machine import cores_are_shared
-from flatout.rules.prices import priced, was_priced
+from flatout.rules.machine import cores_are_shared, is_disturbed, num_processes
+from flatout.rules.prices import measured, priced
 from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Price, RankSummary, Run
@@ -41,27 +42,31 @@ MIN_SHARE = 0.05
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """DI002: ranks times threads exceed the cores of a training on the CPU."""
-    ranks, machine = len({rank.rank for rank in run.ranks}), run.environment
+    ranks, machine = num_processes(run), run.environment
     shares = sum(breakdown.share(phase) for phase in COMPUTE)
     if not cores_are_shared(run) or shares < MIN_COMPUTING:
         return None
-    price, own = priced(run, "threads"), max(1, machine.num_cpus // ranks)
+    disturbed, tried = is_disturbed(run), measured(run, "threads")
+    price = None if disturbed else priced(run, "threads")
     share = 0.0 if price is None else price.share * shares
-    if share < MIN_SHARE and was_priced(run, "threads"):
+    if not disturbed and share < MIN_SHARE and tried is not None:
         return None
+    own = max(1, machine.num_cpus // ranks) if tried is None else round(tried.tried)
+    place = None if tried is None else tried.place
     gain = f"{format_share(shares)} of each step is computing (n={breakdown.measured})"
     if price is not None:
-        gain = f"{of_step(breakdown, share * breakdown.mean_ms)} goes when each computes with {price.tried:.0f}, as "
-        gain += f"measured with both in turn ({price.steps} steps each)"
+        gain = f"{of_step(breakdown, share * breakdown.mean_ms)} goes when each computes with {own}, as measured with "
+        gain += f"both in turn ({price.steps} steps each)"
+    setting = f"OMP_NUM_THREADS={own}" if place is None else f"torch.set_num_threads({own}) in {at(place)}"
     return Finding(
         code="DI002",
         name="cores-shared-by-ranks",
         phase=Phase.FORWARD,
         share=share,
         max_speedup=speedup_without(share),
-        location=price.place if price is not None else None,
+        location=place,
         message=f"{ranks} ranks with {machine.torch_threads} threads each share {machine.num_cpus} cores, and {gain}. "
-        f"Give each rank {own}: OMP_NUM_THREADS={own}.",
+        f"Give each rank {own}: {setting}.",
         evidence=(
             Evidence("ranks", ranks, ""),
             Evidence("threads", machine.torch_threads, ""),
@@ -82,6 +87,7 @@ def _priced(share: float, ordered: float = 1.0) -> Causes:
 
 
 _RANKS = tuple(RankSummary(rank=number, num_steps=60, median_ms=100.0) for number in range(2))
+_SPAWNED = (_RANKS[0], _RANKS[0])  # processes that do not know their rank
 
 RULE = Rule(
     code="DI002",
@@ -91,6 +97,7 @@ RULE = Rule(
         example(step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(2, 2)),
         example(step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(6, 8)),
         example(step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(2, 2), causes=_priced(0.6)),
+        example(step_ms=100, forward=40, backward=50, ranks=_SPAWNED, environment=_machine(2, 2), causes=_priced(0.6)),
     ),
     quiet_on=(
         example(step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(1, 2)),

@@ -14,8 +14,9 @@ in which every device waits for the network, and it grows with the number of ran
 ## What to do
 
 Fewer or smaller exchanges: gradients in 16 bits (`register_comm_hook` with `bf16_compress_hook`), several micro-batches
-for each exchange, larger batches. Look at `bucket_cap_mb`: the last bucket is the one that is never hidden. On one
-machine, see whether the backend is the right one (nccl for GPUs).
+for each exchange, larger batches. Freeze what is not trained (`requires_grad_(False)`): whatever asks for gradients has
+them exchanged, even where no optimizer holds it, and then more goes than the exchange. Look at `bucket_cap_mb`: the
+last bucket is the one that is never hidden. On one machine, see whether the backend is the right one (nccl for GPUs).
 
 ## When it is wrong
 

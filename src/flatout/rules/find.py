@@ -14,10 +14,11 @@ __all__ = ["Examination", "examine", "find"]
 
 GENERAL = "IN001"  # says that the step waits for its input; the other IN rules say why
 MIN_STEPS = 5  # below this many measured steps only what a few of them can show is said
-SHOWN_BY_FEW = ("MS", "ME001", "EP002", "CO006")
+SHOWN_BY_FEW = ("MS", "ME001", "EP002", "CO006", "IN013")
 EXPLAINS = 0.5  # a cause with this much of the input's share makes the general statement superfluous
 SAYS_MORE = {  # at the same line: what waits, collects, breaks, is asked for
     "IN012": "IN003",
+    "IN015": "IN003",
     "HO004": "HO001",
     "CO005": "CO004",
     "SY002": "SY001",

@@ -2,12 +2,12 @@
 
 ## What it measures
 
-Host time by the user's own functions: what is neither input, forward, backward nor optimizer, does not print or
-write, and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on. Where
-one statement of the loop calls it after the backward pass, all that this statement costs is counted, and the other
-methods of the same class: of `prototype_accuracy` the function's own Python was 18% of the step, the statement 37%
-(n=4,279 steps).
-Lines below which the whole step runs (`trainer.fit(...)`) are not blamed: what remains there is a framework's loop.
+Host time by the user's own functions: what is neither input, forward, backward nor optimizer, does not print or write,
+and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on. Where one
+statement calls it after the backward pass and the optimizer's step, all that this statement costs is counted, and the
+other methods of the same class, unless that runs the training: of `prototype_accuracy` the function's own Python was
+18% of the step, the statement 37% (n=4,279 steps). Lines below which the whole step runs (`trainer.fit(...)`) are not
+blamed: what remains there is a framework's loop.
 
 ## Why it matters
 
@@ -29,10 +29,11 @@ most is this time alone: the rest of the step often becomes faster, too, when no
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line, steps_of
 from flatout.rules.growth import growth
-from flatout.rules.hosting import of_one_statement, python_work, writing
+from flatout.rules.hosting import python_work, writing
 from flatout.rules.lines import Hotspot, costs, hottest, seconds
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, goes_to, of_step
+from flatout.rules.statements import of_one_statement
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -52,10 +53,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     whole = None if _grows(run, breakdown) else of_one_statement(run, spot)
     called = ""
-    if whole is not None:
-        all_of_it = breakdown.share(Phase.HOST) * min(1.0, seconds(whole[1]) / seconds(costs(run, Phase.HOST)))
-        if all_of_it > NOTEWORTHY * share:
-            share, called = all_of_it, f"below {at(whole[0])}, most of it "
+    if whole is not None and whole.seconds > NOTEWORTHY * spot.seconds:
+        host_s = seconds(costs(run, Phase.HOST))
+        share = breakdown.share(Phase.HOST) * min(1.0, whole.seconds / host_s)
+        called = f"below {at(whole.place)}, {'most' if spot.seconds > whole.seconds / 2 else 'part'} of it "
     return Finding(
         code="HO001",
         name="python-work-in-step",

@@ -2,8 +2,9 @@
 
 ## What it measures
 
-A dataset that keeps its rows in one array or tensor, has no `__getitems__`, and whose samples cost less than 60 us
-each: then fetching and stacking `batch_size` of them is nearly all overhead. It fires from batches of 16 on, when
+A dataset that keeps its rows in one array or tensor, is asked for them one by one (no `__getitems__`, no
+`batch_size=None`), and whose samples cost less than 60 us each: then fetching and stacking `batch_size` of them is
+nearly all overhead. It fires from batches of 16 on, when
 fetching and collating take at least 15% of the step.
 
 ## Why it matters

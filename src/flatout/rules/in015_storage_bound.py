@@ -8,7 +8,10 @@ and 500 MB are read in a second, or 20 MB with at least 16 workers: then more re
 
 ## Why it matters
 
-A disk gives so many bytes a second, and a step cannot be faster than its samples are read.
+A disk gives so many bytes a second, and a step cannot be faster than its samples are read. On a disk that gave 0.9 GB/s
+(2 cores of an AMD EPYC, torch 2.13), 39% of each step of 20 ms waited for pictures of 1 MiB, which were dropped from
+memory all along, as where they do not fit (n=222 steps): at most 1.65x. A first pass over 3600 of them took 5.2 s (n=3,
+4.9 to 5.8), over the same in 8 bits and half as wide and high 1.7 s (n=3, 1.4 to 2.1).
 
 ## What to do
 
@@ -18,7 +21,8 @@ read them once: keep them in memory if they fit, on a local disk if they come ov
 ## When it is wrong
 
 In the first pass files come from the disk, in later ones perhaps from memory: what fits there is no problem for long.
-Reads over a network are not counted as storage by the kernel.
+Where the deep run finds in memory what the timed run has just read, nothing is said. Reads over a network are not
+counted as storage by the kernel.
 """
 
 from dataclasses import replace

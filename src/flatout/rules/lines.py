@@ -14,7 +14,7 @@ from flatout.rules.source import ancestors, enclosing_function
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
-__all__ = ["COMPILED", "MIN_SAMPLES", "Hotspot", "costs", "hottest", "outer_lines", "seconds"]
+__all__ = ["COMPILED", "MIN_SAMPLES", "Hotspot", "costs", "function_key", "hottest", "outer_lines", "seconds"]
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 MIN_SAMPLES = 8  # fewer sightings than this name nothing: at 8 the share is still only known to about a third
@@ -94,7 +94,7 @@ def hottest(lines: Iterable[LineCost], among: Iterable[LineCost]) -> Hotspot | N
     functions: dict[tuple[str, str, int], list[LineCost]] = defaultdict(list)
     for cost in lines:
         if cost.stack:
-            functions[_function_key(cost.stack[0])].append(cost)
+            functions[function_key(cost.stack[0])].append(cost)
     seen_enough = [group for group in functions.values() if sum(cost.samples for cost in group) >= MIN_SAMPLES]
     whole = seconds(among)
     if not seen_enough or whole <= 0:
@@ -109,7 +109,7 @@ def hottest(lines: Iterable[LineCost], among: Iterable[LineCost]) -> Hotspot | N
     )
 
 
-def _function_key(frame: Frame) -> tuple[str, str, int]:
+def function_key(frame: Frame) -> tuple[str, str, int]:
     """Tell functions of the same name in one file apart by where they begin, as far as the source can be read.
 
     A lambda or a comprehension belongs to the function that it is written in.

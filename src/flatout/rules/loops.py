@@ -6,13 +6,13 @@ cannot be read from source, so names, constants and where a value came from deci
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from flatout.rules.source import Function, ancestors, expressions, module_value
 from flatout.schema.run import Frame
 
-__all__ = ["Loop", "data_loop", "in_loop", "statement_of_step"]
+__all__ = ["Loop", "data_loop", "in_loop", "statement_apart"]
 
 Loop = ast.For | ast.While | ast.comprehension
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
@@ -58,11 +58,14 @@ def data_loop(frame: Frame) -> int | None:
     return None
 
 
-def statement_of_step(frame: Frame) -> ast.stmt | None:
-    """Return the whole statement of the training loop, or of its function, that the line of `frame` is part of."""
+def statement_apart(frame: Frame, lines: Collection[int]) -> ast.stmt | None:
+    """Return the largest statement around the line of `frame`, within its function, that holds none of `lines`."""
     found = None
     for node in ancestors(frame):
-        if isinstance(node, Function | ast.ClassDef) or (isinstance(node, Loop) and _is_training_loop(node)):
+        if isinstance(node, Function | ast.ClassDef):
+            break
+        first, last = getattr(node, "lineno", frame.line), getattr(node, "end_lineno", frame.line)
+        if any(first <= line <= last for line in lines):
             break
         found = node if isinstance(node, ast.stmt) else found
     return found

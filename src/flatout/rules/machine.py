@@ -2,9 +2,18 @@
 
 from statistics import fmean
 
+from flatout.rules.prices import measured
 from flatout.schema.run import Run, Utilization
 
-__all__ = ["all_cores_busy", "cores_are_shared", "cores_in_use", "foreign_cores", "is_disturbed", "while_steps_ran"]
+__all__ = [
+    "all_cores_busy",
+    "cores_are_shared",
+    "cores_in_use",
+    "foreign_cores",
+    "is_disturbed",
+    "num_processes",
+    "while_steps_ran",
+]
 
 MAX_FOREIGN_CORES = 0.25
 ALL_CORES = 0.85
@@ -38,10 +47,23 @@ def is_disturbed(run: Run) -> bool:
 
 
 def cores_are_shared(run: Run) -> bool:
-    """Return whether the ranks of a training on the CPU run more threads than there are cores, and could run fewer."""
-    machine, ranks = run.environment, len({rank.rank for rank in run.ranks})
+    """Return whether the ranks of a training on the CPU run more threads than there are cores, and could run fewer.
+
+    Ranks that are bound to cores of their own each count the same cores: where fewer threads were tried, and were not
+    faster, nothing is shared. Processes that do not know their rank all call themselves the first.
+    """
+    machine, ranks = run.environment, num_processes(run)
     settable = ranks > 1 and machine.torch_threads > 1  # with one thread each there are more ranks than cores: no cure
-    return settable and machine.device_kind == "cpu" and ranks * machine.torch_threads > machine.num_cpus
+    if not settable or machine.device_kind != "cpu" or ranks * machine.torch_threads <= machine.num_cpus:
+        return False
+    price = measured(run, "threads")
+    return price is None or price.share > 0
+
+
+def num_processes(run: Run) -> int:
+    """Return how many processes train together; of a rank that was started again, the last."""
+    ranks = len({rank.rank for rank in run.ranks})
+    return len(run.ranks) if ranks == 1 and measured(run, "threads") else ranks
 
 
 def all_cores_busy(run: Run) -> bool:

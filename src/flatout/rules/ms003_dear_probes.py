@@ -2,13 +2,15 @@
 
 ## What it measures
 
-The light probes' own cost of a step, timed in a tight loop when the recording ended, against the median step. It fires
-at 5%.
+The light probes' own cost of a step, timed in a tight loop when the recording ended, against the median step. In a
+training wrappers and hooks come on top, and memory that the loop uses pushes the probes' out of the caches: four times
+as much is taken. It fires when that is 5% of the step.
 
 ## Why it matters
 
 The account is of the step with its probes. At 20 us each, a step of 0.3 ms is 7% longer than without them, most of
-that in host time.
+that in host time. Measured on 2 cores of an AMD EPYC (torch 2.13): a linear model on 10 numbers took 65 us a step, and
+78 us under the probes (medians of n=3 runs each, 30 epochs of 512 steps), 13.6 us where the tight loop shows 3.2 us.
 
 ## What to do
 
@@ -17,8 +19,7 @@ same probes, so what it keeps is not touched by this.
 
 ## When it is wrong
 
-In a training, memory that the loop uses pushes the probes' out of the caches: there they cost up to three times what a
-tight loop shows.
+How much more than in the tight loop they cost is not measured in the script itself.
 """
 
 from flatout.rules.example import example
@@ -29,11 +30,12 @@ from flatout.schema.run import Run
 from flatout.units import format_ms, format_share
 
 MIN_SHARE = 0.05
+IN_A_TRAINING = 4.0  # times what a tight loop shows; measured: 4.3
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """MS003: a twentieth of the median step is what the probes cost."""
-    probe_ms = run.probe_us / 1000
+    probe_ms = IN_A_TRAINING * run.probe_us / 1000
     if breakdown.median_ms <= 0 or probe_ms < MIN_SHARE * breakdown.median_ms:
         return None
     share = probe_ms / breakdown.median_ms
@@ -43,9 +45,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.OTHER,
         share=0.0,
         max_speedup=1.0,
-        message=f"The probes take at least {format_ms(probe_ms)} of a step of {format_ms(breakdown.median_ms)} "
+        message=f"The probes take about {format_ms(probe_ms)} of a step of {format_ms(breakdown.median_ms)} "
         f"({format_share(share)}, n={breakdown.measured}): take its length as an upper bound.",
-        evidence=(Evidence("probes", run.probe_us, "us"), Evidence("median step", breakdown.median_ms, "ms")),
+        evidence=(
+            Evidence("probes in a tight loop", run.probe_us, "us"),
+            Evidence("median step", breakdown.median_ms, "ms"),
+        ),
     )
 
 
@@ -55,10 +60,10 @@ RULE = Rule(
     check=check,
     fires_on=(
         example(step_ms=0.1, forward=0.05, probe_us=5.5),
-        example(step_ms=0.3, forward=0.1, probe_us=20.0),
+        example(step_ms=0.3, forward=0.1, probe_us=5.0),
     ),
     quiet_on=(
-        example(step_ms=0.3, forward=0.1, probe_us=5.5),
+        example(step_ms=0.6, forward=0.1, probe_us=5.0),
         example(step_ms=10, forward=5, probe_us=20.0),
     ),
 )

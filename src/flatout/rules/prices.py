@@ -4,7 +4,7 @@ from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import Price, Run
 
-__all__ = ["computing", "priced", "was_priced"]
+__all__ = ["computing", "measured", "priced"]
 
 MIN_STEPS = 8  # of each kind
 MIN_ORDERED = 0.9  # with 8 of each kind and no difference, chance reaches that in 3 of 1,000 (Mann-Whitney, one-sided)
@@ -17,15 +17,11 @@ def computing(breakdown: Breakdown) -> float:
 
 def priced(run: Run, switch: str) -> Price | None:
     """Return the price of `switch` where it was measured and nearly all pairs of steps say the same."""
-    price = _measured(run, switch)
+    price = measured(run, switch)
     return price if price is not None and price.ordered >= MIN_ORDERED else None
 
 
-def was_priced(run: Run, switch: str) -> bool:
-    """Return whether steps with and without `switch` were compared, whatever they said."""
-    return _measured(run, switch) is not None
-
-
-def _measured(run: Run, switch: str) -> Price | None:
+def measured(run: Run, switch: str) -> Price | None:
+    """Return what steps with and without `switch` said, however sure; None where they were not compared."""
     prices = run.causes.prices if run.causes else ()
     return next((price for price in prices if price.switch == switch and price.steps >= MIN_STEPS), None)

@@ -111,7 +111,7 @@ class LoaderFacts:
     num_samples: int = 0  # len(dataset), 0 when it has none
     num_batches: int = 0  # len(loader), 0 when it has none
     iterable_style: bool = False
-    has_getitems: bool = False
+    has_getitems: bool = False  # a whole batch in one call, as where there is no automatic batching
     in_memory_bytes: int = 0  # arrays and tensors of the dataset with one row a sample
     default_collate: bool = True
     default_sampler: bool = True
@@ -247,6 +247,7 @@ class CompiledFunction:
     again_s: float = 0.0  # in those made again while steps ran
     limit: int = 0  # compilations after which it is run as it is; 0 when not known
     reason: str = ""  # what had changed when it was compiled last
+    changed_at: Frame | None = None  # the line that read it, where that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

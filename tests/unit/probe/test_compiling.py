@@ -36,6 +36,16 @@ def scaled(x, factor):  # SCALED
     return x * factor
 
 
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1  # CALLS
+        return x * self.calls
+
+
 def test_a_break_has_its_line():
     torch.compile(broken, backend="eager")(torch.ones(3))
     (found,) = graph_breaks()
@@ -54,6 +64,16 @@ def test_a_function_that_is_compiled_again_and_again():
     assert (found.compilations, found.again) == (5, 4)
     assert 0 < found.again_s < found.seconds
     assert found.limit >= 5
+    assert found.reason.startswith("tensor 'x' size mismatch")
+
+
+def test_the_line_that_reads_what_changes_is_named():
+    compiled = torch.compile(Counting(), backend="eager")
+    for _ in range(3):
+        compiled(torch.ones(3))
+    (found,) = compiled_functions(0.0)
+    assert (found.changed_at.file, found.changed_at.line) == (__file__, line_of("CALLS"))
+    assert found.reason == "self.calls == 1"
 
 
 def test_variants_made_before_training_are_not_made_again():

@@ -54,6 +54,20 @@ def test_one_exchange_a_step_is_as_it_should_be(watch):
     assert found.place.file == __file__
 
 
+def test_steps_with_another_setting_do_not_count(watch, monkeypatch):
+    slow = 6  # from this step on, until the last but two
+    take = watch.step
+
+    def step(one, number):
+        aside = slow <= number < STEPS - 2
+        take(Step(start_ns=0, wall_ns=10**9 if aside else 10**7, phases_ns=(0,) * 8), number, aside=aside)
+
+    monkeypatch.setattr(watch, "step", step)
+    found = train(watch)
+    assert (found.steps, found.step_s) == (1 + 3, 0.01)  # the fifth, and the last three
+    assert (found.exchanges, found.needless) == (MICRO, MICRO - 1)
+
+
 def test_exchanges_before_more_is_added_are_needless(watch):
     found = train(watch)
     assert (found.exchanges, found.needless) == (MICRO, MICRO - 1)

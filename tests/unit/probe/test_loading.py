@@ -162,6 +162,7 @@ def test_samplers_collates_and_streams_of_the_script_s_own(w):
     own, batched, stream = facts(w)
     assert (own.default_sampler, own.default_collate) == (False, False)
     assert (batched.default_sampler, batched.batch_size) == (True, 0)
+    assert (own.has_getitems, batched.has_getitems) == (False, True)  # the sampler's indices come all in one call
     assert (stream.iterable_style, stream.num_samples, stream.has_getitems) == (True, 0, False)
 
 

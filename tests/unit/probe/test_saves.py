@@ -2,6 +2,7 @@
 
 import io
 import os
+import threading
 
 import pytest
 import torch
@@ -43,3 +44,14 @@ def test_flushing_what_was_saved_is_part_of_the_checkpoint(w):
     trained(w, save)
     assert w.phases(3)["checkpoint"] == SYNC
     assert ("checkpoint" in w.phases(2), "checkpoint" in w.phases(4)) == (False, False)
+
+
+def test_a_save_in_another_thread_makes_no_log_a_checkpoint(w):
+    def save(number, model):
+        thread = threading.Thread(target=torch.save, args=(model.state_dict(), io.BytesIO()))
+        thread.start()
+        thread.join()
+        os.fsync(0)
+
+    trained(w, save)
+    assert "checkpoint" not in w.phases(3)

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 import torch
+from torch._utils import ExceptionWrapper
 
 from flatout.probe.recorder import Recorder
+from flatout.probe.trouble import in_one_line
 from flatout.schema.order import Order
 
 
@@ -38,3 +41,19 @@ def test_a_failing_probe_is_removed_and_the_training_goes_on(tmp_path):
     notes = next(record["values"] for record in records if record["kind"] == "notes")
     assert "ZeroDivisionError" in notes[0]
     assert records[-1]["value"]["reason"] == "probe failed"
+
+
+def test_an_error_is_told_in_one_line():
+    assert in_one_line(ValueError("no such file:\ntrain.csv")) == "ValueError: no such file: train.csv"
+    assert in_one_line(KeyError()) == "KeyError:"
+    assert len(in_one_line(ValueError("x" * 5000))) == 400
+
+
+def test_of_an_error_in_a_worker_its_own_last_line_is_told():
+    try:
+        raise RuntimeError("unable to allocate shared memory")
+    except RuntimeError:
+        carried = ExceptionWrapper(where="in DataLoader worker process 0")
+    with pytest.raises(RuntimeError, match="Original Traceback") as failure:
+        carried.reraise()
+    assert in_one_line(failure.value) == "RuntimeError: unable to allocate shared memory"

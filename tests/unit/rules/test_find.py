@@ -56,7 +56,8 @@ def test_the_general_statement_goes_when_a_cause_explains_most_of_it():
 
 
 @pytest.mark.parametrize(
-    ("more", "less"), [("IN012", "IN003"), ("IN018", "IN003"), ("HO004", "HO001"), ("CO005", "CO004")]
+    ("more", "less"),
+    [("IN012", "IN003"), ("IN015", "IN003"), ("IN018", "IN003"), ("HO004", "HO001"), ("CO005", "CO004")],
 )
 def test_what_a_line_does_says_more_than_that_it_takes_long(more, less):
     named = Frame(PLACE.file, PLACE.line, f"Net.{PLACE.function}")
@@ -94,10 +95,10 @@ def test_a_rule_that_raises_costs_only_its_own_finding():
 
 
 def test_few_steps_support_only_what_a_few_can_show():
-    rules = [rule_giving(finding(code)) for code in ("HO001", "EP001", "EP002", "ME001", "MS002")]
+    rules = [rule_giving(finding(code)) for code in ("HO001", "EP001", "EP002", "IN013", "ME001", "MS002")]
     few, enough = example(n=4), example(n=5)
-    assert {f.code for f in examine(few.run, few.breakdown, (), rules).findings} == {"EP002", "ME001", "MS002"}
-    assert len(examine(enough.run, enough.breakdown, (), rules).findings) == 5
+    assert {f.code for f in examine(few.run, few.breakdown, (), rules).findings} == {"EP002", "IN013", "ME001", "MS002"}
+    assert len(examine(enough.run, enough.breakdown, (), rules).findings) == 6
 
 
 def test_a_wait_of_samples_is_named_once_and_with_its_line():

@@ -208,7 +208,82 @@ def test_what_one_statement_after_the_step_costs_goes_together(script, part):
     found = applied(PYTHON_WORK, example(step_ms=100, forward=60, lines=lines))
     assert found.location.function == "Monitor.update"
     assert found.share == pytest.approx(0.4 * 3.5 / 4.0)
-    assert "below `train` (train.py:12), most of it in `Monitor.update` (train.py:4)" in found.message
+    assert "below `train` (train.py:12), part of it in `Monitor.update` (train.py:4)" in found.message
+
+
+AROUND_THE_STEP = """
+def train(batches):
+    for x in batches:
+        with accumulate(model):
+            loss = criterion(model(x))  # forward
+            loss.backward()  # backward
+            optimizer.step()  # step
+            first(outputs)  # call
+            second(outputs)  # sibling
+train(batches)  # whole
+"""
+TRAINER = """
+class Trainer:
+    def train(self):
+        for x in self.batches:
+            loss = criterion(model(x))  # forward
+            loss.backward()  # backward
+            optimizer.step()  # step
+            self.first()  # call
+            self.second()  # sibling
+Trainer().train()  # whole
+"""
+TWO_STEPS = """
+def train(batches):
+    for x in batches:
+        critic(x).backward()  # backward
+        first(x)  # call
+        optimizer.step()  # step
+        second(x)  # sibling
+train(batches)  # whole
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        pytest.param(AROUND_THE_STEP, "first", id="a block around the step"),
+        pytest.param(TRAINER, "Trainer.first", id="the class that trains"),
+        pytest.param(TWO_STEPS, "first", id="before the last step"),
+    ],
+)
+def test_what_only_stands_beside_the_function_is_not_counted(script, text, function):
+    at = script(text)
+    train = "Trainer.train" if "class" in text else "train"
+    outer = at("whole", "<module>")
+    lines = [
+        line(1.0, at("backward", train), outer, phase=Phase.BACKWARD),
+        line(1.0, at("step", train), outer, phase=Phase.OPTIMIZER),
+        host((at("call", train)[0], 90, function), at("call", train), outer, part="tail", seconds=1.0),
+        host(
+            (at("call", train)[0], 80, function.replace("first", "second")),
+            at("sibling", train),
+            outer,
+            part="tail",
+            seconds=0.9,
+        ),
+    ]
+    found = applied(PYTHON_WORK, example(step_ms=100, forward=60, lines=lines))
+    assert (found.location.function, found.share) == (function, pytest.approx(0.4 / 1.9))
+
+
+def test_a_loop_of_the_module_has_statements_too(script):
+    text = MONITORED.replace("def train(batches, monitor):\n", "").replace("train(batches, Monitor())", "end()")
+    at = script(text.replace("\n    for x", "\nfor x"))
+    call = (at("call", "<module>"),)
+    lines = [
+        line(1.0, at("backward", "<module>"), phase=Phase.BACKWARD),
+        line(1.0, at("step", "<module>"), phase=Phase.OPTIMIZER),
+        host(at("update", "Monitor.update"), *call, seconds=1.0),
+        line(2.0, at("update", "Monitor.update"), *call, phase=Phase.HOST, part="lead", leaf="torch"),
+    ]
+    found = applied(PYTHON_WORK, example(step_ms=100, forward=60, lines=lines))
+    assert found.share == pytest.approx(0.4)
 
 
 def test_a_line_before_the_forward_pass_is_counted_alone(script):
