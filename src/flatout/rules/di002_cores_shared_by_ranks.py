@@ -5,8 +5,8 @@
 The ranks that were recorded, times the threads each uses for one operation, against the cores that this process may
 use. It fires for training on the CPU when there are more threads than cores. The deep run computes a few steps with the
 script's number of threads, then a few with the rank's share of the cores, in all ranks at the same steps, in turn: what
-goes of forward, backward and optimizer is the gain. Where nine of ten pairs of steps do not say that it is faster,
-nothing is said; where others use the machine, no gain is stated.
+goes of forward, backward and optimizer is the gain. Steps with too many threads scatter: where no more pairs of steps
+say that it is faster than chance allows, nothing is said; where others use the machine, no gain is stated.
 
 ## Why it matters
 
@@ -27,7 +27,7 @@ threads could be tried, that shows.
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.machine import cores_are_shared, is_disturbed, num_processes
-from flatout.rules.prices import measured, priced
+from flatout.rules.prices import is_sure, measured
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -47,7 +47,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if not cores_are_shared(run) or shares < MIN_COMPUTING:
         return None
     disturbed, tried = is_disturbed(run), measured(run, "threads")
-    price = None if disturbed else priced(run, "threads")
+    price = tried if tried is not None and is_sure(tried) and not disturbed else None
     share = 0.0 if price is None else price.share * shares
     if not disturbed and share < MIN_SHARE and tried is not None:
         return None
@@ -97,6 +97,9 @@ RULE = Rule(
         example(step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(2, 2)),
         example(step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(6, 8)),
         example(step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(2, 2), causes=_priced(0.6)),
+        example(
+            step_ms=100, forward=40, backward=50, ranks=_RANKS, environment=_machine(2, 2), causes=_priced(0.6, 0.81)
+        ),
         example(step_ms=100, forward=40, backward=50, ranks=_SPAWNED, environment=_machine(2, 2), causes=_priced(0.6)),
     ),
     quiet_on=(

@@ -110,5 +110,4 @@ RULE = Rule(
         example(step_ms=100, forward=30, backward=60, ranks=_ranks(25, 25), utilization=_OTHERS),
         example(step_ms=100, forward=30, backward=60, ranks=_ranks(25, 25), environment=_SHARED),
     ),
-    preview=True,
 )

@@ -1,12 +1,15 @@
 """Settings whose price the deep run has measured, by steps with them and without them in turn."""
 
+import math
+
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import Price, Run
 
-__all__ = ["computing", "measured", "priced"]
+__all__ = ["computing", "is_sure", "measured", "priced"]
 
 MIN_STEPS = 8  # of each kind
+SPREADS = 4.0  # above chance: three of 100,000
 MIN_ORDERED = 0.9  # with 8 of each kind and no difference, chance reaches that in 3 of 1,000 (Mann-Whitney, one-sided)
 
 
@@ -19,6 +22,15 @@ def priced(run: Run, switch: str) -> Price | None:
     """Return the price of `switch` where it was measured and nearly all pairs of steps say the same."""
     price = measured(run, switch)
     return price if price is not None and price.ordered >= MIN_ORDERED else None
+
+
+def is_sure(price: Price) -> bool:
+    """Return whether chance hardly ever orders so many pairs alike, however much single steps scatter.
+
+    Of equal steps half of the pairs are ordered either way, with the spread of Mann and Whitney's U (1947).
+    """
+    spread = math.sqrt((2 * price.steps + 1) / 12) / price.steps
+    return price.ordered >= 0.5 + SPREADS * spread
 
 
 def measured(run: Run, switch: str) -> Price | None:
