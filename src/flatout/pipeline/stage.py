@@ -21,8 +21,8 @@ _TIMES_AS_LONG = 1.75  # a batch made of it: of images of 32x32 resized to 224, 
 # and two); their first pass takes half as long, so that the later stage would be ahead after five passes more
 _LITTLE_MEMORY = 32 * 1024**2  # below, it stays near the processor, whatever is kept
 _TRIED, _BATCH, _TURNS = 16, 64, 7  # samples that are read; rows of a batch at most, and batches
-_BATCH_BYTES, _FEWEST = 16 * 1024**2, 16  # of a batch, and rows of it at least: 64 images of 224x224 are 37 MB, whose
-# fresh pages took 10 ms of the first batch's time
+_BATCH_BYTES, _FEWEST = 16 * 1024**2, 16  # of a batch, and rows of it at least: 64 images of 224x224 are 37 MB, and
+# trying batches of so many took 62 of the 145 ms before the first batch
 _COLD_BYTES = 8 * 1024**2  # of rows that batches are taken from: more than stay in a core's own cache
 
 

@@ -27,7 +27,7 @@ threads could be tried, that shows.
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.machine import cores_are_shared, is_disturbed, num_processes
-from flatout.rules.prices import is_sure, measured
+from flatout.rules.prices import computing, is_sure, measured
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -35,7 +35,6 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Price, RankSummary, Run
 from flatout.units import format_share
 
-COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 MIN_COMPUTING = 0.3
 MIN_SHARE = 0.05
 
@@ -43,7 +42,7 @@ MIN_SHARE = 0.05
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """DI002: ranks times threads exceed the cores of a training on the CPU."""
     ranks, machine = num_processes(run), run.environment
-    shares = sum(breakdown.share(phase) for phase in COMPUTE)
+    shares = computing(breakdown)
     if not cores_are_shared(run) or shares < MIN_COMPUTING:
         return None
     disturbed, tried = is_disturbed(run), measured(run, "threads")

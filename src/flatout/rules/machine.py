@@ -50,7 +50,7 @@ def cores_are_shared(run: Run) -> bool:
     """Return whether the ranks of a training on the CPU run more threads than there are cores, and could run fewer.
 
     Ranks that are bound to cores of their own each count the same cores: where fewer threads were tried, and were not
-    faster, nothing is shared. Processes that do not know their rank all call themselves the first.
+    faster, nothing is shared.
     """
     machine, ranks = run.environment, num_processes(run)
     settable = ranks > 1 and machine.torch_threads > 1  # with one thread each there are more ranks than cores: no cure
@@ -61,7 +61,7 @@ def cores_are_shared(run: Run) -> bool:
 
 
 def num_processes(run: Run) -> int:
-    """Return how many processes train together; of a rank that was started again, the last."""
+    """Return how many processes train together: the ranks, or, where none knows its own, those that were recorded."""
     ranks = len({rank.rank for rank in run.ranks})
     return len(run.ranks) if ranks == 1 and measured(run, "threads") else ranks
 

@@ -94,7 +94,8 @@ def _often(lines: Sequence[LineCost]) -> set[Frame]:
     for cost in lines:
         for frame in set(cost.stack):
             below[frame] += cost.seconds
-    return {frame for frame, spent in below.items() if spent > SELDOM * seconds(lines)}
+    least = SELDOM * seconds(lines)
+    return {frame for frame, spent in below.items() if spent > least}
 
 
 def _class_of(frame: Frame) -> tuple[str, str] | None:
