@@ -1,4 +1,4 @@
-"""The one part of flatout that is compiled; everything else about the package is in pyproject.toml."""
+"""The two parts of flatout that are compiled; everything else about the package is in pyproject.toml."""
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -23,7 +23,13 @@ setup(
             ["src/flatout/pipeline/kernels/native.c"],
             py_limited_api=True,  # one build for all Pythons from 3.11 on
             optional=True,  # without a compiler flatout installs all the same, and Pillow and torch do the work
-        )
+        ),
+        Extension(
+            "flatout.probe._ticks",
+            ["src/flatout/probe/ticks.c"],
+            py_limited_api=True,
+            optional=True,  # a thread of Python samples lines then, which under-counts plain Python
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -19,7 +19,7 @@ from flatout.probe.device_trace import DeviceTrace, device_work, drawn
 from flatout.probe.exchange import ExchangeWatch
 from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.frameworks import driving_framework
-from flatout.probe.lines import LineSampler, where
+from flatout.probe.lines import Doing, LineSampler, where
 from flatout.probe.padding import PaddingWatch
 from flatout.probe.prices import PriceWatch
 from flatout.probe.reductions import ReductionWatch
@@ -51,11 +51,11 @@ class DeepWatch:
         self._recorder = recorder
         self._tape = recorder.tape
         self.trouble: Callable[[Exception], None] = lambda error: recorder.tape.tracker.trouble(error)
-        self._fetching = FetchWatch()
+        self._doing = Doing()
+        self._fetching = FetchWatch(self._doing)
         self._retention = RetentionWatch()
         self._collector = CollectorWatch(self._in_step)
-        self._sampler = LineSampler("main", lambda: self._tape.thread, self._where)
-        self._sampler.stage_of = lambda: self._fetching.stage
+        self._sampler = LineSampler("main", self._doing)
         self.copies = CopyWatch(self._in_step, lambda error: self.trouble(error))
         self.copies.counting = False
         self._phases_ns = [0] * len(STEP_PHASES)
@@ -66,7 +66,7 @@ class DeepWatch:
         self._convolutions = ConvolutionWatch(self._tape)
         self._exchange = ExchangeWatch(lambda error: self.trouble(error), recorder.training.optimizers)
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
-        self._timeline = Timeline(lambda: self._where()[0])
+        self._timeline = Timeline(lambda: self._doing.where[0])
         self._device = DeviceTrace()
         self._repeats = RepeatWatch(self._in_step)
         self._unchanging, self._reductions = UnchangingWatch(self._tape), ReductionWatch(self._tape)
@@ -85,7 +85,7 @@ class DeepWatch:
         self._convolutions.install(seams)
         self._prices.install(seams)
         self._device.install(seams)
-        self._tape.on_change = self._timeline.changed
+        self._tape.on_change = self._changed
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply
         self._recorder.modules.on_call = self._called
@@ -139,6 +139,10 @@ class DeepWatch:
         if tracker.in_validation:
             return Phase.VALIDATION, ""
         return where(slot, tracker.between_epochs)
+
+    def _changed(self, moment: int) -> None:
+        self._doing.where = self._where()
+        self._timeline.changed(moment)
 
     def _called(self, module: Any, arguments: Any) -> None:
         self._padding.called(module, arguments)

@@ -6,6 +6,7 @@ from functools import partial
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
+from flatout.probe.lines import Doing
 from flatout.probe.remote_reads import RemoteWatch
 from flatout.probe.seams import Hits, Seams
 
@@ -31,12 +32,12 @@ class FetchStats:
 
 
 class FetchWatch:
-    """Times torch's fetchers; `stage` says what the watched thread is doing right now."""
+    """Times torch's fetchers, and says which stage a batch is at."""
 
-    def __init__(self) -> None:
-        """Watch nothing yet."""
+    def __init__(self, doing: Doing) -> None:
+        """Watch nothing yet; `doing` is told the stage."""
         self.stats: dict[str, FetchStats] = {}
-        self.stage = ""
+        self.doing = doing
         self.busy_ns = 0
         self.busy_cpu_ns = 0
         self.collated_ns = 0
@@ -63,11 +64,11 @@ class FetchWatch:
             self._remote.install(seams)
             remote = self._remote.now()
             start, cpu, process_cpu = perf_counter_ns(), thread_time_ns(), process_time_ns()
-            self.stage = "sample"
+            self.doing.stage = "sample"
             try:
                 return original(fetcher, index)
             finally:
-                self.stage = ""
+                self.doing.stage = ""
                 elapsed = perf_counter_ns() - start
                 collate = self.collated_ns - collated
                 if len(self.spans) < _MOST_SPANS:
@@ -103,12 +104,12 @@ class _TimedCollate:
         self._watch = watch
 
     def __call__(self, batch: Any) -> Any:
-        start, stage = perf_counter_ns(), self._watch.stage
-        self._watch.stage = "collate"
+        start, stage = perf_counter_ns(), self._watch.doing.stage
+        self._watch.doing.stage = "collate"
         try:
             return self._collate(batch)
         finally:
-            self._watch.stage = stage
+            self._watch.doing.stage = stage
             self._watch.collated_ns += perf_counter_ns() - start
 
 

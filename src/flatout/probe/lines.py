@@ -2,24 +2,39 @@
 
 A sample counts for the time since the one before it, so a library call that holds the interpreter lock weighs what it
 lasts. The time between samples is drawn by lot: a fixed one falls into step with a loop that keeps time itself, and
-sees the same lines again and again. The switch interval is shortened while sampling (a deep run is never timed): at
-Python's default of 5 ms the sampler would mostly get its turn inside calls that release the lock, and under-count plain
-Python.
+sees the same lines again and again.
+
+The main thread is watched by a clock in C (ticks.c), which waits for no lock. Another thread, or any where that was not
+compiled, is watched by a thread of Python: this gets its turn where the other lets go of the interpreter, in the
+operations of torch, and under-counts plain Python, though the switch interval is shortened meanwhile (a deep run is
+never timed). `benchmarks/lines.py` shows both.
 """
 
+import array
+import atexit
 import contextlib
 import ctypes
+import functools
 import random
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, cast
 
 from flatout.probe.places import leaf_module, user_stack
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, LineCost
 
-__all__ = ["LineSampler", "Where", "input_stage"]
+try:
+    from flatout.probe import _ticks
+except ImportError:  # no compiler when flatout was installed
+    _ticks = None  # type: ignore[assignment]
+
+__all__ = ["Doing", "LineSampler", "Where", "input_stage", "where"]
 
 Where = tuple[str, str]
 """Phase and part of host time at the moment of a sample."""
@@ -38,6 +53,29 @@ _OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waite
 _PARTS = {7: "lead", 8: "loss", 9: "tail"}
 
 
+def _signal() -> int:
+    """Return the number of a signal that calls `_ticks.asked`, or 0 where a pending call does that.
+
+    SIGURG, as in Go's runtime: next to nobody uses it, and where a framework puts the handlers of all signals back that
+    it found at its start, as Lightning does, this one is ignored from then on; another would end the process.
+
+    Raises:
+        RuntimeError: The script handles it, or each signal is told to an event loop besides.
+
+    """
+    if sys.version_info >= (3, 13):
+        return 0
+    told = signal.set_wakeup_fd(-1)
+    if told != -1:
+        signal.set_wakeup_fd(told)
+        raise RuntimeError("signals are told to an event loop")
+    if signal.getsignal(signal.SIGURG) not in (signal.SIG_DFL, _ticks.asked):
+        raise RuntimeError("the script handles the signal itself")
+    signal.signal(signal.SIGURG, _ticks.asked)
+    signal.siginterrupt(signal.SIGURG, False)
+    return signal.SIGURG
+
+
 def _wake_promptly() -> None:
     """Ask Linux to wake this thread when its time is over, not up to 50 us later, as it does by default.
 
@@ -49,6 +87,15 @@ def _wake_promptly() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
+@dataclass(slots=True)
+class Doing:
+    """What the watched thread is doing right now, as seams say; each value is the same object every time."""
+
+    where: Where = (Phase.OTHER, "")
+    stage: str = ""
+
+
+@functools.cache
 def where(slot: int, between: bool) -> Where:
     """Return phase and host part of a slot of the account; `between` steps, host time is the gap's."""
     if slot == 10:
@@ -76,34 +123,72 @@ def input_stage(frame: object) -> str:
     return ""
 
 
-class LineSampler:
-    """Samples one thread of this process from a daemon thread."""
+@dataclass(slots=True)
+class _SeenFrame:
+    """A frame that a look noted, as far as its chain is read."""
 
-    def __init__(self, process: str, thread: Callable[[], int], locate: Callable[[], Where]) -> None:
-        """Take "main" or "worker", the watched thread's identity, and what says phase and part right now."""
+    f_code: CodeType
+    f_lasti: int
+    f_globals: dict[str, str]
+    f_back: "_SeenFrame | None"
+    f_lineno: None = None  # found by the offset
+
+
+class LineSampler:
+    """Samples one thread of this process."""
+
+    def __init__(self, process: str, doing: Doing, thread: Callable[[], int] = threading.get_ident) -> None:
+        """Take "main" or "worker", what the watched thread is doing, and what gives its identity.
+
+        Of a worker, `where` is not read: it is at input while it is at some stage.
+        """
         self._process = process
+        self._doing = doing
         self._thread = thread
-        self._locate = locate
         self._costs: dict[_Key, list[float]] = {}
         self._stop = threading.Event()
         self._before = sys.getswitchinterval()
-        self.stage_of: Callable[[], str] = lambda: ""
-        self.wall_s = 0.0
+        self._ticking = False
+        self._chains: list[list[Any]] = []
+        self._keys: dict[int, _Key | None] = {}
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds that the samples stand for."""
+        return sum(seconds for _, seconds, _ in self._seen())
 
     def start(self) -> None:
         """Begin to sample."""
+        thread = self._thread()
+        if _ticks is not None and thread == threading.main_thread().ident == threading.get_ident():
+            with contextlib.suppress(RuntimeError):  # already at it in this process, no thread or no signal to be had
+                _ticks.start(self._doing, "where", self._doing, "stage", _PERIOD_S, _SPREAD, _signal())
+                self._ticking = True
+                atexit.register(self.stop)
+                return
         sys.setswitchinterval(_SWITCH_S)
-        threading.Thread(target=self._run, name="flatout-lines", daemon=True).start()
+        threading.Thread(target=self._run, args=(thread,), name="flatout-lines", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop sampling and restore the switch interval."""
+        """Stop sampling and leave the interpreter as it was."""
         self._stop.set()
-        sys.setswitchinterval(self._before)
+        if not self._ticking:
+            sys.setswitchinterval(self._before)
+            return
+        _ticks.stop()
+        self._chains = _ticks.seen()
+        self._ticking = False
+        atexit.unregister(self.stop)
 
     def costs(self) -> tuple[LineCost, ...]:
         """Return what was seen, the dearest chain first."""
+        sums: dict[_Key, list[float]] = {}
+        for key, seconds, samples in self._seen():
+            cost = sums.setdefault(key, [0.0, 0])
+            cost[0] += seconds
+            cost[1] += samples
         found = []
-        for (phase, part, stage, stack, leaf, function), (seconds, samples) in list(self._costs.items()):
+        for (phase, part, stage, stack, leaf, function), (seconds, samples) in sums.items():
             found.append(
                 LineCost(
                     process=self._process,
@@ -119,27 +204,46 @@ class LineSampler:
             )
         return tuple(sorted(found, key=lambda cost: -cost.seconds)[:400])
 
-    def _run(self) -> None:
+    def _seen(self) -> Iterator[tuple[_Key, float, float]]:
+        """Yield seconds and samples of every chain that is not our own work."""
+        for key, (seconds, samples) in list(self._costs.items()):
+            yield key, seconds, samples
+        for entry in _ticks.seen() if self._ticking else self._chains:
+            if id(entry) not in self._keys:
+                self._keys[id(entry)] = self._key_of(*entry[2:])
+            chain = self._keys[id(entry)]
+            if chain is not None:
+                yield chain, entry[0], entry[1]
+
+    def _key_of(self, marks: tuple[Where, str], module: str, codes: tuple[CodeType, ...], key: bytes) -> _Key | None:
+        numbers = array.array("q", key)
+        frame = None
+        for number in range(len(codes) - 1, -1, -1):
+            own = {"__name__": module if number == 0 else ""}
+            frame = _SeenFrame(codes[number], numbers[4 + 2 * number], own, frame)
+        return self._key(cast(FrameType, frame), *marks) if frame is not None else None
+
+    def _key(self, frame: FrameType, place: Where, stage: str) -> _Key | None:
+        if frame.f_globals.get("__name__") in _OWN_WORK:
+            return None
+        if self._process == "worker":
+            place = (Phase.INPUT, "") if stage else (Phase.OTHER, "")
+        stage = (stage or input_stage(frame)) if place[0] == Phase.INPUT else ""
+        return (*place, stage, user_stack(frame), *leaf_module(frame))
+
+    def _run(self, thread: int) -> None:
         _wake_promptly()
         draw = random.Random(0).uniform  # a generator of its own: the script's stays as it is
         last = time.perf_counter()
         while not self._stop.wait(_PERIOD_S * draw(1 - _SPREAD, 1 + _SPREAD)):
             moment = time.perf_counter()
-            frame = sys._current_frames().get(self._thread())
+            frame = sys._current_frames().get(thread)
             if frame is None:
                 continue
-            if frame.f_globals.get("__name__") in _OWN_WORK:
-                last = moment
-                continue
-            phase, part = self._locate()
-            stage = ""
-            if phase == Phase.INPUT:
-                stage = self.stage_of() or input_stage(frame)
-            key = (phase, part, stage, user_stack(frame), *leaf_module(frame))
+            key = self._key(frame, self._doing.where, self._doing.stage)
             del frame
-            elapsed = min(moment - last, _LONGEST_S)
-            last = moment
-            self.wall_s += elapsed
-            cost = self._costs.setdefault(key, [0.0, 0])
-            cost[0] += elapsed
-            cost[1] += 1
+            elapsed, last = min(moment - last, _LONGEST_S), moment
+            if key is not None:
+                cost = self._costs.setdefault(key, [0.0, 0])
+                cost[0] += elapsed
+                cost[1] += 1

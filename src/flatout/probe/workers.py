@@ -10,14 +10,13 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from threading import get_ident
 from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from flatout.probe.fetching import FetchWatch
-from flatout.probe.lines import LineSampler
+from flatout.probe.lines import Doing, LineSampler
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.timeline import fetched
 from flatout.schema.phase import Phase
@@ -55,19 +54,15 @@ class _WorkerWatch:
     def __init__(self, folder: Path, worker_id: int) -> None:
         self._path = folder / f"deep-worker-{os.getpid()}.json"
         self._worker_id = worker_id
-        self._fetching = FetchWatch()
-        thread = get_ident()
-        self._sampler = LineSampler("worker", lambda: thread, self._where)
-        self._sampler.stage_of = lambda: self._fetching.stage
+        doing = Doing()
+        self._fetching = FetchWatch(doing)
+        self._sampler = LineSampler("worker", doing)
         self._start = perf_counter_ns()
 
     def begin(self) -> None:
         self._fetching.install(Seams())
         self._sampler.start()
         threading.Thread(target=self._write_now_and_then, name="flatout-worker", daemon=True).start()
-
-    def _where(self) -> tuple[str, str]:
-        return (Phase.INPUT, "") if self._fetching.stage else (Phase.OTHER, "")
 
     def _write_now_and_then(self) -> None:
         while True:

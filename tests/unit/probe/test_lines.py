@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from flatout.probe.lines import LineSampler, input_stage, where
+from flatout.probe.lines import Doing, LineSampler, input_stage, where
 from flatout.probe.places import caller, is_user_file, leaf_module, user_stack
 from flatout.schema.phase import Phase
 
@@ -21,13 +21,12 @@ def line_of(function, text):
     return first + next(number for number, line in enumerate(lines) if text in line)
 
 
-def sampled(work, locate=lambda: (Phase.INPUT, ""), stage=""):
-    """Sample a thread that does `work` until told to stop; return the costs."""
+def sampled(work, stage="sample"):
+    """Sample another thread that does `work` until told to stop; return the costs."""
     stop = threading.Event()
     thread = threading.Thread(target=lambda: work(stop))
     thread.start()
-    sampler = LineSampler("worker", lambda: thread.ident, locate)
-    sampler.stage_of = lambda: stage
+    sampler = LineSampler("worker", Doing(stage=stage), lambda: thread.ident)
     sampler.start()
     time.sleep(0.4)
     sampler.stop()
@@ -47,8 +46,8 @@ def nap(stop):
 
 
 @pytest.mark.parametrize(("work", "text"), [(slow_decode, "# DECODE"), (nap, "# NAP")])
-def test_the_line_a_thread_is_in(work, text):
-    sampler, costs = sampled(work, stage="sample")
+def test_the_line_another_thread_is_in(work, text):
+    sampler, costs = sampled(work)
     assert costs[0].process == "worker"
     assert (costs[0].phase, costs[0].stage) == (Phase.INPUT, "sample")
     assert (costs[0].stack[0].file, costs[0].stack[0].line) == (__file__, line_of(work, text))
@@ -65,7 +64,7 @@ def test_sampling_leaves_the_switch_interval_as_it_was():
 
 
 def test_a_thread_that_is_gone_is_no_error():
-    sampler = LineSampler("main", lambda: -1, lambda: (Phase.HOST, "lead"))
+    sampler = LineSampler("main", Doing(), lambda: -1)
     sampler.start()
     time.sleep(0.05)
     sampler.stop()

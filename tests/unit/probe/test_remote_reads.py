@@ -8,6 +8,7 @@ import torch
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from flatout.probe.fetching import FetchWatch, dataset_key
+from flatout.probe.lines import Doing
 from flatout.probe.remote_reads import RemoteWatch
 from flatout.probe.seams import Seams
 from flatout.schema.facts import RemoteReads
@@ -48,7 +49,7 @@ def seams():
 
 
 def fetched(dataset, seams):
-    watch = FetchWatch()
+    watch = FetchWatch(Doing())
     watch.install(seams)
     assert [batch.tolist() for batch in torch.utils.data.DataLoader(dataset, batch_size=2)] == 4 * [[READ, READ]]
     return watch.stats[dataset_key(dataset)]

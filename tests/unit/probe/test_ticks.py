@@ -1,0 +1,219 @@
+"""The clock of the line sampler that sees the main thread without waiting for the interpreter."""
+
+import inspect
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from flatout.probe import lines
+from flatout.probe.lines import Doing, LineSampler
+from flatout.schema.phase import Phase
+
+pytestmark = pytest.mark.skipif(lines._ticks is None, reason="the clock in C was not compiled")
+
+
+def line_of(function, text):
+    lines, first = inspect.getsourcelines(function)
+    return first + next(number for number, line in enumerate(lines) if text in line)
+
+
+class For:
+    """Not set for some seconds."""
+
+    def __init__(self, seconds):
+        self._until = time.perf_counter() + seconds
+
+    def is_set(self):
+        return time.perf_counter() > self._until
+
+
+def sampled_here(work, seconds=0.4, ticking=True):
+    """Sample this thread, the main one, while it does `work`."""
+    sampler = LineSampler("main", Doing(where=(Phase.HOST, "lead")))
+    sampler.start()
+    assert sampler._ticking is ticking
+    work(For(seconds))
+    sampler.stop()
+    return sampler, sampler.costs()
+
+
+def slow_decode(stop):
+    while not stop.is_set():
+        json.dumps(list(range(20_000)))  # DECODE
+
+
+def nap(stop):
+    while not stop.is_set():
+        time.sleep(0.01)  # NAP
+
+
+@pytest.mark.parametrize(("work", "text"), [(slow_decode, "# DECODE"), (nap, "# NAP")])
+def test_the_line_the_main_thread_is_in(work, text):
+    sampler, costs = sampled_here(work)
+    at = next(cost for cost in costs if cost.stack[0].function == work.__name__)
+    assert (costs[0].process, costs[0].phase, costs[0].part) == ("main", Phase.HOST, "lead")
+    assert (at.stack[0].file, at.stack[0].line) == (__file__, line_of(work, text))
+    assert at.stack[1].function == "sampled_here"
+    assert sum(cost.seconds for cost in costs) == pytest.approx(sampler.wall_s)
+    assert 0.3 < sampler.wall_s < 1.0
+
+
+def python_and_operations(stop):
+    while not stop.is_set():
+        for _ in range(200):
+            total = 0
+            for each in range(200):
+                total += each * each  # PYTHON
+            torch.rand(64)  # OPERATION
+
+
+def test_plain_python_between_operations_is_seen():
+    """A thread of Python sees nothing but the operation: it lets go of the interpreter every 30 us."""
+    _, costs = sampled_here(python_and_operations)
+    of = {text: line_of(python_and_operations, text) for text in ("# PYTHON", "# OPERATION")}
+    seen = {text: sum(cost.seconds for cost in costs if cost.stack[0].line == line) for text, line in of.items()}
+    assert seen["# PYTHON"] > seen["# OPERATION"]
+
+
+def test_a_long_operator_is_seen_where_it_runs():
+    square = torch.rand(700, 700)
+
+    def multiply(stop):
+        while not stop.is_set():
+            product = square @ square  # PRODUCT
+            del product
+            len("")
+
+    _, costs = sampled_here(multiply)
+    assert costs[0].stack[0].line == line_of(multiply, "# PRODUCT")
+
+
+def test_what_is_watched_changes_while_it_is_watched():
+    doing = Doing()
+    sampler = LineSampler("main", doing)
+    sampler.start()
+    for doing.where, doing.stage in (((Phase.INPUT, ""), "collate"), ((Phase.HOST, "tail"), "")):
+        nap(For(0.1))
+    sampler.stop()
+    seen = {(cost.phase, cost.part, cost.stage) for cost in sampler.costs()}
+    assert seen >= {(Phase.INPUT, "", "collate"), (Phase.HOST, "tail", "")}
+    assert sampler.costs() == sampler.costs()
+
+
+def test_two_samplers_of_one_process_and_one_after_another():
+    first, second = (LineSampler("main", Doing(where=(Phase.HOST, "lead"))) for _ in range(2))
+    first.start()
+    second.start()
+    assert (first._ticking, second._ticking) == (True, False)
+    nap(For(0.1))
+    second.stop()
+    first.stop()
+    assert second.wall_s >= 0
+    seen = first.costs()
+    for _ in range(20):
+        _, costs = sampled_here(nap, 0.02)
+        assert costs
+    assert first.costs() == seen
+    first.stop()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="no signal is used")
+def test_a_script_that_handles_the_signal_keeps_it():
+    mine, before = [], signal.getsignal(signal.SIGURG)
+    signal.signal(signal.SIGURG, lambda *_: mine.append(1))
+    try:
+        sampler = LineSampler("main", Doing())
+        sampler.start()
+        assert not sampler._ticking
+        sampler.stop()
+        signal.raise_signal(signal.SIGURG)
+        assert mine == [1]
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+
+def test_handlers_that_a_framework_puts_back_end_nothing():
+    def put_back(stop):
+        signal.signal(signal.SIGURG, signal.SIG_DFL)
+        nap(stop)
+
+    _, costs = sampled_here(put_back)
+    assert any(cost.stack[0].line == line_of(nap, "# NAP") for cost in costs)
+
+
+_AROUND = """
+import os, signal, sys, threading, time
+from flatout.probe.lines import Doing, LineSampler
+def work(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        sum(range(100))
+sampler = LineSampler("main", Doing())
+sampler.start()
+work(0.05)
+"""
+_HAPPENS = {
+    "the script ends": "",
+    "it ends at once": "os._exit(0)",
+    "it exits": "sys.exit()",
+    "it forks": """
+for _ in range(20):
+    if not (pid := os.fork()):
+        work(0.01)
+        sys.exit()
+    assert os.waitpid(pid, 0)[1] == 0
+""",
+    "a fork of it is watched, too": """
+for _ in range(20):
+    if not (pid := os.fork()):
+        again = LineSampler("worker", Doing(stage="sample"))
+        again.start()
+        work(0.03)
+        again.stop()
+        os._exit(not again.costs())
+    assert os.waitpid(pid, 0)[1] == 0
+""",
+    "another thread stops it": """
+threading.Thread(target=lambda: (sampler.stop(), sampler.costs())).start()
+work(0.1)
+""",
+    "it starts and stops": """
+for _ in range(200):
+    sampler.stop()
+    sampler = LineSampler("main", Doing())
+    sampler.start()
+    work(0.0005)
+""",
+    "a handler of the script's ends a loop": """
+signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+try:
+    work(5)
+except ZeroDivisionError:
+    sys.exit()
+sys.exit("the handler did not end it")
+""",
+    "no thread is left": """
+sampler.stop()
+if sys.platform == "linux":
+    assert len(os.listdir("/proc/self/task")) == 1
+""",
+}
+
+
+@pytest.mark.parametrize("happens", _HAPPENS)
+def test_what_may_happen_to_a_process_that_is_watched(happens):
+    body = [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", "-c", _AROUND + _HAPPENS[happens]]
+    done = subprocess.run(body, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_the_clock_in_c(monkeypatch):
+    monkeypatch.setattr(lines, "_ticks", None)
+    _, costs = sampled_here(nap, ticking=False)
+    assert any(cost.stack[0].line == line_of(nap, "# NAP") for cost in costs)
