@@ -60,12 +60,21 @@ def library_that_holds_the_lock() -> tuple[int, ...]:
     return first, second, int(third.numel())
 
 
+def freed_before_a_function() -> tuple[int, ...]:
+    """What a name held is freed where the interpreter does not look; it looks when the next function begins."""
+    first = list(range(30_000))
+    del first
+    second = _python(10)
+    return (second,)
+
+
 _SQUARE = torch.rand(200, 200)
 _VECTOR = torch.rand(20_000)
 _NUMBERS = np.random.default_rng(0).permutation(20_000)
 _RECORD = {str(number): list(range(20)) for number in range(20)}
 _LOOPS = (
     short_python_and_operations, python_beside_a_matrix_product, operators_alone, library_that_holds_the_lock,
+    freed_before_a_function,
 )  # fmt: skip
 
 

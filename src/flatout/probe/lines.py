@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import itertools
 import random
 import signal
 import sys
@@ -25,7 +26,9 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, cast
 
+from flatout.probe.instructions import before, has_just_begun
 from flatout.probe.places import leaf_module, user_stack
+from flatout.probe.seams import Seams
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, LineCost
 
@@ -50,6 +53,7 @@ _OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waite
     f"flatout.probe.{name}"
     for name in ("steps", "recorder", "part", "deep", "collector", "prices", "exchange", "convolutions", "fetching")
 }
+_SET_WAKEUP_FD = signal.set_wakeup_fd
 _PARTS = {7: "lead", 8: "loss", 9: "tail"}
 
 
@@ -67,7 +71,7 @@ def _signal() -> int:
         return 0
     told = signal.set_wakeup_fd(-1)
     if told != -1:
-        signal.set_wakeup_fd(told)
+        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
         raise RuntimeError("signals are told to an event loop")
     if signal.getsignal(signal.SIGURG) not in (signal.SIG_DFL, _ticks.asked):
         raise RuntimeError("the script handles the signal itself")
@@ -149,6 +153,7 @@ class LineSampler:
         self._stop = threading.Event()
         self._before = sys.getswitchinterval()
         self._ticking = False
+        self._seams = Seams()
         self._chains: list[list[Any]] = []
         self._keys: dict[int, _Key | None] = {}
 
@@ -161,9 +166,10 @@ class LineSampler:
         """Begin to sample."""
         thread = self._thread()
         if _ticks is not None and thread == threading.main_thread().ident == threading.get_ident():
-            with contextlib.suppress(RuntimeError):  # already at it in this process, no thread or no signal to be had
+            with contextlib.suppress(RuntimeError, ValueError):  # already at it here, or no thread or signal to be had
                 _ticks.start(self._doing, "where", self._doing, "stage", _PERIOD_S, _SPREAD, _signal())
                 self._ticking = True
+                self._seams.replace(signal, "set_wakeup_fd", self._told)
                 atexit.register(self.stop)
                 return
         sys.setswitchinterval(_SWITCH_S)
@@ -175,10 +181,18 @@ class LineSampler:
         if not self._ticking:
             sys.setswitchinterval(self._before)
             return
+        with contextlib.suppress(IndexError):  # another thread stops it, too
+            self._seams.undo()
         _ticks.stop()
         self._chains = _ticks.seen()
         self._ticking = False
         atexit.unregister(self.stop)
+
+    def _told(self, fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
+        """Send no more signals where an event loop wants to be told of each; in place of `signal.set_wakeup_fd`."""
+        if self._ticking and fd != -1:
+            _ticks.hush()
+        return _SET_WAKEUP_FD(fd, warn_on_full_buffer=warn_on_full_buffer)
 
     def costs(self) -> tuple[LineCost, ...]:
         """Return what was seen, the dearest chain first."""
@@ -215,12 +229,20 @@ class LineSampler:
             if chain is not None:
                 yield chain, entry[0], entry[1]
 
-    def _key_of(self, marks: tuple[Where, str], module: str, codes: tuple[CodeType, ...], key: bytes) -> _Key | None:
+    def _key_of(
+        self, marks: tuple[Where, str], modules: tuple[str, str], codes: tuple[CodeType, ...], key: bytes
+    ) -> _Key | None:
         numbers = array.array("q", key)
+        frames = [(code, numbers[5 + 2 * place]) for place, code in enumerate(codes)]
+        named: list[tuple[CodeType, int, str]] = [
+            (*frame, name) for frame, name in itertools.zip_longest(frames, modules[: len(frames)], fillvalue="")
+        ]
+        if len(named) > 1 and has_just_begun(*named[0][:2]):
+            code, offset, name = named[1]
+            named[:2] = [(code, before(code, offset), name)]
         frame = None
-        for number in range(len(codes) - 1, -1, -1):
-            own = {"__name__": module if number == 0 else ""}
-            frame = _SeenFrame(codes[number], numbers[4 + 2 * number], own, frame)
+        for code, offset, name in reversed(named):
+            frame = _SeenFrame(code, offset, {"__name__": name}, frame)
         return self._key(cast(FrameType, frame), *marks) if frame is not None else None
 
     def _key(self, frame: FrameType, place: Where, stage: str) -> _Key | None:

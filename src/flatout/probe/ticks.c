@@ -24,22 +24,27 @@
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #endif
 
-enum { NUM_MARKS = 2, MOST_FRAMES = 256, MOST_CHAINS = 50000, LEAD = NUM_MARKS + 1 };
+enum { NUM_MARKS = 2, NUM_MODULES = 2, LEAD = NUM_MARKS + NUM_MODULES, MOST_FRAMES = 128, MOST_CHAINS = 20000 };
+enum { IDLE, TICKING, ENDING };
 static const double PATIENCE_S = 10e-6; /* plain Python comes to its next call or loop sooner than that */
 static const double LONGEST_S = 2.0;    /* a gap above this is a suspended process, not a long call */
 
 static struct {
-    pid_t pid; /* of the process that the thread runs in; 0: none */
-    PyThread_type_lock stopping, stopped;
+    int phase;
+    int has_locks;
+    PyThread_type_lock stopping, stopped; /* held by whoever has nothing to tell the other; never given back */
     PyThreadState *watched;
     pthread_t thread; /* the watched one */
-    int signal;       /* that asks it; 0: a pending call does */
+    long id;          /* the same, as Linux numbers it */
     PyObject *owner[NUM_MARKS], *name[NUM_MARKS]; /* the attributes whose values are noted */
     PyObject *chains;                             /* key of a chain of frames to its entry, as `seen` gives it */
     double period_s, spread, last;
 } state;
+static atomic_int by_signal; /* its number; 0: by a pending call; NOBODY: nobody is asked, only the lock is taken */
+enum { NOBODY = -1 };
 static atomic_int due;    /* a look is asked for, nobody has looked */
 static atomic_int queued; /* the main thread has been asked, and has not come to it */
 static PyObject *str_back, *str_lasti, *str_globals, *str_name, *str_empty;
@@ -59,11 +64,13 @@ static PyObject *module_of(PyObject *frame) {
     return name;
 }
 
-/* Put the chain of frames from `frame` (taken over) into `codes` and `offsets`; return its length. */
-static int walk(PyObject *frame, PyObject **codes, int64_t *offsets) {
+/* Put the chain of frames from `frame` (taken over) into `codes` and `offsets`, the first modules into `modules`. */
+static int walk(PyObject *frame, PyObject **codes, int64_t *offsets, PyObject **modules) {
     int length = 0;
+    for (int i = 0; i < NUM_MODULES; i++) modules[i] = NULL;
     while (frame && frame != Py_None && length < MOST_FRAMES) {
         PyObject *offset = PyObject_GetAttr(frame, str_lasti), *back;
+        if (length < NUM_MODULES) modules[length] = module_of(frame);
         codes[length] = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
         offsets[length++] = offset ? PyLong_AsLongLong(offset) : -1;
         Py_XDECREF(offset);
@@ -72,6 +79,8 @@ static int walk(PyObject *frame, PyObject **codes, int64_t *offsets) {
         frame = back;
     }
     Py_XDECREF(frame);
+    for (int i = 0; i < NUM_MODULES; i++)
+        if (!modules[i]) modules[i] = Py_NewRef(str_empty);
     return length;
 }
 
@@ -80,8 +89,9 @@ static PyObject *keep(PyObject *key, PyObject **held, PyObject **codes, int leng
     PyObject *entry, *tuple = PyTuple_New(length);
     if (!tuple) return NULL;
     for (int i = 0; i < length; i++) PyTuple_SetItem(tuple, i, Py_NewRef(codes[i]));
-    entry = Py_BuildValue("[dn(OO)ONO]", 0.0, (Py_ssize_t)0, held[0], held[1], held[2], tuple, key);
+    entry = Py_BuildValue("[dn(OO)(OO)NO]", 0.0, (Py_ssize_t)0, held[0], held[1], held[2], held[3], tuple, key);
     if (entry && PyDict_SetItem(state.chains, key, entry)) Py_CLEAR(entry);
+    if (entry) PyObject_GC_UnTrack(entry); /* the script's collections are not to grow by it */
     Py_XDECREF(entry); /* the dictionary has it */
     return entry;
 }
@@ -99,15 +109,17 @@ static void count(PyObject *entry, double seconds) {
     Py_XDECREF(number);
 }
 
-/* Look at the watched thread; the caller has the interpreter's lock. Leaves no exception behind. */
+/* Look at the watched thread; the caller has the interpreter's lock. Leaves exceptions as they are. */
 static void look(void) {
-    PyObject *held[LEAD], *codes[MOST_FRAMES], *key, *entry, *frame;
+    PyObject *held[LEAD], *codes[MOST_FRAMES], *key, *entry, *frame, *kind, *error, *trace;
     int64_t chain[LEAD + 2 * MOST_FRAMES], offsets[MOST_FRAMES];
     const double moment = now(), elapsed = moment - state.last;
     int length;
+    const int collects = PyGC_Disable(); /* before 3.12 a look would collect, and the script's finalizers run here */
     state.last = moment;
+    PyErr_Fetch(&kind, &error, &trace);
     frame = (PyObject *)PyThreadState_GetFrame(state.watched);
-    if (!frame) return;
+    if (!frame) goto end;
     for (int i = 0; i < NUM_MARKS; i++) {
         held[i] = PyObject_GetAttr(state.owner[i], state.name[i]);
         if (!held[i]) {
@@ -115,8 +127,7 @@ static void look(void) {
             held[i] = Py_NewRef(Py_None);
         }
     }
-    held[NUM_MARKS] = module_of(frame);
-    length = walk(frame, codes, offsets);
+    length = walk(frame, codes, offsets, held + NUM_MARKS);
     for (int i = 0; i < LEAD; i++) chain[i] = (int64_t)(intptr_t)held[i];
     for (int i = 0; i < length; i++) {
         chain[LEAD + 2 * i] = (int64_t)(intptr_t)codes[i];
@@ -131,7 +142,9 @@ static void look(void) {
     }
     for (int i = 0; i < LEAD; i++) Py_DECREF(held[i]);
     for (int i = 0; i < length; i++) Py_DECREF(codes[i]);
-    PyErr_Clear();
+end:
+    PyErr_Restore(kind, error, trace); /* instead of what failed here */
+    if (collects) PyGC_Enable();
 }
 
 static void look_if_due(void) {
@@ -141,18 +154,27 @@ static void look_if_due(void) {
 /* In the main thread, between two instructions of its own. */
 static int asked(void *unused) {
     (void)unused;
-    if (state.pid != getpid()) return 0; /* asked before a fork */
     atomic_store(&queued, 0);
-    look_if_due();
+    if (state.phase == TICKING) look_if_due();
     return 0;
+}
+
+/* Ask the main thread; return other than 0 where that cannot be done. */
+static int request(void) {
+    const int number = atomic_load(&by_signal);
+    if (number == NOBODY) return -1;
+    if (!number) return Py_AddPendingCall(asked, NULL);
+#if defined(__linux__)
+    return (int)syscall(SYS_tgkill, getpid(), state.id, number); /* pthread_kill takes a lock, which a fork copies */
+#else
+    return pthread_kill(state.thread, number);
+#endif
 }
 
 static void ask(PyThreadState *own) {
     const double since = now();
     atomic_store(&due, 1);
-    if (!atomic_exchange(&queued, 1) &&
-        (state.signal ? pthread_kill(state.thread, state.signal) : Py_AddPendingCall(asked, NULL)))
-        atomic_store(&queued, 0);
+    if (!atomic_exchange(&queued, 1) && request()) atomic_store(&queued, 0);
     while (atomic_load(&due) && now() - since < PATIENCE_S) continue;
     if (!atomic_load(&due)) return;
     PyEval_RestoreThread(own);
@@ -165,7 +187,10 @@ static void tick(void *unused) {
     PyThreadState *own = PyEval_SaveThread();
     uint64_t random = 88172645463325252u; /* xorshift, of its own: the script's generators stay as they are */
     double wait_s;
+    sigset_t all;
     (void)unused;
+    sigfillset(&all); /* the script's signals are for the script's threads */
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
 #if defined(__linux__)
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* wake when the time is over, not up to 50 us later */
 #endif
@@ -179,18 +204,26 @@ static void tick(void *unused) {
     PyThread_release_lock(state.stopped);
 }
 
-/* Forget what was watched; what was seen stays. In a child after a fork there is no thread to wait for. */
+/* A child has no such thread, and locks in a state that nobody knows. */
+static void in_child(void) {
+    state.phase = IDLE;
+    state.has_locks = 0;
+    atomic_store(&due, 0);
+    atomic_store(&queued, 0);
+}
+
+/* Forget what was watched; what was seen stays. */
 static PyObject *py_stop(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    if (state.pid && state.pid == getpid()) {
+    if (state.phase == ENDING) Py_RETURN_NONE;
+    if (state.phase == TICKING) {
+        state.phase = ENDING;
         PyThread_release_lock(state.stopping);
         Py_BEGIN_ALLOW_THREADS
         PyThread_acquire_lock(state.stopped, 1);
         Py_END_ALLOW_THREADS
-        PyThread_free_lock(state.stopping);
-        PyThread_free_lock(state.stopped);
     }
-    state.pid = 0;
+    state.phase = IDLE;
     atomic_store(&due, 0);
     for (int i = 0; i < NUM_MARKS; i++) {
         Py_CLEAR(state.owner[i]);
@@ -202,11 +235,14 @@ static PyObject *py_stop(PyObject *self, PyObject *unused) {
 static int prepare(void) {
     Py_CLEAR(state.chains);
     state.chains = PyDict_New();
+    if (!state.chains) return -1;
+    if (state.has_locks) return 0;
     state.stopping = PyThread_allocate_lock();
     state.stopped = PyThread_allocate_lock();
-    if (!state.chains || !state.stopping || !state.stopped) return -1;
+    if (!state.stopping || !state.stopped) return -1;
     PyThread_acquire_lock(state.stopping, 1);
     PyThread_acquire_lock(state.stopped, 1);
+    state.has_locks = 1;
     return 0;
 }
 
@@ -216,7 +252,8 @@ static PyObject *py_start(PyObject *self, PyObject *args) {
     int number;
     if (!PyArg_ParseTuple(args, "OUOUddi", &owner[0], &name[0], &owner[1], &name[1], &period_s, &spread, &number))
         return NULL;
-    if (state.pid == getpid()) return PyErr_Format(PyExc_RuntimeError, "a thread of this process is watched already");
+    if (state.phase != IDLE)
+        return PyErr_Format(PyExc_RuntimeError, "a thread of this process is watched already");
     if (!(nothing = py_stop(self, NULL))) return NULL;
     Py_DECREF(nothing);
     if (prepare()) return PyErr_NoMemory();
@@ -226,12 +263,15 @@ static PyObject *py_start(PyObject *self, PyObject *args) {
     }
     state.watched = PyThreadState_Get();
     state.thread = pthread_self();
-    state.signal = number;
+#if defined(__linux__)
+    state.id = syscall(SYS_gettid);
+#endif
+    atomic_store(&by_signal, number);
     state.period_s = period_s, state.spread = spread, state.last = now();
     atomic_store(&queued, 0);
-    state.pid = getpid();
+    state.phase = TICKING;
     if (PyThread_start_new_thread(tick, NULL) == (unsigned long)-1) {
-        state.pid = 0;
+        state.phase = IDLE;
         return PyErr_Format(PyExc_RuntimeError, "no thread could be started");
     }
     Py_RETURN_NONE;
@@ -245,8 +285,18 @@ static PyObject *py_asked(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *py_seen(PyObject *self, PyObject *unused) {
+    const int collects = PyGC_Disable(); /* while it is made, nothing may be added */
+    PyObject *entries = state.chains ? PyDict_Values(state.chains) : PyList_New(0);
     (void)self, (void)unused;
-    return state.chains ? PyDict_Values(state.chains) : PyList_New(0);
+    if (collects) PyGC_Enable();
+    return entries;
+}
+
+/* From now on ask nobody. */
+static PyObject *py_hush(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    if (atomic_load(&by_signal)) atomic_store(&by_signal, NOBODY);
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
@@ -255,10 +305,11 @@ static PyMethodDef methods[] = {
      "attributes, about every `period_s` seconds, by a signal whose handler is `asked`, or, with 0, by pending calls. "
      "RuntimeError where one is watched already."},
     {"asked", py_asked, METH_VARARGS, "asked(signal, frame): look, if it is time"},
+    {"hush", py_hush, METH_NOARGS, "hush(): send no more signals; what lets go of the lock is seen"},
     {"stop", py_stop, METH_NOARGS, "stop(): look no more; return when no look is under way"},
     {"seen", py_seen, METH_NOARGS,
-     "seen(): a list [seconds, samples, (values of both attributes), module of the innermost frame, codes, key] of a "
-     "chain of frames, innermost first; key: 64-bit numbers, 3 of no use, then address and offset of each frame"},
+     "seen(): a list [seconds, samples, (attributes), (modules of the two innermost frames), codes, key] of a chain "
+     "of frames, innermost first; key: 64-bit numbers, 4 of no use, then address and offset of each frame"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -266,6 +317,7 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_ticks", "A clock for the l
                              NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__ticks(void) {
+    if (pthread_atfork(NULL, NULL, in_child)) return PyErr_NoMemory();
     str_back = PyUnicode_InternFromString("f_back");
     str_lasti = PyUnicode_InternFromString("f_lasti");
     str_globals = PyUnicode_InternFromString("f_globals");

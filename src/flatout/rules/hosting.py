@@ -20,9 +20,11 @@ def writing(run: Run) -> tuple[LineCost, ...]:
 def python_work(run: Run) -> tuple[LineCost, ...]:
     """Return the host time in the user's own functions that neither write nor only call torch once.
 
-    What runs directly below the call of a loop (`trainer.fit`) is the loop of a framework, not the user's.
+    What runs directly below the call of a loop (`trainer.fit`) is the loop of a framework, not the user's. What the
+    line that walks a loader does itself is to let go of the batch before: memory that workers share is given back then.
     """
     making_batches = set(in_host_time(run))
+    walks = {(loader.iterated_at.file, loader.iterated_at.line) for loader in run.loaders if loader.iterated_at}
     outer = outer_lines(run)
     return costs(
         run,
@@ -30,6 +32,7 @@ def python_work(run: Run) -> tuple[LineCost, ...]:
         keep=lambda cost: (
             cost not in making_batches
             and not outer.intersection(cost.stack[:1])
+            and not (cost.leaf == "" and walks.intersection((at.file, at.line) for at in cost.stack[:1]))
             and not writes_output(cost)
             and _is_python_work(cost)
         ),
