@@ -1,6 +1,5 @@
 """The line sampler, and which lines are the user's own."""
 
-import inspect
 import json
 import sys
 import threading
@@ -10,15 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests import watched
+from tests.watched import line_of, nap, slow_decode
 
 from flatout.probe.lines import Doing, LineSampler, input_stage, where
 from flatout.probe.places import caller, is_user_file, leaf_module, user_stack
 from flatout.schema.phase import Phase
-
-
-def line_of(function, text):
-    lines, first = inspect.getsourcelines(function)
-    return first + next(number for number, line in enumerate(lines) if text in line)
 
 
 def sampled(work, stage="sample"):
@@ -35,22 +31,12 @@ def sampled(work, stage="sample"):
     return sampler, sampler.costs()
 
 
-def slow_decode(stop):
-    while not stop.is_set():
-        json.dumps(list(range(20_000)))  # DECODE
-
-
-def nap(stop):
-    while not stop.is_set():
-        time.sleep(0.01)  # NAP
-
-
 @pytest.mark.parametrize(("work", "text"), [(slow_decode, "# DECODE"), (nap, "# NAP")])
 def test_the_line_another_thread_is_in(work, text):
     sampler, costs = sampled(work)
     assert costs[0].process == "worker"
     assert (costs[0].phase, costs[0].stage) == (Phase.INPUT, "sample")
-    assert (costs[0].stack[0].file, costs[0].stack[0].line) == (__file__, line_of(work, text))
+    assert (costs[0].stack[0].file, costs[0].stack[0].line) == (watched.__file__, line_of(work, text))
     assert costs[0].stack[0].function == work.__name__
     assert sum(cost.seconds for cost in costs) == pytest.approx(sampler.wall_s)
     assert 0.1 < sampler.wall_s < 1.0
@@ -127,7 +113,7 @@ def test_stages_of_a_loader():
         ("<frozen importlib._bootstrap>", False),
         ("<ipython-input-3-abc>", True),
         ("", False),
-        (line_of.__globals__["LineSampler"].__init__.__code__.co_filename, False),
+        (LineSampler.__init__.__code__.co_filename, False),
     ],
 )
 def test_whose_line_it_is(file, own):

@@ -1,7 +1,5 @@
 """The clock of the line sampler that sees the main thread without waiting for the interpreter."""
 
-import inspect
-import json
 import signal
 import subprocess
 import sys
@@ -9,17 +7,14 @@ import time
 
 import pytest
 import torch
+from tests import watched
+from tests.watched import line_of, nap, slow_decode
 
 from flatout.probe import lines
 from flatout.probe.lines import Doing, LineSampler
 from flatout.schema.phase import Phase
 
 pytestmark = pytest.mark.skipif(lines._ticks is None, reason="the clock in C was not compiled")
-
-
-def line_of(function, text):
-    lines, first = inspect.getsourcelines(function)
-    return first + next(number for number, line in enumerate(lines) if text in line)
 
 
 class For:
@@ -42,22 +37,12 @@ def sampled_here(work, seconds=0.4, ticking=True):
     return sampler, sampler.costs()
 
 
-def slow_decode(stop):
-    while not stop.is_set():
-        json.dumps(list(range(20_000)))  # DECODE
-
-
-def nap(stop):
-    while not stop.is_set():
-        time.sleep(0.01)  # NAP
-
-
 @pytest.mark.parametrize(("work", "text"), [(slow_decode, "# DECODE"), (nap, "# NAP")])
 def test_the_line_the_main_thread_is_in(work, text):
     sampler, costs = sampled_here(work)
     at = next(cost for cost in costs if cost.stack[0].function == work.__name__)
     assert (costs[0].process, costs[0].phase, costs[0].part) == ("main", Phase.HOST, "lead")
-    assert (at.stack[0].file, at.stack[0].line) == (__file__, line_of(work, text))
+    assert (at.stack[0].file, at.stack[0].line) == (watched.__file__, line_of(work, text))
     assert at.stack[1].function == "sampled_here"
     assert sum(cost.seconds for cost in costs) == pytest.approx(sampler.wall_s)
     assert 0.3 < sampler.wall_s < 1.0
