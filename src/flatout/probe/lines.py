@@ -15,7 +15,6 @@ import atexit
 import contextlib
 import ctypes
 import functools
-import itertools
 import random
 import signal
 import sys
@@ -233,15 +232,14 @@ class LineSampler:
         self, marks: tuple[Where, str], modules: tuple[str, str], codes: tuple[CodeType, ...], key: bytes
     ) -> _Key | None:
         numbers = array.array("q", key)
-        frames = [(code, numbers[5 + 2 * place]) for place, code in enumerate(codes)]
-        named: list[tuple[CodeType, int, str]] = [
-            (*frame, name) for frame, name in itertools.zip_longest(frames, modules[: len(frames)], fillvalue="")
+        frames = [
+            (code, numbers[5 + 2 * place], "".join(modules[place : place + 1])) for place, code in enumerate(codes)
         ]
-        if len(named) > 1 and has_just_begun(*named[0][:2]):
-            code, offset, name = named[1]
-            named[:2] = [(code, before(code, offset), name)]
+        if len(frames) > 1 and has_just_begun(*frames[0][:2]):
+            code, offset, name = frames[1]
+            frames[:2] = [(code, before(code, offset), name)]
         frame = None
-        for code, offset, name in reversed(named):
+        for code, offset, name in reversed(frames):
             frame = _SeenFrame(code, offset, {"__name__": name}, frame)
         return self._key(cast(FrameType, frame), *marks) if frame is not None else None
 

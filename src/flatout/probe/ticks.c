@@ -28,6 +28,7 @@
 #endif
 
 enum { NUM_MARKS = 2, NUM_MODULES = 2, LEAD = NUM_MARKS + NUM_MODULES, MOST_FRAMES = 128, MOST_CHAINS = 20000 };
+enum { NOBODY = -1 };
 enum { IDLE, TICKING, ENDING };
 static const double PATIENCE_S = 10e-6; /* plain Python comes to its next call or loop sooner than that */
 static const double LONGEST_S = 2.0;    /* a gap above this is a suspended process, not a long call */
@@ -44,7 +45,6 @@ static struct {
     double period_s, spread, last;
 } state;
 static atomic_int by_signal; /* its number; 0: by a pending call; NOBODY: nobody is asked, only the lock is taken */
-enum { NOBODY = -1 };
 static atomic_int due;    /* a look is asked for, nobody has looked */
 static atomic_int queued; /* the main thread has been asked, and has not come to it */
 static PyObject *str_back, *str_lasti, *str_globals, *str_name, *str_empty;

@@ -36,7 +36,7 @@ from flatout.rules.sentence import at, goes_to, of_step
 from flatout.rules.statements import of_one_statement
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Run
+from flatout.schema.run import Frame, LoaderFacts, Run
 
 MIN_SHARE = 0.07
 NOTEWORTHY = 1.1  # times the function's own: more is said
@@ -106,6 +106,8 @@ _FRAMEWORK = (
 )
 _COMPILED = (line(1.2, ("/tmp/torchinductor_me/ab/call.py", 9, "call"), phase=Phase.HOST, part="lead"),)
 _LOSS = (line(1.2, ("train.py", 50, "train"), phase=Phase.HOST, part="loss", leaf="torch"),)
+_WALKS = (LoaderFacts(is_training=True, iterated_at=Frame("train.py", 30, "train")),)
+_FREES = (line(1.2, ("train.py", 30, "train"), phase=Phase.HOST, part="lead"),)
 _GROWS = steps_of([{Phase.HOST: 5 + 0.2 * i, Phase.FORWARD: 20} for i in range(60)])
 
 RULE = Rule(
@@ -122,6 +124,7 @@ RULE = Rule(
         example(step_ms=100, forward=30, backward=40, lines=_LOSS),
         example(step_ms=100, forward=30, backward=40, lines=_FRAMEWORK),
         example(step_ms=100, forward=30, backward=40, lines=_COMPILED),
+        example(step_ms=100, forward=30, backward=40, lines=_FREES, loaders=_WALKS),
         example(step_ms=100, forward=30, lines=[line(1.2, ("log.py", 3, "log_row"), phase=Phase.HOST, leaf="csv")]),
         example(step_ms=100, forward=30, lines=[line(0.07, _METRIC, phase=Phase.HOST, part="tail")]),
     ),
