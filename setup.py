@@ -1,4 +1,4 @@
-"""The two parts of flatout that are compiled; everything else about the package is in pyproject.toml."""
+"""The three parts of flatout that are compiled; everything else about the package is in pyproject.toml."""
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -29,6 +29,12 @@ setup(
             ["src/flatout/probe/ticks.c"],
             py_limited_api=True,
             optional=True,  # a thread of Python samples lines then, which under-counts plain Python
+        ),
+        Extension(
+            "flatout.optimizers._steps",
+            ["src/flatout/optimizers/steps.c"],
+            py_limited_api=True,
+            optional=True,  # the fix that needs it is not offered then
         ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

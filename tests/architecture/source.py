@@ -18,7 +18,7 @@ LAYERS = (
     ("rules", "fixes"),
     ("probe", "analysis"),
     ("train",),
-    ("pipeline", "data"),
+    ("pipeline", "optimizers", "data"),
     ("schema",),
     ("units", "errors", "machine", "demo"),
 )

@@ -9,9 +9,9 @@ from tests.architecture.source import LAYERS, LEVEL, Import, Module, imports, is
 
 PARENT = ("", "__main__", "cli", "engine", "report", "edits", "rules", "fixes", "analysis", "schema", "units", "errors")
 CHILD_ONLY = ("child", "probe", "train", "data")
-NOT_THE_ENGINES = (*CHILD_ONLY, "pipeline")  # of the compiler, fixes import the parts that need no torch
+NOT_THE_ENGINES = (*CHILD_ONLY, "pipeline", "optimizers")  # of the compiler, fixes import the parts that need no torch
 LOADED_BY = {"flatout.inside.pytest_plugin": "pytest"}  # a module that only this package imports
-TORCH_AT_MODULE_LEVEL = ("pipeline", "data", "train", "probe")
+TORCH_AT_MODULE_LEVEL = ("pipeline", "optimizers", "data", "train", "probe")
 RUNTIME_DEPENDENCIES = ("torch", "click", "rich", "psutil", "pynvml", "tomli_w", "jinja2", "libcst")
 
 

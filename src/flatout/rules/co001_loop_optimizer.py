@@ -88,7 +88,7 @@ def _loop(run: Run) -> _Found | None:
     if loop is None:
         return None
     what = f"{loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. Set fused=True."
-    return loop.created_at, what, ("fused-optimizer",)
+    return loop.created_at, what, ("one-pass-optimizer", "fused-optimizer")
 
 
 def _loops(facts: OptimizerFacts) -> bool:

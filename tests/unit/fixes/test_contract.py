@@ -49,6 +49,11 @@ def learn():
     return [*model.state_dict().values(), losses]
 
 
+def learn_adam():
+    model, optimizer, losses = train(steps=4, make=torch.optim.Adam)
+    return [*model.state_dict().values(), *optimizer.state_dict()["state"][0].values(), losses]
+
+
 def learn_searching():
     with torch.autograd.set_detect_anomaly(True, check_nan=False):
         return learn()
@@ -93,6 +98,7 @@ CASES = {
     "device-resident-input": Case(load_and_copy, {"kind": "cpu"}),
     "gc-control": Case(learn, already=without_collector),
     "loader-workers": Case(load, {"workers": 2}, lambda: load(num_workers=2)),
+    "one-pass-optimizer": Case(learn_adam),
     "persistent-workers": Case(
         lambda: load(num_workers=1), already=lambda: load(num_workers=1, persistent_workers=True)
     ),

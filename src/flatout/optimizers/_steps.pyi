@@ -1,0 +1,28 @@
+"""Addresses of memory in, steps of optimizers made; what lies there is checked by one_pass.py. False: nothing done."""
+
+def adam(
+    told: list[int],
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    decoupled: bool,
+    maximize: bool,
+    fused: int,
+    threads: int,
+    /,
+) -> bool: ...
+def sgd(
+    told: list[int],
+    lr: float,
+    momentum: float,
+    dampening: float,
+    weight_decay: float,
+    nesterov: bool,
+    maximize: bool,
+    fused: int,
+    threads: int,
+    /,
+) -> bool: ...
+def take_roots(address: int, /) -> None: ...

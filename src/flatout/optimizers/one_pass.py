@@ -1,0 +1,198 @@
+"""Steps of torch's optimizers in one pass by compiled code, where it gives the bits that torch's loop gives.
+
+torch's function is the definition, and what is used is proven against it: once for each combination of settings with
+tensors made for it, where it comes out which sums this build of torch fuses with a product, and again with parts of the
+script's own tensors, at the first steps and every now and then. What cannot be shown is torch's own to do.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from flatout.optimizers.kinds import Lists, Step
+
+__all__ = ["OnePass", "Prepared"]
+
+Prepared = tuple[list[int], int]
+"""Addresses and numbers of elements, and which sums are fused: for one step, as long as no tensor moves."""
+
+_COUNTERS = (0.0, 1.0, 998.0)  # steps made before those of a proof
+_CHECKED_FIRST, _CHECKED_EACH = 2, 1000  # steps that are held against torch's with the script's own tensors
+_CHECKED_ELEMENTS = 4096  # of each tensor
+_MOST_KNOWN = 64  # groups of parameters whose memory is known
+_PLAIN = (Tensor, torch.nn.Parameter)
+_FLOAT = torch.float32
+
+
+class OnePass:
+    """Stands for one function of torch: makes its steps by compiled code where that is proven, else lets it."""
+
+    def __init__(self, original: Callable[..., Any], step: Step, acted: Callable[[], None]) -> None:
+        """Prove nothing yet; `acted` is called after each step made here."""
+        self.original = original
+        self.names: frozenset[str] = frozenset()  # what torch calls the settings that it gives
+        self._step, self._acted = step, acted
+        self._way: int | None = None  # of all settings; none yet, or -1 where there is none
+        self._ways: dict[tuple[Any, ...], int | None] = {}
+        self._memory = _Memory()
+        self._made = 0
+
+    def __call__(self, *lists: Any, **settings: Any) -> Any:
+        """Make one step, as torch's function does."""
+        if torch.compiler.is_dynamo_compiling():
+            return self.original(*lists, **settings)
+        self.names = self.names or frozenset(settings)
+        prepared = self.prepared(lists, settings)
+        if prepared is None or not self.carry_out(prepared, lists, settings):
+            return self.original(*lists, **settings)
+        return None
+
+    def prepared(self, lists: Lists, settings: dict[str, Any]) -> Prepared | None:
+        """Return what the compiled code is told of a step that is proven; None where it is torch's to make."""
+        step = self._step
+        if len(lists) != step.lists or not lists[0] or _observed():
+            return None
+        key = step.key(lists, settings)
+        if key is None or self._ways.get(key, 0) is None:
+            return None
+        told = self._memory.told(lists[0], lists[1], step.moments(lists, settings), step.counters(lists))
+        if told is None:
+            return None
+        if key not in self._ways:
+            self._ways[key] = self._proven_way(settings)
+        elif self._is_due() and not self._holds(lists, settings, self._ways[key]):
+            self._ways[key] = None
+        way = self._ways[key]
+        return None if way is None else (told, way)
+
+    def carry_out(self, prepared: Prepared, lists: Lists, settings: dict[str, Any]) -> bool:
+        """Make the step; False, and nothing done, where memory overlaps or small numbers count as zero."""
+        told, way = prepared
+        if not self._step.carry_out(told, settings, way):
+            return False
+        self._made += 1
+        _note_written([*lists[0], *chain(*self._step.moments(lists, settings)), *self._step.counters(lists)])
+        self._acted()
+        return True
+
+    def _is_due(self) -> bool:
+        return self._made < _CHECKED_FIRST or self._made % _CHECKED_EACH == 0
+
+    def _proven_way(self, settings: dict[str, Any]) -> int | None:
+        """Return the way of this build of torch; None where these settings do not come out so."""
+        if self._way is None:
+            ways = self._proven(self._step.ways, self._step.telling(settings))
+            self._way = ways[0] if ways else -1
+        return next(iter(self._proven([self._way], settings)), None) if self._way >= 0 else None
+
+    def _proven(self, ways: Sequence[int], settings: dict[str, Any]) -> Sequence[int]:
+        """Return the ways that give the bits of torch's function."""
+        for counter in _COUNTERS:
+            tensors = self._step.scratch(torch.Generator(device="cpu").manual_seed(int(counter)), counter)
+            ways = [way for way in ways if self._same(tensors, settings, way)]
+        return ways
+
+    def _holds(self, lists: Lists, settings: dict[str, Any], way: int | None) -> bool:
+        """Tell whether parts of the script's own tensors come out as torch's function has them."""
+        parts = [[_part(each, self._made * _CHECKED_ELEMENTS) for each in tensors] for tensors in lists]
+        return way is not None and self._same(parts, settings, way)
+
+    def _same(self, lists: Lists, settings: dict[str, Any], way: int) -> bool:
+        theirs, ours = ([[each.clone() for each in tensors] for tensors in lists] for _ in range(2))
+        self.original(*theirs, **settings)
+        step = self._step
+        told = _Memory().told(ours[0], ours[1], step.moments(ours, settings), step.counters(ours))
+        if told is None or not step.carry_out(told, settings, way):
+            return False
+        return all(map(_same_bits, chain(*ours), chain(*theirs)))
+
+
+class _Memory:
+    """Where tensors lie; those that are where they were at their last step are not looked at again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[list[weakref.ref[Tensor]], list[int], list[int]]] = {}
+
+    def told(
+        self, weights: list[Tensor], gradients: list[Tensor], moments: Lists, counters: list[Tensor]
+    ) -> list[int] | None:
+        """Return addresses and numbers of elements, a column after the other; None where memory is not plain."""
+        written = [*weights, *chain(*moments), *counters]
+        try:
+            addresses = [each.data_ptr() for each in written]
+            sizes = self._sizes(written, addresses)
+            if sizes is None:
+                sizes = _sizes(weights, moments, counters)
+                if sizes is None:
+                    return None
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[id(weights[0])] = [weakref.ref(each) for each in written], addresses, sizes
+            if not all(map(Tensor.is_contiguous, weights)) or not all(map(_is_plain_gradient, gradients)):
+                return None
+            if [each.numel() for each in gradients] != sizes:
+                return None
+            number = len(weights)
+            return [*addresses[:number], *[each.data_ptr() for each in gradients], *sizes, *addresses[number:]]
+        except RuntimeError:  # a tensor without memory of its own
+            return None
+
+    def _sizes(self, written: list[Tensor], addresses: list[int]) -> list[int] | None:
+        references, before, sizes = self._known.get(id(written[0]), ((), (), None))
+        if before != addresses or any(ref() is not each for ref, each in zip(references, written, strict=True)):
+            return None
+        return sizes
+
+
+def _sizes(weights: list[Tensor], moments: Lists, counters: list[Tensor]) -> list[int] | None:
+    """Return the numbers of elements; None where a tensor is not plain memory, or one is of another size."""
+    sizes = [each.numel() for each in weights]
+    plain = all(map(_is_plain, chain(weights, *moments, counters)))
+    if not plain or any([each.numel() for each in tensors] != sizes for tensors in moments):
+        return None
+    return None if any(each.numel() != 1 for each in counters) else sizes
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Tell whether these are numbers of single precision in the host's memory, one after the other."""
+    if type(tensor) not in _PLAIN or tensor.dtype is not _FLOAT or tensor.layout is not torch.strided:
+        return False
+    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
+
+
+def _is_plain_gradient(tensor: Tensor) -> bool:
+    """Tell the same of the gradient of such a weight: it is on its device, and sparse ones raise."""
+    return type(tensor) in _PLAIN and tensor.dtype is _FLOAT and tensor.is_contiguous() and not tensor.is_neg()
+
+
+def _observed() -> bool:
+    """Tell whether operations are watched or changed here, or recorded: then they must be torch's."""
+    return (
+        torch.is_grad_enabled() or torch._C._len_torch_dispatch_stack() > 0 or torch._C._len_torch_function_stack() > 0
+    )
+
+
+def _note_written(tensors: list[Tensor]) -> None:
+    """Tell autograd that the tensors are no longer what they were, as operations in place do."""
+    try:
+        increment_version(tensors)
+    except (AttributeError, TypeError):  # before torch 2.6: one at a time
+        for each in tensors:
+            increment_version(each)
+
+
+def _part(tensor: Tensor, place: int) -> Tensor:
+    """Return some of the elements, others at each place."""
+    flat = tensor.detach().reshape(-1)
+    start = place % max(1, flat.numel() - _CHECKED_ELEMENTS + 1)
+    return flat[start : start + _CHECKED_ELEMENTS] if tensor.dim() else tensor.detach()
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    both_none = one.isnan() & other.isnan()
+    return bool(((one.view(torch.int32) == other.view(torch.int32)) | both_none).all())

@@ -1,0 +1,371 @@
+/* Steps of optimizers in one pass over memory: each number goes through what torch's operations do to it, in their
+ * order, rounded where they round, and is written once.
+ *
+ * torch's loops (torch/optim/adam.py and sgd.py, `_single_tensor_...`) are the definition. Where torch's build may fuse
+ * a product with a sum (Lerp.h, BinaryOpsKernel.cpp and PointwiseOpsKernel.cpp of ATen/native) the caller says whether
+ * it does: one_pass.py finds out by trying. Nothing else is fused (-ffp-contract=off).
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+
+#if defined(__GNUC__)
+#define INLINE __attribute__((always_inline)) inline
+#else
+#define INLINE inline
+#endif
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define FLUSHES ((_mm_getcsr() & 0x8040) != 0) /* numbers of less than full precision count as zero */
+#else
+#define FLUSHES 0
+#endif
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
+#include <unistd.h>
+#define HAS_THREADS
+#endif
+
+#define FUSED_SUM 1    /* a + alpha * b is rounded once */
+#define FUSED_LERP 2   /* and so is the sum in torch.lerp */
+#define FUSED_SQUARE 4 /* and the one in torch.addcmul, after its first product */
+#define LIBRARYS_ROOT 8 /* square roots are those of the library that torch asks, not the nearest numbers */
+
+#define PIECE 8192 /* numbers that a thread takes at a time: they stay in the core's cache until they are done with */
+#define ALONE 16384 /* numbers that one thread has done before a second one would have begun */
+#define LONG 1000000 /* numbers that take so long that the interpreter's lock is let go of meanwhile */
+
+#define MOST 6 /* columns that a step is told */
+
+typedef struct {
+    float *weight;
+    const float *gradient;
+    int64_t number;
+    float *first, *second; /* moments; of SGD the momentum, and none */
+    float *step;
+    float rate, correction; /* of Adam: -lr / correction of the first moment; root of the second's correction */
+} Tensor;
+
+typedef struct {
+    double lr, beta1, beta2, eps, decay;
+    float sign; /* -1 where the objective grows */
+    int decoupled, nesterov, fused;
+    float momentum, damped;
+} Settings;
+
+typedef struct Work Work;
+typedef void (*Update)(const Work *work, const Tensor *tensor, int64_t first, int64_t last);
+
+struct Work {
+    Settings settings;
+    Tensor *tensors;
+    Py_ssize_t number;
+    Update update;
+    int64_t next; /* piece that nobody has taken */
+};
+
+/* ------------------------------------------------------------------------------------------------------ arithmetic */
+
+static INLINE float sum(float a, float alpha, float b, int fused) {
+    return fused ? __builtin_fmaf(b, alpha, a) : a + alpha * b;
+}
+
+/* Square roots as Intel's Vector Mathematics gives them (`vmsSqrt`): at high accuracy, not always the nearest number. */
+typedef void (*Roots)(int64_t number, const float *in, float *out, int64_t mode);
+static Roots roots_of;
+#define AS_TORCH 0x140102 /* high accuracy, small numbers as they are, no word about errors: ATen/cpu/vml.h */
+
+static INLINE void adam_with(const Work *work, const Tensor *tensor, int64_t first, int64_t last, int decay,
+                             int fused_sum, int fused_lerp, int fused_square) {
+    const Settings *given = &work->settings;
+    const double toward = 1 - given->beta1;
+    const int near = toward < 0.5, decoupled = given->decoupled; /* torch.lerp starts from the nearer end */
+    const float sign = given->sign, weight_decay = (float)given->decay;
+    const float coefficient = near ? (float)toward : (float)toward - 1.0f;
+    const float beta2 = (float)given->beta2, value = (float)(1 - given->beta2), eps = (float)given->eps;
+    const float kept = decoupled ? (float)(1 - given->lr * given->decay) : 1.0f;
+    const float rate = tensor->rate, correction = tensor->correction;
+    float *restrict weights = tensor->weight + first, *restrict firsts = tensor->first + first;
+    float *restrict seconds = tensor->second + first;
+    const float *restrict gradients = tensor->gradient + first;
+    const int64_t number = last - first;
+    float roots[PIECE];
+    int64_t i;
+    for (i = 0; i < number; i++) {
+        float gradient = sign * gradients[i], moment = firsts[i], square, from;
+        if (decay) gradient = sum(gradient, weight_decay, weights[i], fused_sum);
+        from = near ? moment : gradient;
+        moment = fused_lerp ? __builtin_fmaf(coefficient, gradient - moment, from)
+                            : from + coefficient * (gradient - moment);
+        square = seconds[i] * beta2;
+        square = fused_square ? __builtin_fmaf(value * gradient, gradient, square)
+                              : square + value * gradient * gradient;
+        firsts[i] = moment;
+        seconds[i] = square;
+    }
+    if (given->fused & LIBRARYS_ROOT)
+        roots_of(number, seconds, roots, AS_TORCH);
+    else
+        for (i = 0; i < number; i++) roots[i] = sqrtf(seconds[i]);
+    for (i = 0; i < number; i++)
+        weights[i] = weights[i] * kept + rate * firsts[i] / (roots[i] / correction + eps);
+}
+
+static INLINE void sgd_with(const Work *work, const Tensor *tensor, int64_t first, int64_t last, int decay,
+                            int has_momentum, int nesterov, int fused) {
+    const float sign = work->settings.sign, weight_decay = (float)work->settings.decay;
+    const float momentum = work->settings.momentum, damped = work->settings.damped;
+    const float rate = (float)-work->settings.lr;
+    float *restrict weights = tensor->weight, *restrict buffers = tensor->first;
+    const float *restrict gradients = tensor->gradient;
+    int64_t i;
+    for (i = first; i < last; i++) {
+        const float weight = weights[i];
+        float gradient = sign * gradients[i];
+        if (decay) gradient = sum(gradient, weight_decay, weight, fused);
+        if (has_momentum) {
+            const float buffer = sum(buffers[i] * momentum, damped, gradient, fused);
+            buffers[i] = buffer;
+            gradient = nesterov ? sum(gradient, momentum, buffer, fused) : buffer;
+        }
+        weights[i] = sum(weight, rate, gradient, fused);
+    }
+}
+
+/* One function for each way, so that no loop asks which. */
+#define WAY(NAME, WITH, ...)                                                                                           \
+    FOR_EACH_PROCESSOR static void NAME(const Work *work, const Tensor *tensor, int64_t first, int64_t last) {         \
+        WITH(work, tensor, first, last, __VA_ARGS__);                                                                  \
+    }
+#define SQUARES(NAME, ...) WAY(NAME##0, adam_with, __VA_ARGS__, 0) WAY(NAME##1, adam_with, __VA_ARGS__, 1)
+#define LERPS(NAME, ...) SQUARES(NAME##0, __VA_ARGS__, 0) SQUARES(NAME##1, __VA_ARGS__, 1)
+LERPS(adam, 0, 0)
+LERPS(adam_decayed0, 1, 0)
+LERPS(adam_decayed1, 1, 1)
+#define BOTH(NAME, ...) WAY(NAME##0, sgd_with, __VA_ARGS__, 0) WAY(NAME##1, sgd_with, __VA_ARGS__, 1)
+BOTH(sgd_plain0, 0, 0, 0)
+BOTH(sgd_plain1, 1, 0, 0)
+BOTH(sgd_momentum0, 0, 1, 0)
+BOTH(sgd_momentum1, 1, 1, 0)
+BOTH(sgd_nesterov0, 0, 1, 1)
+BOTH(sgd_nesterov1, 1, 1, 1)
+
+static Update adam_update(const Settings *given) {
+    static const Update updates[3][2][2] = {{{adam00, adam01}, {adam10, adam11}},
+                                            {{adam_decayed000, adam_decayed001}, {adam_decayed010, adam_decayed011}},
+                                            {{adam_decayed100, adam_decayed101}, {adam_decayed110, adam_decayed111}}};
+    const int kind = given->decay == 0 || given->decoupled ? 0 : given->fused & FUSED_SUM ? 2 : 1;
+    return updates[kind][(given->fused & FUSED_LERP) != 0][(given->fused & FUSED_SQUARE) != 0];
+}
+
+static Update sgd_update(const Settings *given) {
+    static const Update updates[3][2][2] = {{{sgd_plain00, sgd_plain01}, {sgd_plain10, sgd_plain11}},
+                                            {{sgd_momentum00, sgd_momentum01}, {sgd_momentum10, sgd_momentum11}},
+                                            {{sgd_nesterov00, sgd_nesterov01}, {sgd_nesterov10, sgd_nesterov11}}};
+    const int kind = given->momentum == 0 ? 0 : given->nesterov ? 2 : 1;
+    return updates[kind][given->decay != 0][given->fused & FUSED_SUM];
+}
+
+/* --------------------------------------------------------------------------------------------------------- threads */
+
+static int64_t pieces_of(const Tensor *tensor) { return (tensor->number + PIECE - 1) / PIECE; }
+
+static void work_on(void *given) {
+    Work *work = given;
+    const Tensor *tensor = work->tensors, *end = tensor + work->number;
+    int64_t before = 0; /* pieces of the tensors that come before */
+    for (;;) {
+        const int64_t piece = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED);
+        int64_t first;
+        while (tensor < end && piece - before >= pieces_of(tensor)) before += pieces_of(tensor++);
+        if (tensor == end) return;
+        first = (piece - before) * PIECE;
+        work->update(work, tensor, first, tensor->number - first < PIECE ? tensor->number : first + PIECE);
+    }
+}
+
+/* Threads that torch computes with, which wait for work for a while: GCC's OpenMP library, by its stable entry. */
+typedef void (*Parallel)(void (*work)(void *), void *given, unsigned threads, unsigned flags);
+static Parallel parallel;
+#ifdef HAS_THREADS
+static pid_t of_process; /* that may use it: in one that is forked from it those threads are not there */
+#endif
+
+static void work_together(Work *work, int64_t numbers, int threads) {
+#ifdef HAS_THREADS
+    if (numbers > ALONE && threads > 1 && parallel && getpid() == of_process) {
+        const int64_t most = (numbers + PIECE - 1) / PIECE;
+        parallel(work_on, work, (unsigned)(threads < most ? threads : most), 0);
+        return;
+    }
+#endif
+    (void)numbers, (void)threads;
+    work_on(work);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- calls */
+
+typedef struct {
+    uintptr_t first, last;
+    int written;
+} Span;
+
+static int by_address(const void *one, const void *other) {
+    const Span *a = one, *b = other;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* 1 where no memory that is written to is also anything else's; 0 where some is, -1 without memory. */
+static int are_apart(const Work *work) {
+    const Py_ssize_t most = work->number * 5;
+    Span *spans = malloc(sizeof(Span) * (size_t)(most ? most : 1));
+    Py_ssize_t number = 0, k;
+    uintptr_t read_to = 0, written_to = 0;
+    int apart = 1;
+    if (!spans) return -1;
+    for (k = 0; k < work->number; k++) {
+        const Tensor *tensor = work->tensors + k;
+        const size_t bytes = (size_t)tensor->number * sizeof(float);
+        const void *all[] = {tensor->gradient, tensor->weight, tensor->first, tensor->second, tensor->step};
+        int which;
+        for (which = 0; which < 5; which++) {
+            const uintptr_t first = (uintptr_t)all[which];
+            if (first) spans[number++] = (Span){first, first + (which < 4 ? bytes : sizeof(float)), which > 0};
+        }
+    }
+    qsort(spans, (size_t)number, sizeof(Span), by_address);
+    for (k = 0; k < number && apart; k++) {
+        apart = spans[k].first >= written_to && (!spans[k].written || spans[k].first >= read_to);
+        if (spans[k].last > read_to) read_to = spans[k].last;
+        if (spans[k].written && spans[k].last > written_to) written_to = spans[k].last;
+    }
+    free(spans);
+    return apart;
+}
+
+/* `told` holds a column of `work->number` numbers after the other. 0, or -1 with an exception. */
+static int read_tensors(Work *work, PyObject *told, int columns) {
+    const Py_ssize_t given = PyList_Size(told);
+    Py_ssize_t k;
+    int column;
+    work->number = given < 0 ? 0 : given / columns;
+    work->tensors = calloc((size_t)(work->number ? work->number : 1), sizeof(Tensor));
+    if (!work->tensors) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (k = 0; k < work->number; k++) {
+        Tensor *tensor = work->tensors + k;
+        int64_t numbers[MOST] = {0};
+        for (column = 0; column < columns; column++)
+            numbers[column] = PyLong_AsLongLong(PyList_GetItem(told, column * work->number + k));
+        tensor->weight = (float *)(intptr_t)numbers[0];
+        tensor->gradient = (const float *)(intptr_t)numbers[1];
+        tensor->number = numbers[2];
+        tensor->first = (float *)(intptr_t)numbers[3];
+        tensor->second = (float *)(intptr_t)numbers[4];
+        tensor->step = (float *)(intptr_t)numbers[5];
+    }
+    if (!PyErr_Occurred()) return 0;
+    free(work->tensors);
+    return -1;
+}
+
+/* Make the step where nothing speaks against it; False, and nothing done, where something does. */
+static PyObject *carry_out(Work *work, int threads) {
+    const Settings *given = &work->settings;
+    const int apart = FLUSHES || (given->fused & LIBRARYS_ROOT && !roots_of) ? 0 : are_apart(work);
+    int64_t numbers = 0;
+    Py_ssize_t k;
+    for (k = 0; k < work->number && apart == 1; k++) {
+        Tensor *tensor = work->tensors + k;
+        numbers += tensor->number;
+        if (tensor->step) {
+            const double step = *tensor->step = *tensor->step + 1.0f;
+            tensor->rate = (float)-(given->lr / (1 - pow(given->beta1, step)));
+            tensor->correction = (float)pow(1 - pow(given->beta2, step), 0.5);
+        }
+    }
+    if (numbers > LONG) {
+        Py_BEGIN_ALLOW_THREADS;
+        work_together(work, numbers, threads);
+        Py_END_ALLOW_THREADS;
+    } else if (apart == 1) {
+        work_together(work, numbers, threads);
+    }
+    free(work->tensors);
+    return apart < 0 ? PyErr_NoMemory() : PyBool_FromLong(apart);
+}
+
+static PyObject *py_adam(PyObject *self, PyObject *args) {
+    Work work = {0};
+    Settings *given = &work.settings;
+    PyObject *told;
+    int maximize, threads;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!dddddppii", &PyList_Type, &told, &given->lr, &given->beta1, &given->beta2,
+                          &given->eps, &given->decay, &given->decoupled, &maximize, &given->fused, &threads))
+        return NULL;
+    given->decoupled &= given->decay != 0;
+    given->sign = maximize ? -1.0f : 1.0f;
+    work.update = adam_update(given);
+    return read_tensors(&work, told, 6) ? NULL : carry_out(&work, threads);
+}
+
+static PyObject *py_sgd(PyObject *self, PyObject *args) {
+    Work work = {0};
+    Settings *given = &work.settings;
+    PyObject *told;
+    double momentum, dampening;
+    int maximize, threads;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!ddddppii", &PyList_Type, &told, &given->lr, &momentum, &dampening, &given->decay,
+                          &given->nesterov, &maximize, &given->fused, &threads))
+        return NULL;
+    given->sign = maximize ? -1.0f : 1.0f;
+    given->momentum = (float)momentum;
+    given->damped = (float)(1 - dampening);
+    work.update = sgd_update(given);
+    return read_tensors(&work, told, momentum != 0 ? 4 : 3) ? NULL : carry_out(&work, threads);
+}
+
+static PyObject *py_take_roots(PyObject *self, PyObject *address) {
+    const int64_t number = PyLong_AsLongLong(address);
+    (void)self;
+    if (number == -1 && PyErr_Occurred()) return NULL;
+    roots_of = (Roots)(intptr_t)number;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"adam", py_adam, METH_VARARGS,
+     "adam(told, lr, beta1, beta2, eps, weight_decay, decoupled, maximize, fused, threads): `told` holds the addresses "
+     "of weights, then of gradients, numbers of elements, addresses of both moments and of the counters of steps."},
+    {"sgd", py_sgd, METH_VARARGS,
+     "sgd(told, lr, momentum, dampening, weight_decay, nesterov, maximize, fused, threads): `told` as above, with the "
+     "addresses of momenta where there are any."},
+    {"take_roots", py_take_roots, METH_O, "take_roots(address): of the library's function that torch calls, or 0."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_steps", "Addresses in, steps made; see kinds.py.", 0, methods,
+                             NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__steps(void) {
+#ifdef HAS_THREADS
+    parallel = (Parallel)(intptr_t)dlsym(RTLD_DEFAULT, "GOMP_parallel");
+    of_process = getpid();
+#endif
+    return PyModule_Create(&module);
+}
