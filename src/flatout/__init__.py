@@ -7,6 +7,7 @@ __all__ = [
     "collect_rarely",
     "compile_loader",
     "lightning_callback",
+    "one_pass_optimizers",
     "recording",
     "trainer_callback",
     "use_one_thread",
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "collect_rarely": "flatout.fixes.gc_control",
     "compile_loader": "flatout.pipeline.compiled",
+    "one_pass_optimizers": "flatout.fixes.one_pass_optimizer",
     "recording": "flatout.inside.recording",
     "lightning_callback": "flatout.inside.callbacks",
     "trainer_callback": "flatout.inside.callbacks",

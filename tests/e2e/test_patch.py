@@ -32,7 +32,7 @@ class Rows(Dataset):
 if __name__ == "__main__":
     torch.autograd.set_detect_anomaly(True)
     model = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
     train, test = DataLoader(Rows(), batch_size=8, shuffle=True), DataLoader(Rows(), batch_size=35)
     for epoch in range(3):
         model.train()
@@ -54,7 +54,7 @@ SETTINGS = {
     "cached-input": 'settings = {folder = "kept"}',
     "fused-optimizer": 'settings = {implementation = "fused"}',
 }
-BITWISE = ["loader-workers", "compiled-input", "cached-input", "anomaly-off"]
+BITWISE = ["loader-workers", "compiled-input", "cached-input", "anomaly-off", "one-pass-optimizer"]
 
 
 def trained(folder):

@@ -5,7 +5,7 @@
 Stands for the loops of torch's Adam, AdamW and SGD on the CPU (`torch.optim.adam._single_tensor_adam` and its like).
 Each weight, gradient and moment is read once, goes through what torch's operations do to it, in their order, and is
 written once, by compiled code on torch's own threads. State, checkpoints, hooks, schedulers and scalers are the
-script's own as ever.
+script's own as ever. `flatout.one_pass_optimizers()` does the same in a script of your own.
 
 ## Why it helps
 
@@ -32,32 +32,52 @@ gradients, tensors in another order of memory (channels-last) or that share memo
 torch mode or `torch.compile` looks at. It needs a C compiler when flatout is installed.
 """
 
-import ctypes
 import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import Unwritten
+from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.site import Make, Site
     from flatout.optimizers.kinds import Step
 
-__all__ = ["FIX"]
+__all__ = ["FIX", "one_pass_optimizers"]
 
 _KINDS = ("Adam", "AdamW", "SGD")
 
 
 def patch(site: "Site") -> None:
     """Make the steps of torch's loops in one pass each."""
+    _stand_for(site.wrap, site.hit)
+
+
+def one_pass_optimizers() -> None:
+    """Make the steps of torch's Adam, AdamW and SGD on the CPU in one pass over memory, with the bits of its loops.
+
+    It holds for the rest of the process, for optimizers that are there already, too; a second call changes nothing.
+    What is not shown to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md), and so does everything
+    where flatout was installed without a C compiler.
+    """
+    from flatout.probe.seams import Seams
+
+    if not _IN_PLACE and _is_compiled():
+        seams = Seams()
+        _IN_PLACE.append(seams)
+        _stand_for(lambda dotted, make: seams.wrap(dotted, lambda original, hits: make(original)), lambda name: None)
+
+
+_IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this process
+
+
+def _stand_for(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None]) -> None:
+    """Put one pass in place of each of torch's loops, and in place of what leads to them."""
     import torch
 
-    from flatout.optimizers import _steps
     from flatout.optimizers.kinds import AdamStep, SgdStep
     from flatout.optimizers.one_pass import OnePass
     from flatout.optimizers.short_step import ShortStep
@@ -66,13 +86,12 @@ def patch(site: "Site") -> None:
         made: list[OnePass] = []
 
         def make(original: Callable[..., Any]) -> OnePass:
-            made.append(OnePass(original, step, lambda: site.hit(dotted.replace(":_single_tensor_", "."))))
+            made.append(OnePass(original, step, lambda: hit(dotted.replace(":_single_tensor_", "."))))
             return made[0]
 
-        site.wrap(dotted, make)
+        wrap(dotted, make)
         return made
 
-    _steps.take_roots(_librarys_root(torch.__path__[0]))
     optim = torch.optim
     adam = stand_for("torch.optim.adam:_single_tensor_adam", AdamStep())
     stand_for("torch.optim.adamw:_single_tensor_adamw", AdamStep(decoupled=True))  # before torch 2.7
@@ -80,19 +99,10 @@ def patch(site: "Site") -> None:
     kinds = [each for each in (optim.Adam, optim.AdamW) if each.step is optim.Adam.step]
     states = ("exp_avg", "exp_avg_sq", "", "step")
     for one_pass in adam if _is_torchs(optim.Adam) else ():
-        site.wrap("torch.optim:Adam.step", ShortStep(kinds, one_pass, states, lambda group: True).make)
+        wrap("torch.optim:Adam.step", ShortStep(kinds, one_pass, states, lambda group: True).make)
     for one_pass in sgd if _is_torchs(optim.SGD) else ():
         keeps = ShortStep([optim.SGD], one_pass, ("momentum_buffer",), lambda group: group["momentum"] != 0)
-        site.wrap("torch.optim:SGD.step", keeps.make)
-
-
-def _librarys_root(folder: str) -> int:
-    """Return where the function is that torch takes square roots with; 0 where its build has none of a library."""
-    try:
-        function = ctypes.CDLL(str(Path(folder) / "lib" / "libtorch_cpu.so")).vmsSqrt
-    except (OSError, AttributeError):
-        return 0
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+        wrap("torch.optim:SGD.step", keeps.make)
 
 
 def _is_torchs(kind: Any) -> bool:
@@ -100,9 +110,13 @@ def _is_torchs(kind: Any) -> bool:
     return not getattr(kind.step, "hooked", False)
 
 
+def _is_compiled() -> bool:
+    return importlib.util.find_spec("flatout.optimizers._steps") is not None
+
+
 def choices(run: Run) -> tuple[dict[str, object], ...]:
     """Offer it where an optimizer that is known loops over tensors on the CPU, and there is compiled code."""
-    if run.environment.device_kind != "cpu" or importlib.util.find_spec("flatout.optimizers._steps") is None:
+    if run.environment.device_kind != "cpu" or not _is_compiled():
         return ()
     loops = any(each.name in _KINDS and each.implementation == "loop" for each in run.optimizers)
     return ({},) if loops else ()
@@ -116,5 +130,5 @@ FIX = Fix(
     choices=choices,
     addresses=("CO001",),
     switchable=True,
-    edit=(Unwritten(reason="torch has no argument for it"),),
+    edit=(SwitchLine(code="flatout.one_pass_optimizers()", needs="flatout"),),
 )

@@ -1,6 +1,8 @@
 """How steps of torch's optimizers are told to compiled code that makes them in one pass; see one_pass.py."""
 
+import ctypes
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -52,6 +54,7 @@ class AdamStep:
     def __init__(self, decoupled: bool = False) -> None:
         """Take weight decay for AdamW's where the function is not told."""
         self._decoupled = decoupled
+        compiled.take_roots(_librarys_root())
 
     def key(self, lists: Lists, settings: dict[str, Any]) -> tuple[Any, ...] | None:
         """Return what decides how a step is made, but for the learning rate; None where it is torch's to do."""
@@ -130,6 +133,15 @@ class SgdStep:
     def scratch(self, generator: torch.Generator, counter: float) -> Lists:
         """Return tensors to prove with."""
         return [_numbers(generator), _numbers(generator), _numbers(generator)]
+
+
+def _librarys_root() -> int:
+    """Return where the function is that torch takes square roots with; 0 where its build has none of a library."""
+    try:
+        function = ctypes.CDLL(str(Path(torch.__path__[0]) / "lib" / "libtorch_cpu.so")).vmsSqrt
+    except (OSError, AttributeError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _plain(*numbers: object) -> bool:

@@ -37,6 +37,7 @@ WRITTEN = [
     ("cudnn-search", {}, ["+", "+torch.backends.cudnn.benchmark = True"]),
     ("denormals", {}, ["+", "+torch.set_flush_denormal(True)"]),
     ("gc-control", {}, ["+import flatout", "+", "+flatout.collect_rarely()"]),
+    ("one-pass-optimizer", {}, ["+import flatout", "+", "+flatout.one_pass_optimizers()"]),
     ("allocator", {}, [
         "+import os", "+", '+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")',
     ]),
