@@ -21,7 +21,8 @@ BITWISE. Roundings are where torch has them: square roots are asked of the libra
 its build fuses with a product is found by trying. Each combination of settings is then proven against torch's own
 function, by three steps of 71,149 numbers, before it is used; parts of the script's own tensors are held against it in
 the first steps and in every 1000th. Where a bit differs, and where a torch computes its steps in another way, they stay
-torch's: so with `betas=(0, ...)`, where torch itself gives a zero another sign in the last elements of a tensor.
+torch's; so they do with `betas=(0, ...)`, where torch itself gives zeros another sign in the last elements of a tensor,
+and after 16 combinations, where a schedule makes new ones at each step (`OneCycleLR` moves momenta, too).
 
 ## When it is wrong
 
@@ -29,7 +30,7 @@ Little is gained where the optimizer's step is a small part of the whole, and on
 lists of tensors there as it is. Left to torch: SGD with neither momentum nor decay, `amsgrad`, `capturable`,
 `differentiable`, `fused`, a learning rate or another setting that is a tensor, other types than float32, sparse
 gradients, tensors in another order of memory (channels-last) or that share memory, flushed denormals, and steps that a
-torch mode or `torch.compile` looks at. It needs a C compiler when flatout is installed.
+torch mode, a transform or `torch.compile` looks at. It needs a C compiler when flatout is installed.
 """
 
 import importlib.util

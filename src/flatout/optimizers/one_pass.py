@@ -5,15 +5,16 @@ tensors made for it, where it comes out which sums this build of torch fuses wit
 script's own tensors, at the first steps and every now and then. What cannot be shown is torch's own to do.
 """
 
-import weakref
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
+from flatout.optimizers import _steps as compiled
 from flatout.optimizers.kinds import Lists, Step
 
 __all__ = ["OnePass", "Prepared"]
@@ -24,8 +25,8 @@ Prepared = tuple[list[int], int]
 _COUNTERS = (0.0, 1.0, 998.0)  # steps made before those of a proof
 _CHECKED_FIRST, _CHECKED_EACH = 2, 1000  # steps that are held against torch's with the script's own tensors
 _CHECKED_ELEMENTS = 4096  # of each tensor
-_MOST_KNOWN = 64  # groups of parameters whose memory is known
-_PLAIN = (Tensor, torch.nn.Parameter)
+_MOST_PROVEN = 16  # combinations of settings, some 10 ms each: where a schedule makes new ones, steps are torch's then
+_PLAIN = {Tensor, torch.nn.Parameter}
 _FLOAT = torch.float32
 
 
@@ -39,7 +40,6 @@ class OnePass:
         self._step, self._acted = step, acted
         self._way: int | None = None  # of all settings; none yet, or -1 where there is none
         self._ways: dict[tuple[Any, ...], int | None] = {}
-        self._memory = _Memory()
         self._made = 0
 
     def __call__(self, *lists: Any, **settings: Any) -> Any:
@@ -60,10 +60,12 @@ class OnePass:
         key = step.key(lists, settings)
         if key is None or self._ways.get(key, 0) is None:
             return None
-        told = self._memory.told(lists[0], lists[1], step.moments(lists, settings), step.counters(lists))
+        told = _told(lists[0], lists[1], step.moments(lists, settings), step.counters(lists))
         if told is None:
             return None
         if key not in self._ways:
+            if len(self._ways) >= _MOST_PROVEN:
+                return None
             self._ways[key] = self._proven_way(settings)
         elif self._is_due() and not self._holds(lists, settings, self._ways[key]):
             self._ways[key] = None
@@ -85,6 +87,8 @@ class OnePass:
 
     def _proven_way(self, settings: dict[str, Any]) -> int | None:
         """Return the way of this build of torch; None where these settings do not come out so."""
+        if compiled.flush(torch.get_num_threads()):
+            return None
         if self._way is None:
             ways = self._proven(self._step.ways, self._step.telling(settings))
             self._way = ways[0] if ways else -1
@@ -99,6 +103,8 @@ class OnePass:
 
     def _holds(self, lists: Lists, settings: dict[str, Any], way: int | None) -> bool:
         """Tell whether parts of the script's own tensors come out as torch's function has them."""
+        if compiled.flush(torch.get_num_threads()):
+            return False
         parts = [[_part(each, self._made * _CHECKED_ELEMENTS) for each in tensors] for tensors in lists]
         return way is not None and self._same(parts, settings, way)
 
@@ -106,75 +112,54 @@ class OnePass:
         theirs, ours = ([[each.clone() for each in tensors] for tensors in lists] for _ in range(2))
         self.original(*theirs, **settings)
         step = self._step
-        told = _Memory().told(ours[0], ours[1], step.moments(ours, settings), step.counters(ours))
+        told = _told(ours[0], ours[1], step.moments(ours, settings), step.counters(ours))
         if told is None or not step.carry_out(told, settings, way):
             return False
         return all(map(_same_bits, chain(*ours), chain(*theirs)))
 
 
-class _Memory:
-    """Where tensors lie; those that are where they were at their last step are not looked at again."""
+def _told(weights: list[Any], gradients: list[Any], moments: Lists, counters: list[Any]) -> list[int] | None:
+    """Return addresses and numbers of elements, a column after the other; None where memory is not plain.
 
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[list[weakref.ref[Tensor]], list[int], list[int]]] = {}
-
-    def told(
-        self, weights: list[Tensor], gradients: list[Tensor], moments: Lists, counters: list[Tensor]
-    ) -> list[int] | None:
-        """Return addresses and numbers of elements, a column after the other; None where memory is not plain."""
-        written = [*weights, *chain(*moments), *counters]
-        try:
-            addresses = [each.data_ptr() for each in written]
-            sizes = self._sizes(written, addresses)
-            if sizes is None:
-                sizes = _sizes(weights, moments, counters)
-                if sizes is None:
-                    return None
-                if len(self._known) >= _MOST_KNOWN:
-                    self._known.clear()
-                self._known[id(weights[0])] = [weakref.ref(each) for each in written], addresses, sizes
-            if not all(map(Tensor.is_contiguous, weights)) or not all(map(_is_plain_gradient, gradients)):
-                return None
-            if [each.numel() for each in gradients] != sizes:
-                return None
-            number = len(weights)
-            return [*addresses[:number], *[each.data_ptr() for each in gradients], *sizes, *addresses[number:]]
-        except RuntimeError:  # a tensor without memory of its own
-            return None
-
-    def _sizes(self, written: list[Tensor], addresses: list[int]) -> list[int] | None:
-        references, before, sizes = self._known.get(id(written[0]), ((), (), None))
-        if before != addresses or any(ref() is not each for ref, each in zip(references, written, strict=True)):
-            return None
-        return sizes
-
-
-def _sizes(weights: list[Tensor], moments: Lists, counters: list[Tensor]) -> list[int] | None:
-    """Return the numbers of elements; None where a tensor is not plain memory, or one is of another size."""
-    sizes = [each.numel() for each in weights]
-    plain = all(map(_is_plain, chain(weights, *moments, counters)))
-    if not plain or any([each.numel() for each in tensors] != sizes for tensors in moments):
+    All is looked at each time: a script may put other memory under a tensor between two steps, at the same place even.
+    """
+    numbers = [*weights, *gradients, *chain(*moments)]
+    if not {*map(type, numbers), *map(type, counters)} <= _PLAIN:
         return None
-    return None if any(each.numel() != 1 for each in counters) else sizes
+    try:
+        shapes = [each.shape for each in weights]
+        if not _are_plain(numbers) or any([each.shape for each in some] != shapes for some in (gradients, *moments)):
+            return None
+        if counters and not (_are_plain(counters) and all(each.numel() == 1 for each in counters)):
+            return None
+        sizes = [each.numel() for each in weights]
+        addresses = [each.data_ptr() for each in (*numbers, *counters)]
+    except RuntimeError:  # a tensor without memory of its own
+        return None
+    if 0 in addresses and 0 in [
+        address for address, each in zip(addresses, (*numbers, *counters), strict=True) if each.numel()
+    ]:
+        return None  # the memory is another tensor's, which stands behind this one
+    number = 2 * len(weights)
+    return [*addresses[:number], *sizes, *addresses[number:]]
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def _are_plain(tensors: list[Tensor]) -> bool:
     """Tell whether these are numbers of single precision in the host's memory, one after the other."""
-    if type(tensor) not in _PLAIN or tensor.dtype is not _FLOAT or tensor.layout is not torch.strided:
+    if not all(map(Tensor.is_contiguous, tensors)) or any(map(Tensor.is_neg, tensors)):  # raises for sparse ones
         return False
-    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
-
-
-def _is_plain_gradient(tensor: Tensor) -> bool:
-    """Tell the same of the gradient of such a weight: it is on its device, and sparse ones raise."""
-    return type(tensor) in _PLAIN and tensor.dtype is _FLOAT and tensor.is_contiguous() and not tensor.is_neg()
+    if {each.dtype for each in tensors} != {_FLOAT} or not all(each.is_cpu for each in tensors):
+        return False
+    return not any(map(Tensor.is_inference, tensors))
 
 
 def _observed() -> bool:
     """Tell whether operations are watched or changed here, or recorded: then they must be torch's."""
-    return (
-        torch.is_grad_enabled() or torch._C._len_torch_dispatch_stack() > 0 or torch._C._len_torch_function_stack() > 0
-    )
+    if torch.is_grad_enabled() or torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return True
+    if torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0:
+        return True
+    return torch._C._get_tracing_state() is not None
 
 
 def _note_written(tensors: list[Tensor]) -> None:

@@ -4,6 +4,7 @@ Of small networks that is a good part of what is left of a step made in one pass
 a state that is not there yet, settings that choose another way) is the business of torch's own step.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,11 @@ class ShortStep:
     ) -> None:
         """Take `lists` of each state, "" for one that stays empty; `keeps` tells whether a group has states."""
         self._kinds, self._one_pass, self._lists, self._keeps = kinds, one_pass, lists, keeps
+        module = sys.modules[one_pass.original.__module__]
+        called = one_pass.original.__name__.removeprefix("_single_tensor_")
+        self._way_there: tuple[tuple[Any, str], ...] = ((module, called), (module, one_pass.original.__name__))
+        self._way_there += tuple((kind, "_init_group") for kind in kinds)
+        self._seen = [getattr(*way, None) for way in self._way_there]
 
     def make(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the step for `original`, which makes those that are not short."""
@@ -46,8 +52,12 @@ class ShortStep:
 
     def _step(self, optimizer: Any) -> bool:
         """Make the step of all groups, or nothing."""
-        if hasattr(optimizer, "grad_scale") or hasattr(optimizer, "found_inf"):
+        if hasattr(optimizer, "grad_scale") or hasattr(optimizer, "found_inf") or "_init_group" in vars(optimizer):
             return False
+        if optimizer.defaults.get("differentiable"):
+            return False
+        if any(getattr(*way, None) is not seen for way, seen in zip(self._way_there, self._seen, strict=True)):
+            return False  # somebody has put something else on the way to torch's loop
         ready = []
         for group in optimizer.param_groups:
             given = self._given(group, optimizer.state)

@@ -282,20 +282,42 @@ static int read_tensors(Work *work, PyObject *told, int columns) {
     return -1;
 }
 
+/* Torch refuses a finite number that single precision has none for. */
+static int fits(double number) { return !isfinite(number) || isfinite((float)number); }
+
+static int settings_fit(const Settings *given) {
+    return fits(given->lr) && fits(given->decay) && fits(given->eps) && fits(1 - given->lr * given->decay) &&
+           fits(given->beta1) && fits(given->beta2) && fits(1 - given->beta1) && fits(1 - given->beta2);
+}
+
+/* What steps are divided by, of all tensors before any is counted. 0 where torch would raise. */
+static int make_rates(Work *work) {
+    const Settings *given = &work->settings;
+    Py_ssize_t k;
+    for (k = 0; k < work->number; k++) {
+        Tensor *tensor = work->tensors + k;
+        const double step = tensor->step ? *tensor->step + 1.0f : 1;
+        const double one = 1 - pow(given->beta1, step), other = 1 - pow(given->beta2, step);
+        if (!tensor->step) continue;
+        if (one == 0 || !(other > 0) || !fits(given->lr / one)) return 0;
+        tensor->rate = (float)-(given->lr / one);
+        tensor->correction = (float)pow(other, 0.5);
+    }
+    return 1;
+}
+
 /* Make the step where nothing speaks against it; False, and nothing done, where something does. */
 static PyObject *carry_out(Work *work, int threads) {
-    const Settings *given = &work->settings;
-    const int apart = FLUSHES || (given->fused & LIBRARYS_ROOT && !roots_of) ? 0 : are_apart(work);
     int64_t numbers = 0;
+    int apart = 0;
     Py_ssize_t k;
+    if (!FLUSHES && (roots_of || !(work->settings.fused & LIBRARYS_ROOT)) && settings_fit(&work->settings))
+        apart = are_apart(work);
+    if (apart == 1 && !make_rates(work)) apart = 0;
     for (k = 0; k < work->number && apart == 1; k++) {
         Tensor *tensor = work->tensors + k;
         numbers += tensor->number;
-        if (tensor->step) {
-            const double step = *tensor->step = *tensor->step + 1.0f;
-            tensor->rate = (float)-(given->lr / (1 - pow(given->beta1, step)));
-            tensor->correction = (float)pow(1 - pow(given->beta2, step), 0.5);
-        }
+        if (tensor->step) *tensor->step += 1.0f;
     }
     if (numbers > LONG) {
         Py_BEGIN_ALLOW_THREADS;
@@ -336,8 +358,27 @@ static PyObject *py_sgd(PyObject *self, PyObject *args) {
     given->sign = maximize ? -1.0f : 1.0f;
     given->momentum = (float)momentum;
     given->damped = (float)(1 - dampening);
+    given->beta1 = momentum;
+    given->beta2 = dampening; /* looked at by settings_fit */
     work.update = sgd_update(given);
     return read_tensors(&work, told, momentum != 0 ? 4 : 3) ? NULL : carry_out(&work, threads);
+}
+
+static void look_whether_flushed(void *given) {
+    if (FLUSHES) __atomic_store_n((int *)given, 1, __ATOMIC_RELAXED);
+}
+
+static PyObject *py_flush(PyObject *self, PyObject *number) {
+    const long threads = PyLong_AsLong(number);
+    int flush = 0;
+    (void)self;
+    if (threads == -1 && PyErr_Occurred()) return NULL;
+    look_whether_flushed(&flush);
+#ifdef HAS_THREADS
+    if (threads > 1 && parallel && getpid() == of_process)
+        parallel(look_whether_flushed, &flush, (unsigned)threads, 0);
+#endif
+    return PyBool_FromLong(flush);
 }
 
 static PyObject *py_take_roots(PyObject *self, PyObject *address) {
@@ -355,6 +396,7 @@ static PyMethodDef methods[] = {
     {"sgd", py_sgd, METH_VARARGS,
      "sgd(told, lr, momentum, dampening, weight_decay, nesterov, maximize, fused, threads): `told` as above, with the "
      "addresses of momenta where there are any."},
+    {"flush", py_flush, METH_O, "flush(threads): tell whether small numbers count as zero on one of the threads."},
     {"take_roots", py_take_roots, METH_O, "take_roots(address): of the library's function that torch calls, or 0."},
     {NULL, NULL, 0, NULL},
 };

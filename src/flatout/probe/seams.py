@@ -55,6 +55,7 @@ class Seams:
         wrapper = make(original, hits)
         if callable(original):
             functools.update_wrapper(wrapper, original)
+            vars(wrapper)["__prepare_scriptable__"] = lambda: original  # what `torch.jit.script` compiles
         self.replace(owner, name, wrapper)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         if home is not None and vars(home).get(name) is original:  # where pickle looks for it

@@ -90,6 +90,7 @@ def same_bits(one, other):
             and (one.dtype, one.shape, one.stride(), one.device)
             == (other.dtype, other.shape, other.stride(), other.device)
             and torch.equal(one, other)
+            and (not one.is_floating_point() or torch.equal(one.signbit(), other.signbit()))  # of zeros, too
         )
     if isinstance(one, dict):
         return list(one) == list(other) and all(same_bits(one[key], other[key]) for key in one)
