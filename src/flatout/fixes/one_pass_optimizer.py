@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["FIX", "one_pass_optimizers"]
 
 _KINDS = ("Adam", "AdamW", "SGD")
+_IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this process
 
 
 def patch(site: "Site") -> None:
@@ -70,9 +71,6 @@ def one_pass_optimizers() -> None:
         seams = Seams()
         _IN_PLACE.append(seams)
         _stand_for(lambda dotted, make: seams.wrap(dotted, lambda original, hits: make(original)), lambda name: None)
-
-
-_IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this process
 
 
 def _stand_for(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None]) -> None:

@@ -136,9 +136,7 @@ def _told(weights: list[Any], gradients: list[Any], moments: Lists, counters: li
         addresses = [each.data_ptr() for each in (*numbers, *counters)]
     except RuntimeError:  # a tensor without memory of its own
         return None
-    if 0 in addresses and 0 in [
-        address for address, each in zip(addresses, (*numbers, *counters), strict=True) if each.numel()
-    ]:
+    if 0 in addresses and any(each.numel() and not each.data_ptr() for each in (*numbers, *counters)):
         return None  # the memory is another tensor's, which stands behind this one
     number = 2 * len(weights)
     return [*addresses[:number], *sizes, *addresses[number:]]

@@ -58,10 +58,9 @@ typedef struct {
 } Tensor;
 
 typedef struct {
-    double lr, beta1, beta2, eps, decay;
-    float sign; /* -1 where the objective grows */
+    double lr, beta1, beta2, eps, decay; /* of SGD the betas are momentum and dampening */
+    float sign;                          /* -1 where the objective grows */
     int decoupled, nesterov, fused;
-    float momentum, damped;
 } Settings;
 
 typedef struct Work Work;
@@ -124,9 +123,9 @@ static INLINE void adam_with(const Work *work, const Tensor *tensor, int64_t fir
 
 static INLINE void sgd_with(const Work *work, const Tensor *tensor, int64_t first, int64_t last, int decay,
                             int has_momentum, int nesterov, int fused) {
-    const float sign = work->settings.sign, weight_decay = (float)work->settings.decay;
-    const float momentum = work->settings.momentum, damped = work->settings.damped;
-    const float rate = (float)-work->settings.lr;
+    const Settings *given = &work->settings;
+    const float sign = given->sign, weight_decay = (float)given->decay, rate = (float)-given->lr;
+    const float momentum = (float)given->beta1, damped = (float)(1 - given->beta2);
     float *restrict weights = tensor->weight, *restrict buffers = tensor->first;
     const float *restrict gradients = tensor->gradient;
     int64_t i;
@@ -173,7 +172,7 @@ static Update sgd_update(const Settings *given) {
     static const Update updates[3][2][2] = {{{sgd_plain00, sgd_plain01}, {sgd_plain10, sgd_plain11}},
                                             {{sgd_momentum00, sgd_momentum01}, {sgd_momentum10, sgd_momentum11}},
                                             {{sgd_nesterov00, sgd_nesterov01}, {sgd_nesterov10, sgd_nesterov11}}};
-    const int kind = given->momentum == 0 ? 0 : given->nesterov ? 2 : 1;
+    const int kind = given->beta1 == 0 ? 0 : given->nesterov ? 2 : 1;
     return updates[kind][given->decay != 0][given->fused & FUSED_SUM];
 }
 
@@ -296,9 +295,11 @@ static int make_rates(Work *work) {
     Py_ssize_t k;
     for (k = 0; k < work->number; k++) {
         Tensor *tensor = work->tensors + k;
-        const double step = tensor->step ? *tensor->step + 1.0f : 1;
-        const double one = 1 - pow(given->beta1, step), other = 1 - pow(given->beta2, step);
+        double step, one, other;
         if (!tensor->step) continue;
+        step = *tensor->step + 1.0f;
+        one = 1 - pow(given->beta1, step);
+        other = 1 - pow(given->beta2, step);
         if (one == 0 || !(other > 0) || !fits(given->lr / one)) return 0;
         tensor->rate = (float)-(given->lr / one);
         tensor->correction = (float)pow(other, 0.5);
@@ -349,19 +350,14 @@ static PyObject *py_sgd(PyObject *self, PyObject *args) {
     Work work = {0};
     Settings *given = &work.settings;
     PyObject *told;
-    double momentum, dampening;
     int maximize, threads;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!ddddppii", &PyList_Type, &told, &given->lr, &momentum, &dampening, &given->decay,
-                          &given->nesterov, &maximize, &given->fused, &threads))
+    if (!PyArg_ParseTuple(args, "O!ddddppii", &PyList_Type, &told, &given->lr, &given->beta1, &given->beta2,
+                          &given->decay, &given->nesterov, &maximize, &given->fused, &threads))
         return NULL;
     given->sign = maximize ? -1.0f : 1.0f;
-    given->momentum = (float)momentum;
-    given->damped = (float)(1 - dampening);
-    given->beta1 = momentum;
-    given->beta2 = dampening; /* looked at by settings_fit */
     work.update = sgd_update(given);
-    return read_tensors(&work, told, momentum != 0 ? 4 : 3) ? NULL : carry_out(&work, threads);
+    return read_tensors(&work, told, given->beta1 != 0 ? 4 : 3) ? NULL : carry_out(&work, threads);
 }
 
 static void look_whether_flushed(void *given) {
