@@ -19,6 +19,9 @@ FAULTS = {
     "blocking_copies": ("TR002", 17),
     "waits_in_the_step": ("SY001", 17),
     "allocator_retries": ("ME004", None),
+    "unaligned_product": ("CO017", 18),
+    "search_for_each_shape": ("CO016", None),
+    "unsearched_convolution": ("CO015", None),
 }
 
 

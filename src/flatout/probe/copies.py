@@ -28,6 +28,9 @@ _FEW_CHANNELS = 4
 _OFF_GRID = 0.02  # of a step between two values: what rounding of float32 moves them by is a tenth of it
 _SETTLES = 1 << 18  # bytes of a copy back before which the device's own work is waited for, so that it is not counted
 
+_REMEMBERED = 64  # tensors of one place: the masks of as many layers
+
+_Which = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, offset and strides, whose memory
 _Key = tuple[str, Frame | None, str, bool, bool]
 
 
@@ -39,7 +42,7 @@ class _Cost:
     repeats: int = 0
     looked: int = 0
     as_bytes: int = 0
-    latest: dict[tuple[int, ...], "_Sent"] = field(default_factory=dict)  # by shape
+    latest: "dict[_Which, _Sent]" = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -47,8 +50,8 @@ class _Sent:
     """A tensor that was copied: which one, in which state."""
 
     base: weakref.ref[Any]
-    where: tuple[int, ...]  # offset and strides
     version: int
+    step: int
     checksum: int | None = None  # worked out once it has come a second time
 
 
@@ -60,8 +63,13 @@ class CopyWatch:
         self._in_step = in_step
         self.trouble = trouble
         self.counting = True  # off before the first step: a model moves to its device, and a context is made
+        self._step = 0
         self._waits: dict[tuple[str, Frame | None], list[int]] = {}
         self._copies: dict[_Key, _Cost] = {}
+
+    def step(self) -> None:
+        """Take the end of a step."""
+        self._step += 1
 
     @guarded
     def copied(self, source: Any, result: Any, nanoseconds: int, blocking: bool) -> None:
@@ -71,7 +79,7 @@ class CopyWatch:
         dtype = str(source.dtype).removeprefix("torch.")
         key = ("to_device", caller(3), dtype, bool(source.is_pinned()), blocking)
         cost = self._add(key, source, nanoseconds)
-        cost.repeats += _is_repeated(cost, source)
+        cost.repeats += _is_repeated(cost, source, self._step)
         if cost.looked < _LOOKS and source.is_floating_point() and source.numel() >= _LARGE:
             cost.looked += 1
             cost.as_bytes += holds_bytes(source)
@@ -140,22 +148,24 @@ class CopyWatch:
         )
 
 
-def _is_repeated(cost: _Cost, source: Any) -> bool:
-    """Return whether this tensor of this shape was the last one copied from its place, and holds what it held then.
+def _is_repeated(cost: _Cost, source: Any, step: int) -> bool:
+    """Return whether this tensor was copied from its place in this step or the one before, and holds what it held then.
 
-    The version alone does not tell: numpy, or another process, may have written into its memory.
+    The version alone does not tell: numpy, or another process, may have written into its memory. Batches that are kept
+    and come again after some steps are not meant.
     """
     base = source if source._base is None else source._base
-    where, version = (source.storage_offset(), *source.stride()), source._version
-    before = cost.latest.get(tuple(source.shape))
-    same = before is not None and before.base() is base and (before.where, before.version) == (where, version)
-    if before is None or not same:
-        cost.latest[tuple(source.shape)] = _Sent(weakref.ref(base), where, version)
+    which, version = (tuple(source.shape), (source.storage_offset(), *source.stride()), id(base)), source._version
+    before = cost.latest.pop(which, None)
+    same = before is not None and before.base() is base and before.version == version and step - before.step <= 1
+    now = cost.latest[which] = before if before is not None and same else _Sent(weakref.ref(base), version, step)
+    if len(cost.latest) > _REMEMBERED:
+        del cost.latest[next(iter(cost.latest))]
+    now.step = step
+    if not same or source.nbytes > _MOST_BYTES or not source.is_contiguous():
         return False
-    if source.nbytes > _MOST_BYTES or not source.is_contiguous():
-        return False
-    known, before.checksum = before.checksum, _checksum(source)
-    return known == before.checksum
+    known, now.checksum = now.checksum, _checksum(source)
+    return known == now.checksum
 
 
 def _is_host(argument: Any) -> bool:

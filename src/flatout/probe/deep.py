@@ -106,6 +106,7 @@ class DeepWatch:
             self._collector.start()
             return
         self._num_steps += 1
+        self.copies.step()
         self._repeats.step()
         self._unchanging.step()
         self._reductions.step()

@@ -9,14 +9,15 @@ most one step in twenty meets a shape that none before it had.
 
 ## Why it matters
 
-Which algorithm is the fastest depends on shape and device. How much a search gives differs, and nobody here has
-measured it. The most it could give is taken from one published figure, 15% less training time for a ResNet-101 on a
-GTX 1060.
+Which algorithm is the fastest depends on shape and device, and cuDNN's rules have become good. On an H200 (torch 2.11)
+the search made steps 1.08x as fast for a ResNeXt-50, 1.04x for a ResNet-50, 1.02x for a VGG-11 and 1.00x for a
+MobileNet-v2, in bfloat16 and channels-last, 1.00x for a ResNet-18 and a ResNet-50 in float32 (each the least of n=2
+times 20 steps, in processes of their own). The most it could give is taken to be a tenth of the convolutions.
 
 ## What to do
 
-`torch.backends.cudnn.benchmark = True` once at the start. The first step of each shape takes longer then, and
-workspaces may take some memory.
+`torch.backends.cudnn.benchmark = True` once, before the first step: what was chosen for a shape stays chosen. The first
+step of each shape takes longer then, and workspaces may take some memory.
 
 ## When it is wrong
 
@@ -40,7 +41,7 @@ MIN_OPERATIONS = 0.5
 MIN_COMPUTING = 0.5
 MIN_STEPS = 20
 MAX_NEW = 0.05
-SAVED = 0.15
+SAVED = 0.10
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -85,7 +86,6 @@ RULE = Rule(
     code="CO015",
     name="unsearched-convolution",
     check=check,
-    preview=True,
     fires_on=(
         example(step_ms=100, forward=30, backward=60, environment=_GPU, causes=_with(_STEADY)),
         example(step_ms=100, forward=20, backward=35, input=40, environment=_GPU, causes=_with(_STEADY)),

@@ -5,7 +5,7 @@
 With `torch.backends.cudnn.benchmark` on: how many steps of the deep run meet a convolution of a shape that no step
 before them had, and how much longer forward, backward and optimizer take in these than in the others. It fires on CUDA
 devices when that is at least 5% of the step, with at least eight steps of each kind. Where nearly no shape comes twice
-there is nothing to compare with; then it says so.
+there is nothing to compare with: then the step less its kernels, those of the search among them, is the least of it.
 
 ## Why it matters
 
@@ -32,12 +32,13 @@ from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Convolutions, Environment, Run
+from flatout.schema.run import Causes, Convolutions, DeviceWork, Environment, Run
 
 MIN_SHARE = 0.05
 MIN_STEPS = 8
 NEARLY_ALL = 0.9
-MIN_LOOKED_AT = 20
+MIN_LOOKED_AT = 20  # steps, where nothing is known of their kernels
+UNKNOWN = "What that costs is not known. "
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -45,11 +46,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     seen = run.causes.convolutions if run.causes else None
     if seen is None or seen.search != "on" or run.environment.device_kind != "cuda" or seen.new_steps < MIN_STEPS:
         return None
-    unknown = seen.steps >= MIN_LOOKED_AT and seen.new_steps >= NEARLY_ALL * seen.steps
-    share = 0.0 if unknown else _share(seen) * (computing(breakdown) + breakdown.share(Phase.SYNC))
-    if not unknown and (share < MIN_SHARE or seen.steps - seen.new_steps < MIN_STEPS):
+    all_new = seen.new_steps >= NEARLY_ALL * seen.steps
+    share = (_beside_kernels(run, breakdown) if all_new else _share(seen)) * _whole(breakdown)
+    if share < MIN_SHARE and not (all_new and seen.steps >= MIN_LOOKED_AT):
         return None
-    cost = f"That is {of_step(breakdown, share * breakdown.mean_ms)}. " if share else "What that costs is not known. "
+    if not all_new and seen.steps - seen.new_steps < MIN_STEPS:
+        return None
+    least = "at least " if all_new else ""
+    cost = f"That is {least}{of_step(breakdown, share * breakdown.mean_ms)}. " if share else UNKNOWN
     return Finding(
         code="CO016",
         name="search-for-each-shape",
@@ -68,6 +72,19 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
+def _whole(breakdown: Breakdown) -> float:
+    return computing(breakdown) + breakdown.share(Phase.SYNC)
+
+
+def _beside_kernels(run: Run, breakdown: Breakdown) -> float:
+    """Return the share of the computing in which no kernel runs, 0 where kernels were not seen."""
+    work = run.causes.device_work if run.causes else None
+    if work is None or work.num_steps <= 0 or work.num_kernels <= 0 or breakdown.mean_ms <= 0:
+        return 0.0
+    kernels_ms = work.seconds.get("kernel", 0.0) / work.num_steps * 1e3
+    return max(0.0, 1 - kernels_ms / max(1e-9, _whole(breakdown) * breakdown.mean_ms))
+
+
 def _share(seen: Convolutions) -> float:
     """Return the share of the computing that goes when steps with new shapes take as long as the others."""
     known = seen.steps - seen.new_steps
@@ -79,6 +96,10 @@ _GPU = Environment(device="NVIDIA H200", device_kind="cuda", num_devices=1)
 _CHANGING = Convolutions(search="on", steps=40, new_steps=16, new_s=0.3, known_s=0.09)
 
 
+_EACH = Convolutions(search="on", steps=8, new_steps=8, new_s=0.6)
+_KERNELS = DeviceWork(num_steps=4, wall_s=4.4, busy_s=0.3, num_kernels=9000, seconds={"kernel": 0.24})
+
+
 def _with(seen: Convolutions | None) -> Causes:
     return Causes(num_steps=40, convolutions=seen)
 
@@ -87,12 +108,13 @@ RULE = Rule(
     code="CO016",
     name="search-for-each-shape",
     check=check,
-    preview=True,
     fires_on=(
         example(step_ms=170, forward=60, backward=90, environment=_GPU, causes=_with(_CHANGING)),
         example(step_ms=300, forward=280, environment=_GPU, causes=_with(replace(_CHANGING, new_steps=38))),
+        example(step_ms=1100, forward=1090, environment=_GPU, causes=replace(_with(_EACH), device_work=_KERNELS)),
     ),
     quiet_on=(
+        example(step_ms=1100, forward=1090, environment=_GPU, causes=_with(_EACH)),
         example(step_ms=100, forward=90, environment=_GPU, causes=_with(replace(_CHANGING, search="off"))),
         example(step_ms=100, forward=90, environment=_GPU, causes=_with(replace(_CHANGING, new_steps=7))),
         example(step_ms=100, forward=90, environment=_GPU, causes=_with(replace(_CHANGING, new_s=0.095))),

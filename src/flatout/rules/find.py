@@ -17,13 +17,14 @@ MIN_STEPS = 5  # below this many measured steps only what a few of them can show
 SHOWN_BY_FEW = ("MS", "ME001", "EP002", "CO006", "IN013")
 EXPLAINS = 0.5  # a cause with this much of the input's share makes the general statement superfluous
 SAYS_MORE = {  # at the same line: what waits, collects, breaks, is asked for
-    "IN012": "IN003",
-    "IN015": "IN003",
-    "HO004": "HO001",
-    "CO005": "CO004",
-    "SY002": "SY001",
-    "IN017": "IN003",
-    "IN018": "IN003",
+    "IN012": ("IN003",),
+    "IN015": ("IN003",),
+    "HO004": ("HO001",),
+    "CO005": ("CO004",),
+    "SY002": ("SY001",),
+    "TR005": ("SY001", "HO001"),
+    "IN017": ("IN003",),
+    "IN018": ("IN003",),
 }
 CAUSES_OF = {  # told first where they give nearly as much
     "IN007": ("IN012", "IN017", "IN018"),  # at the same line: what is waited for
@@ -111,7 +112,7 @@ def _without_repetition(findings: Sequence[Finding]) -> list[Finding]:
     when it is found what the same line does.
     """
     whole = next((finding for finding in findings if finding.code == GENERAL), None)
-    told = {(SAYS_MORE.get(finding.code), _line(finding)) for finding in findings if finding.location is not None}
+    told = {(code, _line(each)) for each in findings if each.location for code in SAYS_MORE.get(each.code, ())}
     causes = [finding for finding in findings if finding.code.startswith("IN") and finding is not whole]
     explained = whole is not None and any(cause.share >= EXPLAINS * whole.share for cause in causes)
     return [

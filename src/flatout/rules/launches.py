@@ -38,9 +38,12 @@ class Launches:
 
 
 def launches(run: Run, breakdown: Breakdown) -> Launches | None:
-    """Return what torch's profiler saw in the deep run beside the timed run; None without a device or a kernel."""
+    """Return what torch's profiler saw in the deep run beside the timed run.
+
+    None without a device or a kernel, and where most steps search for algorithms (CO016): that keeps the host, then.
+    """
     work = run.causes.device_work if run.causes is not None and run.environment.device_kind == "cuda" else None
-    if work is None or work.num_steps <= 0 or work.num_kernels <= 0 or breakdown.mean_ms <= 0:
+    if work is None or work.num_steps <= 0 or work.num_kernels <= 0 or breakdown.mean_ms <= 0 or _searches(run):
         return None
     kernels_s = work.seconds.get("kernel", 0.0)
     kernels_ms = kernels_s / work.num_steps * 1e3
@@ -53,3 +56,8 @@ def launches(run: Run, breakdown: Breakdown) -> Launches | None:
         share=max(0.0, host_ms - kernels_ms) / breakdown.mean_ms,
         busy=work.busy_s / work.wall_s if work.wall_s > 0 else 0.0,
     )
+
+
+def _searches(run: Run) -> bool:
+    seen = run.causes.convolutions if run.causes is not None else None
+    return seen is not None and seen.search == "on" and 2 * seen.new_steps >= max(1, seen.steps)

@@ -11,7 +11,7 @@ least 10% more samples a second. Where kernels are many and short, CO013 speaks 
 
 What the host does in a step costs the same for a batch of any size: twice the samples in the time of one step, until
 the device is busy. The most it could give is worked out that way, for the batch at which kernels take as long as the
-host or tensors fill 80% of the memory; input, transfer and everything else is taken to grow with the batch.
+host or tensors fill 80% of the memory; input and transfer are taken to grow with the batch.
 
 ## What to do
 
@@ -50,8 +50,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if memory is None or not 0 < memory.allocated_bytes <= MAX_MEMORY * memory.total_bytes:
         return None
     factor = min(FULL * memory.total_bytes / memory.allocated_bytes, found.host_ms / found.kernels_ms)
-    rest_ms = max(0.0, breakdown.mean_ms - found.host_ms)
-    gain = min(MAX_SPEEDUP, factor * breakdown.mean_ms / (found.host_ms + factor * rest_ms))
+    input_ms = breakdown.ms(Phase.INPUT) + breakdown.ms(Phase.TRANSFER)  # of every sample
+    gain = min(MAX_SPEEDUP, factor * breakdown.mean_ms / (breakdown.mean_ms + (factor - 1) * input_ms))
     samples = _batch(run)
     if gain < MIN_GAIN or samples <= 0:
         return None
@@ -97,7 +97,6 @@ RULE = Rule(
     code="ME005",
     name="small-batch",
     check=check,
-    preview=True,
     fires_on=(
         example(step_ms=2.5, **_STEP, causes=_with(_FEW), device_memory=_MEMORY),
         example(

@@ -24,7 +24,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
-from flatout.rules.transfers import copies, is_repeated, seconds
+from flatout.rules.transfers import copies, is_repeated, lost, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
@@ -39,7 +39,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     pageable = [copy for copy in every if not (copy.pinned or is_repeated(copy, steps))]
     if not pageable or seconds(every) <= 0:
         return None
-    share = breakdown.share(Phase.TRANSFER) * seconds(pageable) / seconds(every)
+    share = lost(run, breakdown, seconds(pageable))
     if share < MIN_SHARE:
         return None
     count, num_bytes = sum(copy.count for copy in pageable), sum(copy.num_bytes for copy in pageable)

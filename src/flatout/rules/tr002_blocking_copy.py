@@ -23,7 +23,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
-from flatout.rules.transfers import copies, seconds
+from flatout.rules.transfers import copies, lost, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
@@ -37,7 +37,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     blocking = [copy for copy in every if copy.pinned and copy.blocking]
     if not blocking or seconds(every) <= 0:
         return None
-    share = breakdown.share(Phase.TRANSFER) * seconds(blocking) / seconds(every)
+    share = lost(run, breakdown, seconds(blocking))
     if share < MIN_SHARE:
         return None
     return Finding(

@@ -29,7 +29,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
-from flatout.rules.transfers import copies, seconds
+from flatout.rules.transfers import copies, lost, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
@@ -47,7 +47,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if not wide or seconds(every) <= 0:
         return None
     saved_s = sum(max(0.0, copy.seconds) * (1 - 1 / ITEM_BYTES[copy.dtype]) for copy in wide)
-    share = breakdown.share(Phase.TRANSFER) * saved_s / seconds(every)
+    share = lost(run, breakdown, saved_s)
     if share < MIN_SHARE:
         return None
     worst = max(wide, key=lambda copy: copy.seconds)

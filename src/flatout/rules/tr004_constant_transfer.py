@@ -27,7 +27,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
-from flatout.rules.transfers import copies, is_repeated, seconds
+from flatout.rules.transfers import copies, is_repeated, lost, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
@@ -42,7 +42,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     same = [copy for copy in every if is_repeated(copy, steps)]
     if not same or seconds(every) <= 0:
         return None
-    share = breakdown.share(Phase.TRANSFER) * seconds(same) / seconds(every)
+    share = lost(run, breakdown, seconds(same))
     if share < MIN_SHARE:
         return None
     worst = max(same, key=lambda copy: copy.seconds)

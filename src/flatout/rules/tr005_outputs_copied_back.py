@@ -4,7 +4,8 @@
 
 `.cpu()`, `.to("cpu")` and `.tolist()` of tensors on the device in the deep run's steps, by place. Before a copy of more
 than 256 KiB the deep run waits until the device has done everything else, so that only the copy is timed. It fires on
-CUDA devices when copies take at least 5% of the step and a mean one is of that size.
+CUDA devices when copies take at least 5% of the step and a mean one is of that size. What the CPU does in the same line
+(an `argmax` of what came back) counts, too.
 
 ## Why it matters
 
@@ -24,7 +25,9 @@ Where the outputs are the purpose (embeddings that are stored), they have to com
 from dataclasses import replace
 
 from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
+from flatout.rules.example import example, line
+from flatout.rules.lines import costs
+from flatout.rules.lines import seconds as line_seconds
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.rules.transfers import seconds
@@ -47,6 +50,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE:
         return None
     worst = max(large, key=lambda copy: copy.seconds)
+    reduced = breakdown.share(Phase.HOST) * _in_that_line(run, worst.place)
+    and_work = f" and {of_step(breakdown, reduced * breakdown.mean_ms)} works on them there" if reduced else ""
+    share += reduced
     return Finding(
         code="TR005",
         name="outputs-copied-back",
@@ -55,14 +61,22 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=worst.place,
         message=f"{of_step(breakdown, ms)} copies tensors of {format_bytes(_mean_bytes(worst))} from the device to the "
-        f"host{f', in {at(worst.place)}' if worst.place else ''}, not counting the wait for their values. Reduce them "
-        "there, and copy the result.",
+        f"host{f', in {at(worst.place)}' if worst.place else ''}, not counting the wait for their values{and_work}. "
+        "Reduce them on the device, and copy the result.",
         evidence=(
             Evidence("copies seen", sum(copy.count for copy in large), ""),
             Evidence("copied", sum(copy.num_bytes for copy in large), "bytes"),
         ),
         fixes=(),
     )
+
+
+def _in_that_line(run: Run, place: Frame | None) -> float:
+    """Return the share of the host's own time that is spent in a line."""
+    if place is None:
+        return 0.0
+    at_place = costs(run, Phase.HOST, keep=lambda cost: cost.stack[:1] == (place,))
+    return line_seconds(at_place) / max(1e-12, line_seconds(costs(run, Phase.HOST)))
 
 
 def _mean_bytes(copy: Transfer) -> float:
@@ -78,6 +92,10 @@ _LOGITS = Transfer(
     seconds=0.4,
     dtype="float32",
 )
+_ARGMAX = (
+    line(1.8, ("train.py", 60, "train"), phase=Phase.HOST, part="tail", leaf="torch"),
+    line(0.2, ("train.py", 61, "train"), phase=Phase.HOST, part="tail"),
+)
 
 
 def _with(copy: Transfer) -> Causes:
@@ -91,6 +109,7 @@ RULE = Rule(
     fires_on=(
         example(step_ms=80, sync=20, forward=40, environment=_GPU, causes=_with(_LOGITS)),
         example(step_ms=80, sync=4.2, forward=40, environment=_GPU, causes=_with(_LOGITS)),
+        example(step_ms=120, sync=20, forward=40, environment=_GPU, causes=replace(_with(_LOGITS), lines=_ARGMAX)),
     ),
     quiet_on=(
         example(step_ms=80, sync=3.9, forward=40, environment=_GPU, causes=_with(_LOGITS)),

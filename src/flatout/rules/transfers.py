@@ -1,10 +1,13 @@
-"""Copies from host to device that a deep run saw."""
+"""Copies from host to device that a deep run saw, and what they cost."""
 
 from collections.abc import Iterable
 
+from flatout.rules.launches import launches
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import Phase
 from flatout.schema.run import Run, Transfer
 
-__all__ = ["copies", "is_repeated", "seconds"]
+__all__ = ["copies", "is_repeated", "lost", "seconds"]
 
 MIN_REPEATED = 0.9
 MIN_PER_STEP = 0.9
@@ -27,3 +30,14 @@ def is_repeated(copy: Transfer, steps: int) -> bool:
     """Return whether a place copies what has not changed, in nearly each of the `steps` of the deep run."""
     often = copy.count >= max(MIN_COPIES, MIN_PER_STEP * steps)
     return copy.place is not None and often and copy.repeats >= MIN_REPEATED * (copy.count - 2)  # a sum is made twice
+
+
+def lost(run: Run, breakdown: Breakdown, lost_s: float) -> float:
+    """Return the share of the step that goes with `lost_s` of the host's seconds in copies to the device.
+
+    A copy from pageable memory waits until the device has done what it was given before. No step is shorter than its
+    kernels: what they take does not go with the copies.
+    """
+    share = breakdown.share(Phase.TRANSFER) * lost_s / max(1e-12, seconds(copies(run)))
+    found = launches(run, breakdown)
+    return share if found is None else max(0.0, min(share, 1 - found.kernels_ms / breakdown.mean_ms))

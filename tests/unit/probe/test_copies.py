@@ -37,6 +37,31 @@ def test_the_same_tensor_is_counted_as_repeated_from_the_third_time_on(watch):
     assert (found.direction, found.place.file, found.place.function) == ("to_device", __file__, "copy")
 
 
+def test_masks_of_several_layers_that_take_turns_at_one_line_are_repeated(watch):
+    masks = [torch.ones(64, 64) for _ in range(4)]
+    for _ in range(10):
+        for mask in masks:
+            copy(watch, mask)
+        watch.step()
+    found = the_one(watch)
+    assert (found.count, found.repeats) == (40, 32)
+
+
+def test_batches_that_are_kept_and_come_again_some_steps_later_are_not(watch):
+    batches = [torch.ones(64, 64) for _ in range(4)]
+    for number in range(40):
+        copy(watch, batches[number % 4])
+        watch.step()
+    assert the_one(watch).repeats == 0
+
+
+def test_few_of_many_tensors_are_remembered(watch):
+    for _ in range(2):
+        for tensor in [torch.ones(2) for _ in range(300)]:
+            copy(watch, tensor)
+    assert all(len(cost.latest) <= 64 for cost in watch._copies.values())
+
+
 def test_a_view_of_the_same_memory_is_the_same_tensor(watch):
     table = torch.ones(64, 64)
     for _ in range(10):

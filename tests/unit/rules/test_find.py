@@ -57,7 +57,16 @@ def test_the_general_statement_goes_when_a_cause_explains_most_of_it():
 
 @pytest.mark.parametrize(
     ("more", "less"),
-    [("IN012", "IN003"), ("IN015", "IN003"), ("IN018", "IN003"), ("HO004", "HO001"), ("CO005", "CO004")],
+    [
+        ("IN012", "IN003"),
+        ("IN015", "IN003"),
+        ("IN018", "IN003"),
+        ("HO004", "HO001"),
+        ("CO005", "CO004"),
+        ("TR005", "HO001"),
+        ("TR005", "SY001"),
+        ("SY002", "SY001"),
+    ],
 )
 def test_what_a_line_does_says_more_than_that_it_takes_long(more, less):
     named = Frame(PLACE.file, PLACE.line, f"Net.{PLACE.function}")

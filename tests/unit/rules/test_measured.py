@@ -32,7 +32,7 @@ def test_a_recording_of_a_gpu_is_shown_with_its_steps():
     section = measured_section("TR002", "")
     assert "an NVIDIA H100" in section
     assert "n=151 steps" in section
-    assert "at most 2.0x" in section.replace("\n", " ")
+    assert "at most 1.56x" in section.replace("\n", " ")
 
 
 def test_where_the_page_has_its_own_figure_nothing_is_added():

@@ -25,6 +25,20 @@ ONE_CAUSE = {
 the 30 dearest lines; the folder renamed."""
 
 
+ON_AN_H200 = {
+    "unaligned_product": [("CO017", 18, 2.19)],
+    "search_for_each_shape": [("CO016", 0, 18.8)],
+    "outputs_copied_back": [("TR005", 23, 27.4)],
+    "small_batch": [("ME005", 0, 5.3)],
+    "float_transfer": [("TR001", 17, 5.4), ("TR003", 17, 2.62)],
+    "constant_transfer": [("TR001", 20, 1.76), ("CO010", 0, 1.32)],
+}
+"""The same on an H200 (torch 2.11, 2026-11-26), without timelines, and what is promised at most. Repaired, a step was
+2.19x as fast for unaligned_product, 2.24x for float_transfer (bytes travel), 1.69x for constant_transfer, 7.8x by
+samples for small_batch (`benchmarks/results/gpu_faults_h200_2026-11-26.txt`). When constant_transfer was recorded,
+only the last tensor of a place was known again, and its four masks took turns."""
+
+
 @pytest.fixture(scope="module")
 def ladder():
     return read_run(RECORDINGS / LADDER)
@@ -42,6 +56,15 @@ def test_the_fault_of_a_script_is_named_and_nothing_that_is_none(name):
     run = read_run(RECORDINGS / f"{name}_h100.jsonl")
     found = [each for each in find(run, account(run)) if not each.code.startswith("MS")]
     assert [(each.code, each.name, each.location.line if each.location else 0) for each in found] == ONE_CAUSE[name]
+
+
+@pytest.mark.parametrize("name", ON_AN_H200)
+def test_what_a_fault_costs_at_most_is_told_on_an_h200(name):
+    run = read_run(RECORDINGS / f"{name}_h200.jsonl")
+    found = [each for each in find(run, account(run)) if not each.code.startswith("MS")]
+    told = [(each.code, each.location.line if each.location else 0, each.max_speedup) for each in found]
+    wanted = [(code, line, pytest.approx(most, rel=0.02)) for code, line, most in ON_AN_H200[name]]
+    assert told == wanted
 
 
 def test_the_device_s_time_stands_beside_the_host_s(ladder):
