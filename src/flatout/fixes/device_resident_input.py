@@ -37,6 +37,7 @@ looks at its batches on the CPU gains less than with `compiled-input`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes import compiled_input
@@ -48,6 +49,7 @@ from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
     from flatout.fixes.site import Site
+    from flatout.pipeline.device_pass import Begun
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -110,7 +112,7 @@ class _Served:
             walked, cache = self._kept.walk(loader, original), self._kept.of(loader)
             if isinstance(walked, KeptPass):
                 places, pinned = self._places.setdefault(cache, _Places()), bool(walked._pin_memory)
-                begin_ahead(walked, self._device, cache, lambda batch, event: self._batch(batch, event, places, pinned))
+                begin_ahead(walked, self._device, cache, lambda begun: self._batch(begun, places, pinned))
             return walked
 
         return iterate
@@ -121,15 +123,17 @@ class _Served:
 
         return self._kind != "cuda" or torch.cuda.is_initialized()
 
-    def _batch(self, batch: Any, event: Any, places: _Places, pinned: bool) -> Any:
+    def _batch(self, begun: "Begun", places: _Places, pinned: bool) -> Any:
         """Return the batch of the CPU that the script gets for one whose tensors are on the device."""
         import torch
         from torch.utils.data._utils.pin_memory import pin_memory
 
         from flatout.fixes.copies import tensors_at
+        from flatout.pipeline.device import Arrived
         from flatout.pipeline.late import LateTensor
         from flatout.pipeline.moving import replaced
 
+        batch, event, again = begun
         paths = {id(tensor): path for path, tensor in tensors_at(batch) if tensor.device == self._device.device}
         known, places.seen = places.seen >= _LEARN_FROM, places.seen + 1
         self._learning.clear()
@@ -138,7 +142,8 @@ class _Served:
             if not isinstance(leaf, torch.Tensor) or leaf.device != self._device.device:
                 return leaf
             path = paths.get(id(leaf))
-            twin = self._device.twin(leaf, event, pinned, lambda: places.touched.add(path))
+            anew = None if again is None or path is None else partial(self._again, again, path)
+            twin = self._device.twin(Arrived(leaf, event, anew), pinned, lambda: places.touched.add(path))
             if known and path in places.asked - places.touched:
                 return LateTensor(leaf, twin)
             plain = self._device.fetched(leaf, pinned)
@@ -149,6 +154,11 @@ class _Served:
         if not paths:
             return pin_memory(batch) if pinned else batch
         return replaced(batch, change)
+
+    def _again(self, gather: Callable[[], Any], path: tuple[object, ...]) -> tuple[Any, Any]:
+        from flatout.fixes.copies import tensors_at
+
+        return dict(tensors_at(gather()))[path], self._device.event()
 
     def copies(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Answer what is on the device already."""

@@ -4,13 +4,17 @@
 
 The training loader is built with `factor` times the script's batch size, and every learning rate an optimizer is given
 is multiplied by `lr_factor`: by the factor itself for SGD (the linear rule of Goyal et al. 2017, arXiv:1706.02677), by
-its square root for Adam and its kin (Malladi et al. 2022, arXiv:2205.10287). 8, 4 and 2 are tried in this order, as
-long as an epoch keeps ten steps; what does not fit into memory costs one trial.
+its square root for Adam and its kin (Malladi et al. 2022, arXiv:2205.10287). 32, 16, 8, 4 and 2 are tried in this
+order, as long as an epoch keeps ten steps, and the first that is faster is kept; where one of them leaves an epoch a
+last, smaller batch and three quarters of it leaves none (24, 12, 6, 3), that is tried in its place, since compiled
+modules run such a batch uncompiled. What does not fit into memory costs one trial.
 
 ## Why it helps
 
 What a step costs whatever the batch, kernel launches, Python, the optimizer, is paid for less often, and a device with
 room left does more at once. Speed is counted by samples: a step on four times the samples may take four times as long.
+Measured on an H200 (torch 2.11, ResNet-18 of 224x224, bfloat16, channels-last, compiled, one batch on the device;
+medians of n=6 epochs): 16,700 images/s with 256 in a batch, 17,500 with 384, 17,900 with 512, 18,000 with 768.
 
 ## How equal
 
@@ -19,9 +23,10 @@ to it that every loss is a number. Whether the model is still as good, only a wh
 
 ## When it is wrong
 
-Schedules that set rates of their own (`OneCycleLR`, `CyclicLR`, a rate that the script writes into the optimizer) keep
-them, and whatever counts steps (warm-up, a limit of steps) counts larger ones. Left alone: loaders with a batch sampler
-of the script's own, several training loaders, and those that one line of the script makes for training and validation.
+The largest that is faster is kept, even where a smaller one would be nearly as fast and train better. Schedules that
+set rates of their own (`OneCycleLR`, `CyclicLR`, a rate that the script writes into the optimizer) keep them, and
+whatever counts steps (warm-up, a limit of steps) counts larger ones. Left alone: loaders with a batch sampler of the
+script's own, several training loaders, and those that one line of the script makes for training and validation.
 """
 
 import math
@@ -39,27 +44,34 @@ if TYPE_CHECKING:
 
 __all__ = ["FIX", "choices", "patch"]
 
-_FACTORS = (8, 4, 2)
+_FACTORS = (32, 16, 8, 4, 2)
 _FEWEST_STEPS = 10  # that an epoch keeps
 _LINEAR = ("SGD",)
 _SQUARE_ROOT = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "Lamb")  # parts of names
 
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
-    """Return the factors to try, the largest first, each with what it does to the learning rate."""
+    """Return the factors to try, the largest first, each with what it does to the learning rates."""
     training = [loader for loader in run.loaders if loader.is_training]
     places = {loader.created_at for loader in training}
     elsewhere = {loader.created_at for loader in run.loaders if not loader.is_training}
     place = next(iter(places), None)
     if len(places) != 1 or place is None or place in elsewhere or not all(each.batch_size for each in training):
         return ()
-    fewest = min((loader.num_batches for loader in training if loader.num_batches), default=10**9)
+    lengths = [loader.num_batches for loader in training if loader.num_batches]
     kinds = [optimizer.name for optimizer in run.optimizers]
     return tuple(
         {"factor": factor, "lr_factor": _lr_factor(kinds, factor), "loader": _name(place)}
-        for factor in _FACTORS
-        if fewest >= _FEWEST_STEPS * factor
+        for factor in (_whole(factor, lengths) for factor in _FACTORS)
+        if all(length >= _FEWEST_STEPS * factor for length in lengths)
     )
+
+
+def _whole(factor: int, lengths: list[int]) -> int:
+    """Return `factor`, or three quarters of it if that alone cuts epochs of these lengths into whole batches."""
+    less = 3 * factor // 4
+    whole = [4 * less == 3 * factor and not any(length % each for length in lengths) for each in (factor, less)]
+    return less if whole == [False, True] else factor
 
 
 def _lr_factor(kinds: list[str], factor: int) -> float:

@@ -19,7 +19,7 @@ from flatout.pipeline.moving import replaced, tensors_of
 from flatout.pipeline.ring import Ring, travels
 from flatout.pipeline.store import Store, mapped_bytes
 
-__all__ = ["Device"]
+__all__ = ["Arrived", "Device"]
 
 _SHARE = 0.25  # of what is free on the device when first asked: the training has hardly begun to take its own
 _HEADROOM = 1024**3  # bytes that stay free whatever is kept
@@ -110,12 +110,15 @@ class Device:
                     tensor.record_stream(current)
         return batch
 
-    def twin(self, tensor: Tensor, event: Any, pinned: bool, touched: Callable[[], None]) -> Twin:
-        """Return what gives copies of `tensor`, which is there after `event`: on the current stream, or as `fetched`.
+    def twin(self, arrived: "Arrived", pinned: bool, touched: Callable[[], None]) -> Twin:
+        """Return what gives copies of what has arrived: on the current stream, or as `fetched`, after `touched`."""
 
-        `touched` is called before the latter.
-        """
-        return Twin(lambda: self.hand_out(tensor, event).clone(), lambda: self.fetched(tensor, pinned), touched)
+        def there() -> Tensor:
+            tensor, event, is_last = arrived.taken()
+            found: Tensor = self.hand_out(tensor, event)
+            return found if is_last else found.clone()
+
+        return Twin(there, lambda: self.fetched(arrived.seen(), pinned), touched)
 
     def fetched(self, tensor: Tensor, pinned: bool) -> Tensor:
         """Return a copy of `tensor`, which was made on the pipeline's stream, in memory of the CPU, `pinned` or not."""
@@ -152,6 +155,32 @@ class Device:
 
     def _is_away(self, tensor: Tensor) -> bool:
         return tensor.device != self.device
+
+
+class Arrived:
+    """A tensor on a device, there after `event`: given away at once where it can be made anew."""
+
+    def __init__(self, tensor: Tensor, event: Any, again: Callable[[], tuple[Tensor, Any]] | None = None) -> None:
+        """Take what is there; `again()` makes it anew, whatever has become of it, and says after which event."""
+        self._made: tuple[Tensor, Any] | None = (tensor, event)
+        self._again = again if tensor._base is None else None
+
+    def taken(self) -> tuple[Tensor, Any, bool]:
+        """Return the tensor, its event, and whether it is the caller's own; else it is to be copied."""
+        tensor, event = self._made_or_again()
+        if self._again is not None:
+            self._made = None
+        return tensor, event, self._again is not None
+
+    def seen(self) -> Tensor:
+        """Return the tensor, for use on the pipeline's own stream alone; nothing may be written to it."""
+        return self._made_or_again()[0]
+
+    def _made_or_again(self) -> tuple[Tensor, Any]:
+        if self._made is None:
+            assert self._again is not None
+            return self._again()
+        return self._made
 
 
 class _Orders:

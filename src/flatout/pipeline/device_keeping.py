@@ -89,6 +89,19 @@ class DeviceKeeping(Keeping):
             assert self.store is not None
             return self.layout.build(self._device.arrive(self.store.take(indices)))
 
+    def again(self, indices: torch.Tensor) -> Callable[[], Any] | None:
+        """Return what gives the batch of `indices` anew, whatever has changed since; None where that is no gather."""
+        maker, store = self.maker, self.store
+        layout = self.layout if maker is None else maker.layout if maker.is_looked_up else None
+        if store is None or layout is None or not (self.resident and self.full):
+            return None
+
+        def gather() -> Any:
+            with self._device.working():
+                return layout.build(store.take(indices))
+
+        return gather
+
     def _look_up(self, maker: Maker) -> None:
         """Keep what the table makes of the bytes in their place, if there is a table, and room."""
         kept, number = self.store, maker.num_samples

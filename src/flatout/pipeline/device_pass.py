@@ -3,8 +3,9 @@
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from flatout.pipeline.after_step import AfterStep
 from flatout.pipeline.ahead import Ahead
 from flatout.pipeline.cache import Cache
 from flatout.pipeline.device import Device
@@ -12,7 +13,7 @@ from flatout.pipeline.device_keeping import DeviceKeeping
 from flatout.pipeline.order import may_draw_ahead
 from flatout.pipeline.passes import KeptPass
 
-__all__ = ["DevicePass", "begin_ahead", "draws_nothing"]
+__all__ = ["Begun", "DevicePass", "begin_ahead", "draws_nothing"]
 
 
 def draws_nothing(walked: Any, cache: Cache) -> Callable[[], bool]:
@@ -41,7 +42,7 @@ class DevicePass:
         self._inner, self._device = inner, device
         if isinstance(inner, KeptPass):
             inner.leave_to_device(_resident(cache))
-        self._ahead = Ahead(partial(_taken, inner, device), draws_nothing(inner, cache))
+        self._ahead = Ahead(partial(_taken, inner, device), draws_nothing(inner, cache), _after_step(device))
 
     def __iter__(self) -> "DevicePass":
         return self
@@ -57,18 +58,35 @@ def _taken(inner: Any, device: Device) -> tuple[Any, Any]:
     return device.bring(next(inner)), device.event()
 
 
+def _after_step(device: Device) -> AfterStep | None:
+    """Return what a batch waits for that only a queue works on; None on a CPU, which has no time to win."""
+    return AfterStep() if device.device.type == "cuda" else None
+
+
 def _resident(cache: Cache) -> bool:
     return isinstance(cache.keeping, DeviceKeeping) and cache.keeping.resident and cache.keeping.full
 
 
-def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Any, Any], Any]) -> None:
-    """Let `walked` give what `change(batch, event)` makes of its batches; each is begun one batch ahead if may be."""
+class Begun(NamedTuple):
+    """A batch on a device, there after `event`; `again()` gathers it anew, None where more than that would be done."""
+
+    batch: Any
+    event: Any
+    again: Callable[[], Any] | None
+
+
+def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Begun], Any]) -> None:
+    """Let `walked` give what `change` makes of its batches; each is begun one batch ahead if may be."""
     weak, kind = weakref.ref(walked), type(walked)
 
-    def take() -> tuple[Any, Any]:
+    def take() -> Begun:
         alive: Any = weak()  # held by whoever asks
-        return kind._next_data(alive), device.event()
+        batch, keeping = kind._next_data(alive), cache.keeping
+        again = None
+        if isinstance(keeping, DeviceKeeping) and not cache.reason and alive.latest is not None:
+            again = keeping.again(alive.latest)
+        return Begun(batch, device.event(), again)
 
     walked.leave_to_device(_resident(cache))
-    ahead = Ahead(take, draws_nothing(walked, cache))
-    walked._next_data = lambda: change(*ahead.next())  # type: ignore[method-assign]
+    ahead = Ahead(take, draws_nothing(walked, cache), _after_step(device))
+    walked._next_data = lambda: change(ahead.next())  # type: ignore[method-assign]

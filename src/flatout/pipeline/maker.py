@@ -165,6 +165,11 @@ class Maker:
         """Say that what is kept is what the table makes; nothing is left to do at a batch."""
         self._looked_up = True
 
+    @property
+    def is_looked_up(self) -> bool:
+        """Return whether what is kept is what the table makes."""
+        return self._looked_up
+
     def rows(self) -> tuple[Rows, ...]:
         """Return the layout of what is kept, of one sample; values of several shapes are as large as some are."""
         if self.stage or not self._source.ragged:

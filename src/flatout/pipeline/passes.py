@@ -150,6 +150,7 @@ class KeptPass(_SingleProcessDataLoaderIter):
         if ready is not None and isinstance(order, InOneDraw | DrawnAhead) and may_draw_ahead(self._index_sampler):
             self._indices = self._ready = ready(order, self._index_sampler.batch_size)
         self._make, self._intra_op, self._resident = make, intra_op, False
+        self.latest: torch.Tensor | None = None  # indices of a batch that a device made
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
 
@@ -162,6 +163,7 @@ class KeptPass(_SingleProcessDataLoaderIter):
         if data is None:
             indices = next(self._indices)
             if self._resident:
+                self.latest = indices
                 return self._make(indices, stream)
             data = self._intra_op.run(self._make, indices, stream)
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data

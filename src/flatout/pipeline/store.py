@@ -6,12 +6,10 @@ from typing import Any
 import torch
 
 from flatout.pipeline.chosen import Chosen, Written
+from flatout.pipeline.columns import Column, DeviceColumn, stored
 from flatout.pipeline.filled import Filled
 from flatout.pipeline.layout import Rows
 from flatout.pipeline.order import as_tensor
-from flatout.pipeline.packed import Packed, pack
-from flatout.pipeline.populated import populate
-from flatout.pipeline.recycled import RECYCLED_BYTES, Recycled
 
 __all__ = ["Store", "mapped_bytes"]
 
@@ -45,12 +43,12 @@ class Store:
         self._turn = 0
         self._fresh = memory is None  # and not written to
         self.filled = Filled(num_samples, flags)
-        self._columns: list[_Column] = []
+        self._columns: list[Column] = []
         start = 0
         for each in self.rows:
             end = start + mapped_bytes([each], num_samples)
             place = None if memory is None or each.dtype is None else memory[start:end]
-            self._columns.append(_Column(each, num_samples, place))
+            self._columns.append((Column if send is None else DeviceColumn)(each, num_samples, place))
             start = end
 
     @classmethod
@@ -62,7 +60,7 @@ class Store:
         """
         made = cls(rows, 0)
         made.num_samples, made.filled, made._fresh = num_samples, Filled.all_of(num_samples), False
-        made._columns = [_stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
+        made._columns = [stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
         return made
 
     @property
@@ -161,135 +159,6 @@ class Store:
         for place, column in enumerate(self._columns):
             found |= column.arrays(str(place), pause, room)
         return found
-
-
-class _Column:
-    """The rows of one part."""
-
-    def __init__(
-        self, rows: Rows, num_samples: int, memory: torch.Tensor | None = None, packed: Packed | None = None
-    ) -> None:
-        self._to_memory = rows.axes if rows.axes != tuple(range(len(rows.axes))) else None
-        self._back = _inverse(rows.axes)
-        self._packed = packed
-        self._recycled = Recycled()
-        self._values: list[Any] | None = None
-        self._lines: Any = None  # of the tensor, once they are written to
-        if rows.dtype is None:
-            self._values = [None] * num_samples if packed is None else []
-        else:
-            shape = rows.in_memory(num_samples)
-            self._row_bytes = rows.num_bytes
-            if memory is None:
-                self._tensor = torch.empty(shape, dtype=rows.dtype)
-            else:
-                self._tensor = memory[: num_samples * rows.num_bytes].view(rows.dtype).view(shape)
-
-    def write(self, indices: torch.Tensor | slice, part: Any) -> None:
-        if self._values is not None:
-            if isinstance(indices, slice):
-                self._values[indices] = part
-                return
-            for index, value in zip(indices.tolist(), part, strict=True):
-                self._values[index] = value
-            return
-        rows = part if self._to_memory is None else part.permute(self._to_memory)
-        if isinstance(indices, slice):
-            self._tensor[indices] = rows
-        elif self._tensor.device.type != "cpu":
-            self._tensor.index_copy_(0, indices.to(self._tensor.device), rows.to(self._tensor.device))
-        elif rows.numel():
-            if self._lines is None:
-                self._lines = _as_bytes(self._tensor)
-            self._lines[indices.numpy()] = _as_bytes(rows)
-
-    def populate(self) -> None:
-        if self._values is None:
-            populate(self._tensor)
-
-    def repeat(self, indices: torch.Tensor) -> None:
-        if self._values is not None:
-            known = [self._values[index] for index in indices.tolist()]
-            self._values[:] = (known * (len(self._values) // len(known) + 1))[: len(self._values)]
-            return
-        known_rows, length = self._tensor[indices], len(self._tensor)
-        for start in range(0, length, len(known_rows)):
-            self._tensor[start : start + len(known_rows)] = known_rows[: length - start]
-
-    def read(self, indices: torch.Tensor, places: torch.Tensor) -> Any:
-        if self._packed is not None:
-            return self._packed.values(indices)
-        if self._values is not None:
-            return [self._values[index] for index in indices.tolist()]
-        rows = self._gathered(places)
-        return rows if self._to_memory is None else rows.permute(self._back)
-
-    def reader(self) -> Callable[[torch.Tensor], Any]:
-        """Return what does as `read`."""
-        if self._packed is not None or self._values is not None or self._to_memory is not None:
-            return lambda places: self.read(places, places)
-        select, tensor, few = torch.index_select, self._tensor, RECYCLED_BYTES // max(1, self._row_bytes)
-        return lambda places: select(tensor, 0, places) if places.numel() < few else self._gathered(places)
-
-    def chosen(self, indices: torch.Tensor) -> Any:
-        """Return rows where they lie; values that are no rows, and rows on a device, as `read` does."""
-        rows = self.lying()
-        if rows is None:
-            return self.read(indices, indices)
-        return Chosen(rows, indices.contiguous(), lambda places: self.read(places, places))
-
-    def lying(self) -> torch.Tensor | None:
-        """Return all rows where they lie; None for values that are no rows, and for rows on a device."""
-        if self._packed is not None or self._values is not None or self._tensor.device.type != "cpu":
-            return None
-        return self._tensor if self._to_memory is None else self._tensor.permute(self._back)
-
-    def _gathered(self, places: torch.Tensor) -> torch.Tensor:
-        num_bytes = places.numel() * self._row_bytes
-        if num_bytes < RECYCLED_BYTES or self._tensor.device.type != "cpu":
-            return torch.index_select(self._tensor, 0, places)
-        rows = self._recycled.empty((places.numel(), *self._tensor.shape[1:]), self._tensor.dtype)
-        return torch.index_select(self._tensor, 0, places, out=rows)
-
-    def arrays(
-        self, name: str, pause: Callable[[], None], room: Callable[[int], torch.Tensor | None]
-    ) -> dict[str, torch.Tensor]:
-        if self._values is None:
-            return {name: self._tensor}
-        content, ends = pack(self._values, pause, room)
-        return {f"{name} content": content, f"{name} ends": ends}
-
-
-def _as_bytes(rows: torch.Tensor) -> Any:
-    """Return rows as a NumPy array of bytes, one line a row: where they lie, if they are contiguous.
-
-    NumPy copies whole lines: 64 of 150 KB in 0.7 ms, where torch's `index_copy_` of bytes takes 7.9 ms (one core of an
-    AMD EPYC, torch 2.13, numpy 2.4, mean of 63). Each call of torch gives the interpreter's lock up, for which many
-    threads may wait: it is called only for what NumPy does not know.
-    """
-    try:
-        return rows.numpy().reshape(len(rows), -1).view("u1")
-    except (RuntimeError, TypeError):  # numbers of 16 bits, or conjugated; of NumPy there is no other way to ask
-        plain = rows.detach().resolve_conj().resolve_neg().contiguous()
-        return plain.flatten().view(torch.uint8).view(len(rows), -1).numpy()
-
-
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(axes)), key=lambda place: axes[place]))
-
-
-def _stored(rows: Rows, num_samples: int, arrays: Mapping[str, torch.Tensor], name: str) -> _Column:
-    if rows.dtype is None:
-        content, ends = arrays.get(f"{name} content"), arrays.get(f"{name} ends")
-        if content is not None and ends is not None and len(ends) == num_samples:
-            return _Column(rows, num_samples, packed=Packed(content, ends))
-    else:
-        tensor = arrays.get(name)
-        if tensor is not None and tensor.dtype is rows.dtype and tensor.shape == rows.in_memory(num_samples):
-            column = _Column(rows, 0)
-            column._tensor = tensor
-            return column
-    raise ValueError("the arrays are not those of these rows")
 
 
 def mapped_bytes(rows: Sequence[Rows], num_samples: int) -> int:

@@ -45,22 +45,36 @@ def this_line(offset=0):
 @pytest.mark.parametrize(
     ("optimizers", "rates"),
     [
-        (["SGD"], [8.0, 4.0, 2.0]),
-        (["AdamW"], [2.8284, 2.0, 1.4142]),
-        (["SGD", "Adam"], [2.8284, 2.0, 1.4142]),
-        (["LBFGS"], [1.0, 1.0, 1.0]),
-        ([], [1.0, 1.0, 1.0]),
+        (["SGD"], [16.0, 8.0, 4.0, 2.0]),
+        (["AdamW"], [4.0, 2.8284, 2.0, 1.4142]),
+        (["SGD", "Adam"], [4.0, 2.8284, 2.0, 1.4142]),
+        (["LBFGS"], [1.0, 1.0, 1.0, 1.0]),
+        ([], [1.0, 1.0, 1.0, 1.0]),
     ],
 )
 def test_the_learning_rate_grows_by_the_rule_of_the_optimizer(optimizers, rates):
     found = choices(a_run(TRAINING, TESTING, optimizers=optimizers))
-    assert [each["factor"] for each in found] == [8, 4, 2]
+    assert [each["factor"] for each in found] == [16, 8, 4, 2]
     assert [each["lr_factor"] for each in found] == rates
     assert {each["loader"] for each in found} == {"train.py:12"}
 
 
-@pytest.mark.parametrize(("batches", "factors"), [(200, [8, 4, 2]), (79, [4, 2]), (39, [2]), (19, []), (0, [8, 4, 2])])
+@pytest.mark.parametrize(
+    ("batches", "factors"), [(200, [16, 8, 4, 2]), (79, [4, 2]), (39, [3, 2]), (19, []), (0, [32, 16, 8, 4, 2])]
+)
 def test_an_epoch_keeps_ten_steps(batches, factors):
+    assert [each["factor"] for each in choices(a_run(replace(TRAINING, num_batches=batches)))] == factors
+
+
+@pytest.mark.parametrize(
+    ("batches", "factors"),
+    [
+        (938, [32, 16, 8, 4, 2]),  # none of them ends in a whole batch
+        (312, [24, 12, 8, 4, 2]),  # 32 and 16 do not, three quarters of them do
+        (390, [32, 16, 6, 3, 2]),  # three quarters of 32 and 16 do not, either
+    ],
+)
+def test_factors_that_cut_an_epoch_into_whole_batches_are_preferred(batches, factors):
     assert [each["factor"] for each in choices(a_run(replace(TRAINING, num_batches=batches)))] == factors
 
 
@@ -84,8 +98,8 @@ def test_what_cannot_be_told_apart_is_left_alone(loaders):
     [
         ({}, 0),
         ({"equal": Equivalence.SEMANTIC}, 0),
-        ({"also": frozenset({"larger-batch"})}, 3),
-        ({"only": frozenset({"larger-batch"})}, 3),
+        ({"also": frozenset({"larger-batch"})}, 4),
+        ({"only": frozenset({"larger-batch"})}, 4),
         ({"only": frozenset({"gc-control"})}, 0),
     ],
 )
