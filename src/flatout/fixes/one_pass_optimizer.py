@@ -27,7 +27,7 @@ and after 16 combinations, where a schedule makes new ones at each step (`OneCyc
 ## When it is wrong
 
 Little is gained where the optimizer's step is a small part of the whole, and on a GPU it does not act: torch updates
-lists of tensors there as it is. Left to torch: SGD with neither momentum nor decay, `amsgrad`, `capturable`,
+lists of tensors there as it is. Left to torch: SGD without momentum, `amsgrad`, `capturable`,
 `differentiable`, `fused`, a learning rate or another setting that is a tensor, other types than float32, sparse
 gradients, tensors in another order of memory (channels-last) or that share memory, flushed denormals, and steps that a
 torch mode, a transform or `torch.compile` looks at. It needs a C compiler when flatout is installed.
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIX", "one_pass_optimizers"]
 
+_LEAST = 1.08  # if steps of the optimizer took no time, without the input's: about half of that can go
 _KINDS = ("Adam", "AdamW", "SGD")
 _IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this process
 
@@ -128,6 +129,7 @@ FIX = Fix(
     patch=patch,
     choices=choices,
     addresses=("CO001",),
+    least=_LEAST,
     switchable=True,
     edit=(SwitchLine(code="flatout.one_pass_optimizers()", needs="flatout"),),
 )

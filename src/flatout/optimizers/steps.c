@@ -253,6 +253,126 @@ static int are_apart(const Work *work) {
     return apart;
 }
 
+/* What DLPack 1 says of a tensor, and of the table of functions that torch has since 2.10 for telling it
+ * (github.com/dmlc/dlpack, include/dlpack/dlpack.h): without a call of Python's for each thing that is asked. */
+typedef struct {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t dims;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Lent;
+
+typedef int (*Lend)(void *tensor, Lent *out);
+
+typedef struct Exchange {
+    uint32_t major, minor;
+    struct Exchange *before;
+    void *others[3];
+    Lend lend; /* lends until control returns */
+} Exchange;
+
+#define CPU 1  /* kDLCPU */
+#define FLOAT 2 /* kDLFloat */
+
+static Lend lend;
+
+static PyObject *py_take_exchange(PyObject *self, PyObject *capsule) {
+    const Exchange *found = NULL;
+    (void)self;
+    lend = NULL;
+    if (PyCapsule_IsValid(capsule, "dlpack_exchange_api")) found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    while (found && found->major != 1) found = found->before;
+    if (found) lend = found->lend;
+    return PyBool_FromLong(lend != NULL);
+}
+
+/* Whether a tensor of one of two types is made of numbers of single precision in the host's memory, one after the other;
+ * their number. No exception is left. */
+static int is_plain(PyObject *tensor, const PyObject *plain, const PyObject *other, Lent *seen, int64_t *numbers) {
+    int64_t number = 1;
+    int at;
+    if ((PyObject *)Py_TYPE(tensor) != plain && (PyObject *)Py_TYPE(tensor) != other) return 0;
+    if (lend(tensor, seen)) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (seen->device_type != CPU || seen->code != FLOAT || seen->bits != 32 || seen->lanes != 1) return 0;
+    for (at = 0; at < seen->dims; at++) number *= seen->shape[at];
+    *numbers = number;
+    if (!number) return 1;
+    if (!seen->data) return 0; /* the memory is another tensor's, which stands behind this one */
+    for (at = seen->dims, number = 1; seen->strides && at--; number *= seen->shape[at])
+        if (seen->shape[at] != 1 && seen->strides[at] != number) return 0;
+    return 1;
+}
+
+static int of_one_shape(const Lent *one, const Lent *other) {
+    int at;
+    if (one->dims != other->dims) return 0;
+    for (at = 0; at < one->dims; at++)
+        if (one->shape[at] != other->shape[at]) return 0;
+    return 1;
+}
+
+static int told(PyObject *numbers, Py_ssize_t place, int64_t number) {
+    PyObject *made = PyLong_FromLongLong(number);
+    return made ? PyList_SetItem(numbers, place, made) : -1;
+}
+
+static int64_t address_of(const Lent *seen) { return (int64_t)(intptr_t)((char *)seen->data + seen->byte_offset); }
+
+/* Look at tensor `k` of all lists: 1 where it is plain and they are of one shape, 0 where not, -1 with an exception. */
+static int look_at(PyObject *lists, PyObject *types, Py_ssize_t k, PyObject *numbers) {
+    const Py_ssize_t length = PyList_Size(PyTuple_GetItem(lists, 0)), columns = PyTuple_Size(lists);
+    const PyObject *plain = PyTuple_GetItem(types, 0), *other = PyTuple_GetItem(types, 1);
+    Lent weight = {0}, seen = {0};
+    int64_t number = 0, of_weight = 0;
+    Py_ssize_t column;
+    for (column = 0; column < columns; column++) {
+        PyObject *list = PyTuple_GetItem(lists, column);
+        Lent *lent = column ? &seen : &weight;
+        if (PyList_Size(list) != length || !is_plain(PyList_GetItem(list, k), plain, other, lent, &number)) return 0;
+        if (column && !of_one_shape(&weight, &seen)) return 0;
+        if (!column) of_weight = number;
+        if (told(numbers, (column + (column > 1)) * length + k, number ? address_of(lent) : 0)) return -1;
+    }
+    return told(numbers, 2 * length + k, of_weight) ? -1 : 1;
+}
+
+static int look_at_counter(PyObject *counters, PyObject *types, Py_ssize_t k, PyObject *numbers, Py_ssize_t place) {
+    Lent seen = {0};
+    int64_t number = 0;
+    if (!is_plain(PyList_GetItem(counters, k), PyTuple_GetItem(types, 0), PyTuple_GetItem(types, 1), &seen, &number))
+        return 0;
+    return number != 1 ? 0 : told(numbers, place, address_of(&seen)) ? -1 : 1;
+}
+
+static PyObject *py_look(PyObject *self, PyObject *args) {
+    PyObject *lists, *counters, *types, *numbers;
+    Py_ssize_t length, columns, counted, k;
+    int plain = 1;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &lists, &PyList_Type, &counters, &PyTuple_Type, &types))
+        return NULL;
+    columns = PyTuple_Size(lists), counted = PyList_Size(counters);
+    for (k = 0; k < columns; k++)
+        if (!PyList_Check(PyTuple_GetItem(lists, k))) plain = 0;
+    if (!lend || columns < 2 || PyTuple_Size(types) != 2 || !plain) Py_RETURN_NONE;
+    length = PyList_Size(PyTuple_GetItem(lists, 0));
+    numbers = PyList_New((columns + 1) * length + counted);
+    if (!numbers) return NULL;
+    for (k = 0; k < length && plain == 1; k++) plain = look_at(lists, types, k, numbers);
+    for (k = 0; k < counted && plain == 1; k++)
+        plain = look_at_counter(counters, types, k, numbers, (columns + 1) * length + k);
+    if (plain == 1) return numbers;
+    Py_DECREF(numbers);
+    if (plain < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* `told` holds a column of `work->number` numbers after the other. 0, or -1 with an exception. */
 static int read_tensors(Work *work, PyObject *told, int columns) {
     const Py_ssize_t given = PyList_Size(told);
@@ -393,6 +513,11 @@ static PyMethodDef methods[] = {
      "sgd(told, lr, momentum, dampening, weight_decay, nesterov, maximize, fused, threads): `told` as above, with the "
      "addresses of momenta where there are any."},
     {"flush", py_flush, METH_O, "flush(threads): tell whether small numbers count as zero on one of the threads."},
+    {"look", py_look, METH_VARARGS,
+     "look(lists, counters, types): return what is told of the tensors in a tuple of lists, weights and gradients first, "
+     "and in the list of counters, that are of one of two types; None where one is not plain, or shapes differ."},
+    {"take_exchange", py_take_exchange, METH_O,
+     "take_exchange(capsule): torch's functions for DLPack; tell whether they can be used."},
     {"take_roots", py_take_roots, METH_O, "take_roots(address): of the library's function that torch calls, or 0."},
     {NULL, NULL, 0, NULL},
 };

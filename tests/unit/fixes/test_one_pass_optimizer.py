@@ -103,8 +103,8 @@ def all_settings():
 @pytest.mark.parametrize(("name", "given"), list(all_settings()))
 def test_every_combination_of_settings_gives_torchs_bits(name, given):
     steps = 4
-    first = int(name == "SGD" and given["momentum"] != 0)  # the step that makes the momenta
-    nothing = name == "SGD" and not given["momentum"] and not given["weight_decay"]  # to do but one operation
+    first = int(name == "SGD")  # the step that makes the momenta
+    nothing = name == "SGD" and not given["momentum"]  # to do but one operation or two
     hits = 0 if nothing else steps - first
     assert_same(lambda ps: getattr(torch.optim, name)(ps, **given), hits=hits, steps=steps)
 
@@ -121,7 +121,8 @@ def test_torchs_own_step_is_asked_once_only(monkeypatch):
 @pytest.mark.parametrize("name", HITS)
 def test_optimizers_made_before_the_fix_came_make_their_steps_so_too(name):
     getattr(torch.optim, name)([torch.nn.Parameter(torch.ones(1))])  # torch calls hooks around its class from now on
-    assert assert_same(lambda ps: getattr(torch.optim, name)(ps, lr=0.1, weight_decay=0.1)) == 6
+    more = {"momentum": 0.9} if name == "SGD" else {"weight_decay": 0.1}
+    assert assert_same(lambda ps: getattr(torch.optim, name)(ps, lr=0.1, **more)) == 6 - (name == "SGD")
 
 
 def test_a_group_whose_state_or_gradients_are_missing_waits_for_them():
@@ -471,9 +472,10 @@ def test_groups_schedulers_hooks_and_a_scaler_see_the_same_steps():
 def test_autograd_notices_that_weights_changed():
     with under("one-pass-optimizer") as process:
         weight = torch.nn.Parameter(torch.ones(3))
-        optimizer = torch.optim.SGD([weight], lr=0.1, weight_decay=0.1)
-        loss = (weight * weight).sum()
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
         weight.grad = torch.ones(3)
+        optimizer.step()  # makes the momentum
+        loss = (weight * weight).sum()
         optimizer.step()
         assert process.site.hits
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -682,3 +684,54 @@ print(torch.equal(train(), plain), made)
 def test_a_line_in_a_script_does_the_same():
     done = subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True [True, True, True, True, True]\n"
+
+
+# -- looking at memory ----------------------------------------------------------------------------------------------
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+def many_tensors():
+    base = torch.arange(24.0)
+    yield from (base, base[:0], base.view(4, 6), base.view(4, 6).t(), base[::2], base[3:], torch.tensor(1.0))
+    yield from (base.view(1, 24).t(), base.view(24, 1), base[:1].expand(3), base.view(2, 3, 4).permute(2, 0, 1))
+    yield from (base.double(), base.long(), base.bfloat16(), base.to(torch.complex64), base.bool())
+    yield from (torch.nn.Parameter(base.clone()), torch.empty(3, device="meta"), base.to_sparse())
+    yield torch._neg_view(base)
+    yield from (torch.empty(0, 3).as_strided((0, 3), (7, 2)), base.view(4, 6)[:, :1], base.clone().as_subclass(Sub))
+    yield torch._to_functional_tensor(base.clone())
+    with torch.inference_mode():
+        yield torch.ones(3)
+    emptied = torch.ones(3)
+    emptied.untyped_storage().resize_(0)
+    yield emptied
+
+
+MANY = list(many_tensors())
+
+
+@pytest.mark.skipif(not one_pass._LENT, reason="this torch does not lend tensors to compiled code")
+@pytest.mark.parametrize("other", range(len(MANY)))
+@pytest.mark.parametrize("one", range(len(MANY)))
+def test_compiled_code_sees_what_python_sees(one, other):
+    step = kinds.AdamStep()
+    made = one_pass.OnePass(LOOPS._single_tensor_adam, step, lambda: None)
+    weight, moment, counter = MANY[one], MANY[other], torch.tensor(3.0)
+    for lists in (
+        ([weight], [weight], [weight], [moment], [], [counter]),
+        ([weight], [weight], [weight], [weight], [], [moment]),
+        ([weight, moment], [weight, moment], [weight, moment], [moment, moment], [], [counter, counter]),
+        ([weight], [weight], [weight], [weight, moment], [], [counter]),
+    ):
+        wanted = one_pass._told(lists[0], lists[1], step.moments(lists, {}), step.counters(lists))
+        assert made._told(lists, {}) == wanted
+        assert made._told(lists, {}) == wanted  # what is not plain is not remembered as such
+
+
+@pytest.mark.parametrize("change", BETWEEN)
+def test_a_torch_that_lends_no_tensors_makes_the_same_steps(change, monkeypatch):
+    monkeypatch.setattr(one_pass, "_LENT", False)
+    test_what_a_script_does_between_two_steps_ends_as_it_would(change)
+    assert_same(torch.optim.Adam, hits=6)
