@@ -59,10 +59,11 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     if len(places) != 1 or place is None or place in elsewhere or not all(each.batch_size for each in training):
         return ()
     lengths = [loader.num_batches for loader in training if loader.num_batches]
+    ragged = any(loader.num_samples % loader.batch_size for loader in training)  # as it is: no factor changes that
     kinds = [optimizer.name for optimizer in run.optimizers]
     return tuple(
         {"factor": factor, "lr_factor": _lr_factor(kinds, factor), "loader": _name(place)}
-        for factor in (_whole(factor, lengths) for factor in _FACTORS)
+        for factor in (factor if ragged else _whole(factor, lengths) for factor in _FACTORS)
         if all(length >= _FEWEST_STEPS * factor for length in lengths)
     )
 

@@ -1,11 +1,8 @@
 """Batches begun before they are asked for."""
 
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
-
-from flatout.pipeline.after_step import AfterStep
 
 __all__ = ["Ahead"]
 
@@ -13,24 +10,25 @@ T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """What `take` gives, in its order, one begun ahead while `may()` says so: before the one before it is given out.
+    """What `take` gives, in its order, `number` of them begun ahead while `may()` says so.
 
-    With `after`, it is begun later, once the step on that one is queued. Errors come at their turn.
+    Errors come at their turn.
     """
 
-    def __init__(self, take: Callable[[], T], may: Callable[[], bool], after: AfterStep | None = None) -> None:
+    def __init__(self, take: Callable[[], T], may: Callable[[], bool], number: int = 1) -> None:
         """Begin nothing yet; `take` raises StopIteration at the end."""
-        self._take, self._may, self._after = take, may, after
+        self._take, self._may, self._number = take, may, number
         self._begun: deque[tuple[list[T], Exception | None]] = deque()
-        alive = weakref.WeakMethod(self._begin_if_may)
-        self._begin_later = lambda: _call(alive)
 
     def next(self) -> T:
         """Return the next one, or raise what was raised for it."""
-        if not self._begun:
-            self._begin()
-        if self._after is None or not self._after.puts_off(self._begin_later):
-            self._begin_if_may()
+        while not self._begun or (len(self._begun) <= self._number and self._begun[-1][1] is None and self._may()):
+            try:
+                self._begun.append(([self._take()], None))
+            except StopIteration as end:  # which may wait here for long: its frames, and what they hold, need not
+                self._begun.append(([], end.with_traceback(None)))
+            except Exception as error:
+                self._begun.append(([], error))
         taken, failed = self._begun.popleft()
         if failed is not None:
             try:
@@ -38,20 +36,3 @@ class Ahead(Generic[T]):
             finally:
                 del failed  # its traceback holds this frame: a circle, in which the pass and its threads would live on
         return taken[0]
-
-    def _begin(self) -> None:
-        try:
-            self._begun.append(([self._take()], None))
-        except Exception as error:  # the end, too
-            self._begun.append(([], error))
-
-    def _begin_if_may(self) -> None:
-        ended = bool(self._begun) and self._begun[-1][1] is not None
-        if len(self._begun) <= 1 and not ended and self._may():
-            self._begin()
-
-
-def _call(method: "weakref.WeakMethod[Callable[[], None]]") -> None:
-    alive = method()
-    if alive is not None:
-        alive()

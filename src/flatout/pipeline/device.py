@@ -114,11 +114,19 @@ class Device:
         """Return what gives copies of what has arrived: on the current stream, or as `fetched`, after `touched`."""
 
         def there() -> Tensor:
-            tensor, event, is_last = arrived.taken()
+            tensor, event, is_its_own = arrived.taken(self._is_current_as_ever)
             found: Tensor = self.hand_out(tensor, event)
-            return found if is_last else found.clone()
+            return found if is_its_own else found.clone()
 
         return Twin(there, lambda: self.fetched(arrived.seen(), pinned), touched)
+
+    def _is_current_as_ever(self) -> bool:
+        """Return whether the current stream is the device's first, on which memory of the pipeline's may be given away.
+
+        What is copied on another stream and used on a third is safe where that one waits; `record_stream` knows of the
+        current one alone.
+        """
+        return not self._cuda or torch.cuda.current_stream(self.device) == torch.cuda.default_stream(self.device)
 
     def fetched(self, tensor: Tensor, pinned: bool) -> Tensor:
         """Return a copy of `tensor`, which was made on the pipeline's stream, in memory of the CPU, `pinned` or not."""
@@ -165,12 +173,13 @@ class Arrived:
         self._made: tuple[Tensor, Any] | None = (tensor, event)
         self._again = again if tensor._base is None else None
 
-    def taken(self) -> tuple[Tensor, Any, bool]:
-        """Return the tensor, its event, and whether it is the caller's own; else it is to be copied."""
+    def taken(self, may: Callable[[], bool]) -> tuple[Tensor, Any, bool]:
+        """Return the tensor, its event, and whether it is the caller's own, if it `may` be; else it is to be copied."""
         tensor, event = self._made_or_again()
-        if self._again is not None:
+        own = self._again is not None and tensor.is_inference() == torch.is_inference_mode_enabled() and may()
+        if own:
             self._made = None
-        return tensor, event, self._again is not None
+        return tensor, event, own
 
     def seen(self) -> Tensor:
         """Return the tensor, for use on the pipeline's own stream alone; nothing may be written to it."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from flatout.pipeline.after_step import AfterStep
 from flatout.pipeline.ahead import Ahead
 from flatout.pipeline.cache import Cache
 from flatout.pipeline.device import Device
@@ -42,7 +41,7 @@ class DevicePass:
         self._inner, self._device = inner, device
         if isinstance(inner, KeptPass):
             inner.leave_to_device(_resident(cache))
-        self._ahead = Ahead(partial(_taken, inner, device), draws_nothing(inner, cache), _after_step(device))
+        self._ahead = Ahead(partial(_taken, inner, device), draws_nothing(inner, cache))
 
     def __iter__(self) -> "DevicePass":
         return self
@@ -56,11 +55,6 @@ class DevicePass:
 
 def _taken(inner: Any, device: Device) -> tuple[Any, Any]:
     return device.bring(next(inner)), device.event()
-
-
-def _after_step(device: Device) -> AfterStep | None:
-    """Return what a batch waits for that only a queue works on; None on a CPU, which has no time to win."""
-    return AfterStep() if device.device.type == "cuda" else None
 
 
 def _resident(cache: Cache) -> bool:
@@ -88,5 +82,5 @@ def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable
         return Begun(batch, device.event(), again)
 
     walked.leave_to_device(_resident(cache))
-    ahead = Ahead(take, draws_nothing(walked, cache), _after_step(device))
+    ahead = Ahead(take, draws_nothing(walked, cache))
     walked._next_data = lambda: change(ahead.next())  # type: ignore[method-assign]

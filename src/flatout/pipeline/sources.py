@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -183,8 +184,10 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
     if getattr(dataset, "__getitems__", None) is not None:
         return None
 
+    alive = _weakly(dataset)  # whatever is kept is let go with the data set: it must not hold it
+
     def reader() -> Callable[[int], Any]:
-        return _SlotReader(dataset, name).one
+        return _SlotReader(alive(), name).one
 
     try:
         one = reader()
@@ -211,6 +214,13 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
         return assemble(unfit, None) if unfit else (room, others(samples))
 
     return Source(read, form, transform, place, found[0], reader, assemble, others, ragged)
+
+
+def _weakly(dataset: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(dataset)
+    except TypeError:  # one of a type that cannot be watched
+        return lambda: dataset
 
 
 def _assembled(

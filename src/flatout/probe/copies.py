@@ -28,7 +28,7 @@ _FEW_CHANNELS = 4
 _OFF_GRID = 0.02  # of a step between two values: what rounding of float32 moves them by is a tenth of it
 _SETTLES = 1 << 18  # bytes of a copy back before which the device's own work is waited for, so that it is not counted
 
-_REMEMBERED = 64  # tensors of one place: the masks of as many layers
+_REMEMBERED = 256  # tensors of one place: the masks of as many layers
 
 _Which = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, offset and strides, whose memory
 _Key = tuple[str, Frame | None, str, bool, bool]
@@ -53,6 +53,7 @@ class _Sent:
     version: int
     step: int
     checksum: int | None = None  # worked out once it has come a second time
+    known: bool = False  # for one that comes again and again
 
 
 class CopyWatch:
@@ -79,7 +80,7 @@ class CopyWatch:
         dtype = str(source.dtype).removeprefix("torch.")
         key = ("to_device", caller(3), dtype, bool(source.is_pinned()), blocking)
         cost = self._add(key, source, nanoseconds)
-        cost.repeats += _is_repeated(cost, source, self._step)
+        cost.repeats += _repeats(cost, source, self._step)
         if cost.looked < _LOOKS and source.is_floating_point() and source.numel() >= _LARGE:
             cost.looked += 1
             cost.as_bytes += holds_bytes(source)
@@ -148,11 +149,12 @@ class CopyWatch:
         )
 
 
-def _is_repeated(cost: _Cost, source: Any, step: int) -> bool:
-    """Return whether this tensor was copied from its place in this step or the one before, and holds what it held then.
+def _repeats(cost: _Cost, source: Any, step: int) -> int:
+    """Return how many copies of this tensor of this shape are known to be repeated by now, that were not before.
 
-    The version alone does not tell: numpy, or another process, may have written into its memory. Batches that are kept
-    and come again after some steps are not meant.
+    It was copied from its place in this step or the one before, and holds what it held then: the version alone does not
+    tell, since numpy, or another process, may have written into its memory. That is known at the third copy, of all
+    three. Batches that are kept and come again after some steps are not meant.
     """
     base = source if source._base is None else source._base
     which, version = (tuple(source.shape), (source.storage_offset(), *source.stride()), id(base)), source._version
@@ -163,9 +165,12 @@ def _is_repeated(cost: _Cost, source: Any, step: int) -> bool:
         del cost.latest[next(iter(cost.latest))]
     now.step = step
     if not same or source.nbytes > _MOST_BYTES or not source.is_contiguous():
-        return False
-    known, now.checksum = now.checksum, _checksum(source)
-    return known == now.checksum
+        return 0
+    held, now.checksum = now.checksum, _checksum(source)
+    if held != now.checksum:
+        return 0
+    first, now.known = not now.known, True
+    return 3 if first else 1
 
 
 def _is_host(argument: Any) -> bool:

@@ -29,7 +29,7 @@ def seconds(transfers: Iterable[Transfer]) -> float:
 def is_repeated(copy: Transfer, steps: int) -> bool:
     """Return whether a place copies what has not changed, in nearly each of the `steps` of the deep run."""
     often = copy.count >= max(MIN_COPIES, MIN_PER_STEP * steps)
-    return copy.place is not None and often and copy.repeats >= MIN_REPEATED * (copy.count - 2)  # a sum is made twice
+    return copy.place is not None and often and copy.repeats >= MIN_REPEATED * copy.count
 
 
 def lost(run: Run, breakdown: Breakdown, lost_s: float) -> float:

@@ -75,6 +75,10 @@ def test_an_epoch_keeps_ten_steps(batches, factors):
     ],
 )
 def test_factors_that_cut_an_epoch_into_whole_batches_are_preferred(batches, factors):
+    whole = replace(TRAINING, num_batches=batches, num_samples=32 * batches)
+    assert [each["factor"] for each in choices(a_run(whole))] == factors
+    ragged = [each["factor"] for each in choices(a_run(replace(whole, num_samples=32 * batches - 1)))]
+    assert ragged == [32, 16, 8, 4, 2][5 - len(ragged) :]
     assert [each["factor"] for each in choices(a_run(replace(TRAINING, num_batches=batches)))] == factors
 
 

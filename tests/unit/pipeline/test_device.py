@@ -21,8 +21,9 @@ from tests.unit.pipeline.test_maker import NORMALIZED, RGB, Pictures
 from torch.utils.data import DataLoader, TensorDataset
 
 from flatout.pipeline import compile_loader, compiled, device_keeping
+from flatout.pipeline.ahead import Ahead
 from flatout.pipeline.dataset_state import same
-from flatout.pipeline.device import Device
+from flatout.pipeline.device import Arrived, Device
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import Unsuited, kernel_for
 from flatout.pipeline.kernels.table import num_pointwise, table_of
@@ -520,5 +521,81 @@ def test_nothing_that_holds_memory_of_a_device_is_left_to_the_collector(transfor
             if thread.name.startswith("flatout-samples"):
                 thread.join(10)
         assert device() is None
+    finally:
+        gc.enable()
+
+
+# -- what is given away -----------------------------------------------------------------------------------------------
+
+
+def test_a_tensor_that_can_be_made_anew_is_given_itself_once_and_made_anew_from_then_on():
+    device, made = Device("cpu"), []
+
+    def anew():
+        made.append(torch.zeros(3))
+        return made[-1], None
+
+    tensor = torch.zeros(3)
+    twin = device.twin(Arrived(tensor, None, anew), False, lambda: None)
+    assert twin.there() is tensor
+    tensor.fill_(7)
+    assert not made
+    assert torch.equal(twin.here(), torch.zeros(3))
+    second, third = twin.there(), twin.there()
+    assert second is made[1]
+    assert third is made[2]
+
+
+@pytest.mark.parametrize("made_in", [False, True])
+@pytest.mark.parametrize("asked_in", [False, True])
+def test_a_tensor_of_another_mode_of_inference_is_copied(made_in, asked_in):
+    with torch.inference_mode(made_in):
+        tensor = torch.ones(3)
+    twin = Device("cpu").twin(Arrived(tensor, None, lambda: (torch.ones(3), None)), False, lambda: None)
+    with torch.inference_mode(asked_in):
+        found = twin.there()
+    assert (found is tensor) is (made_in == asked_in)
+    assert found.is_inference() is asked_in
+
+
+def test_what_cannot_be_made_anew_and_views_are_copied():
+    for arrived in (Arrived(torch.ones(3), None), Arrived(torch.ones(6)[:3], None, lambda: (torch.ones(3), None))):
+        twin = Device("cpu").twin(arrived, False, lambda: None)
+        assert twin.there() is not twin.there()
+        assert torch.equal(twin.here(), torch.ones(3))
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_data_sets_and_what_is_kept_of_them_go_with_the_script_s_last_hold_on_them(device):
+    gone = []
+    for _ in range(3):
+        dataset = Pictures(RESIZED)
+        gone.append(weakref.ref(dataset))
+        loader = compile_loader(DataLoader(dataset, batch_size=4), device=device)
+        for _ in range(3):
+            list(loader)
+        del dataset, loader
+    gc.collect()
+    assert [each() for each in gone] == [None] * 3
+
+
+def test_the_end_of_a_pass_that_waits_holds_no_frames():
+    class Local:
+        pass
+
+    def walk():
+        held = Local()
+        numbers = iter(range(2))
+        ahead = Ahead(numbers.__next__, lambda: True)
+        ahead.next()
+        ahead.next()  # the end waits behind it
+        return ahead, weakref.ref(held)
+
+    gc.disable()
+    try:
+        ahead, gone = walk()
+        assert gone() is None
+        with pytest.raises(StopIteration):
+            ahead.next()
     finally:
         gc.enable()

@@ -16,8 +16,18 @@ LARGE = v1.Compose([v1.Resize((40, 40)), v1.ToTensor(), v1.Normalize(0.1, 0.3)])
 LAST, AS_READ = 3, 0
 
 
+HELD = []  # data sets: a maker holds none
+
+
+@pytest.fixture(autouse=True)
+def let_go():
+    yield
+    HELD.clear()
+
+
 def maker(transform=LARGE, **settings):
-    made = maker_of(DataLoader(Pictures(transform, **settings), batch_size=4))
+    HELD.append(Pictures(transform, **settings))
+    made = maker_of(DataLoader(HELD[-1], batch_size=4))
     assert made is not None
     return made
 
