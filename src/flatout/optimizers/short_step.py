@@ -26,7 +26,10 @@ class ShortStep:
     def __init__(
         self, kinds: Sequence[type], one_pass: OnePass, lists: Sequence[str], keeps: Callable[[dict[str, Any]], bool]
     ) -> None:
-        """Take `lists` of each state, "" for one that stays empty; `keeps` tells whether a group has states."""
+        """Take `lists` of each state, "" for one that stays empty; `keeps` tells whether a group has states.
+
+        Groups without any are left to torch.
+        """
         self._kinds, self._one_pass, self._lists, self._keeps = kinds, one_pass, lists, keeps
         module = sys.modules[one_pass.original.__module__]
         called = one_pass.original.__name__.removeprefix("_single_tensor_")
@@ -77,18 +80,17 @@ class ShortStep:
     def _given(self, group: dict[str, Any], states: Any) -> _Given | None:
         """Return what torch's step would call its function with; None where it would not, or looks at more."""
         names = self._one_pass.names
-        if not names or any(group.get(name) for name in _OTHER_WAYS):
+        if not names or not self._keeps(group) or any(group.get(name) for name in _OTHER_WAYS):
             return None
-        keeps = self._keeps(group)
         lists: tuple[list[Any], ...] = ([], [], *([] for _ in self._lists))
-        wanted = [(name, lists[place]) for place, name in enumerate(self._lists, 2) if name and keeps]
+        wanted = [(name, lists[place]) for place, name in enumerate(self._lists, 2) if name]
         for parameter in group["params"]:
             gradient = parameter.grad
             if gradient is None:
                 continue
             lists[0].append(parameter)
             lists[1].append(gradient)
-            state = states.get(parameter) if keeps else None
+            state = states.get(parameter)
             for name, values in wanted:
                 if not state or state.get(name) is None:
                     return None
