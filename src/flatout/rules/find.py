@@ -63,7 +63,7 @@ def examine(
             finding = replace(finding, message=finding.message + in_its_own_words(finding, run))
         if finding is not None and (breakdown.measured >= MIN_STEPS or finding.code.startswith(SHOWN_BY_FEW)):
             findings.append(finding)
-    kept = [finding for each in _ranked(findings) if (finding := bounded(each, run, headroom)) is not None]
+    kept = [finding for each in _ranked(findings) if (finding := bounded(each, run, headroom, breakdown)) is not None]
     kept.sort(key=lambda each: _rank(each)[:2])  # stable: what one ceiling bounds stays in order
     return Examination(tuple(_causes_first(kept)), tuple(notes))
 

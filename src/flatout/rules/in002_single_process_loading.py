@@ -4,8 +4,10 @@
 
 A training loader with `num_workers=0` whose batches take at least 15% of the step and at least 3 ms to build. What
 workers could give is bounded by the cores there are: CPU work can at best be spread evenly over them, waiting for
-files costs no core, and handing a batch over costs 0.2 ms and a copy at 1.7 GB/s. It fires when 5% are left. Samples
-that wait for something that is not the CPU are IN012's.
+files costs no core, and handing a batch over costs 0.2 ms and a copy at 1.7 GB/s. It fires when 5% are left. Where two
+cores are all there are, 78% of that is promised: steps beside workers that fill them took longer (75, 79 and 80% in
+`keyword_spotting`, `masked_tokens` and `pet_photos`, below). Samples that wait for something that is not the CPU are
+IN012's.
 
 ## Why it matters
 
@@ -41,6 +43,8 @@ MIN_SHARE = 0.15
 MIN_BATCH_S = 3e-3
 MIN_SPEEDUP = 1.05
 MIN_WORK_PER_HANDOVER = 2.0
+CROWDED = 0.78  # of what overlapping could give, where workers and the training fill all cores
+FEW_CORES = 2
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -57,13 +61,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     most = speedup_with_workers(run, breakdown, loader, cpu_share(loader))
     if most < MIN_SPEEDUP:
         return None
+    crowded = CROWDED if run.environment.num_cpus <= FEW_CORES else 1.0
     split = " An iterable dataset must split itself by worker." if loader.iterable_style else ""
     return Finding(
         code="IN002",
         name="single-process-loading",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=most,
+        max_speedup=max(MIN_SPEEDUP, most * crowded),
         location=loader.created_at,
         message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} builds the next batch in the training process "
         f"(num_workers=0, {format_ms(built_s * 1000)} a batch). Worker processes would build it while the step runs "

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from flatout.analysis.judge import FLOOR
 from flatout.analysis.stairs import gain_between
+from flatout.rules.bounds import in_mean_steps
 from flatout.rules.lines import costs, seconds
 from flatout.rules.loading import training_loader
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER
-from flatout.schema.finding import Ceiling, Finding
+from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 
@@ -26,7 +27,9 @@ _ALL_OF_IT = ("IN004", _REPEATED)  # what they promise is that nothing of the st
 _NEARLY_ALL = 0.9
 
 
-def bounded(finding: Finding, run: Run, headroom: tuple[Ceiling, ...]) -> Finding | None:
+def bounded(
+    finding: Finding, run: Run, headroom: tuple[Ceiling, ...], breakdown: Breakdown | None = None
+) -> Finding | None:
     """Return the finding with no more promised than the ceilings leave it; None where that is nothing to gain.
 
     What overlaps with other work can wait long and give little: only holding the input tells. What is all of a stage
@@ -43,8 +46,13 @@ def bounded(finding: Finding, run: Run, headroom: tuple[Ceiling, ...]) -> Findin
             return None
         if not own and finding.code in _ALL_OF_IT and stage != _WHOLE[finding.phase] and gain.sure:
             most, own = gain.speedup, True
-        most = min(most, gain.speedup)
+        most = min(most, gain.speedup * _unseen(stage, run, breakdown, headroom))
     return finding if most == finding.max_speedup else replace(finding, max_speedup=max(1.0, most))
+
+
+def _unseen(stage: _Stage, run: Run, breakdown: Breakdown | None, headroom: tuple[Ceiling, ...]) -> float:
+    held = next((each for each in headroom if each.ceiling == stage[1] and not stage[0]), None)
+    return 1.0 if held is None or breakdown is None else in_mean_steps(run, breakdown, held)
 
 
 def _stages(finding: Finding, run: Run) -> Iterator[_Stage]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules import example, line
+from flatout.rules.example import steps_of
 from flatout.rules.stages import bounded
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER
 from flatout.schema.finding import Ceiling, Finding
@@ -102,3 +103,27 @@ def test_other_phases_have_their_own_ceilings_or_none():
 def test_a_ceiling_of_an_older_report_without_its_interval_bounds_as_well():
     old = (replace(held(HELD_INPUT, 2.0), low=0.0, high=0.0, num_pairs=0),)
     assert most("IN002", ceilings=old) == 2.0
+
+
+def seldom_dear(every, extra_ms, steps=80):
+    """Steps of 10 ms, 6 of them input, and in one of so many `extra_ms` more of input."""
+    dear = [extra_ms if number % every == 0 else 0.0 for number in range(steps)]
+    return example(steps=steps_of([{Phase.INPUT: 6.0 + extra, Phase.FORWARD: 4.0} for extra in dear]))
+
+
+@pytest.mark.parametrize(
+    ("extra_ms", "measured_ms", "speedup"),
+    [
+        (0.0, 10.0, 2.5),
+        (100.0, 10.0, 3.75),  # 15 ms a step in all, of which stretches without a dear step know 10
+        (100.0, 15.0, 2.5),  # the stretches have seen them, too
+        (5.0, 10.0, 2.5),  # hardly anything
+    ],
+)
+def test_what_short_stretches_did_not_see_of_the_input_goes_with_it(extra_ms, measured_ms, speedup):
+    seen = seldom_dear(20, extra_ms)
+    held_input = Ceiling(ceiling=HELD_INPUT, median_ms=measured_ms / 2.5, speedup=2.5, low=2.45, high=2.55, num_pairs=8)
+    finding = Finding(code="IN001", name="x", phase=Phase.INPUT, share=0.5, max_speedup=9.0, message="n=1")
+    found = bounded(finding, seen.run, (held_input,), seen.breakdown)
+    assert found.max_speedup == pytest.approx(speedup, rel=0.01)
+    assert bounded(finding, seen.run, (held_input,)).max_speedup == pytest.approx(2.5)
