@@ -73,6 +73,7 @@ test-gpu: $(INSTALLED) ## the tests that need a CUDA device; says so and stops w
 
 bench-gpu: $(INSTALLED) ## the figures on this machine's GPU; says so and stops where there is none
 	@scripts/on-gpu benchmarks/gpu.py $(BIN)/python benchmarks/gpu.py
+	@scripts/on-gpu benchmarks/gpu_faults.py $(BIN)/python benchmarks/gpu_faults.py
 
 docs: $(INSTALLED) ## write docs/rules, docs/fixes and docs/reference from the code
 	@$(BIN)/python scripts/docs

@@ -24,6 +24,7 @@ from flatout.schema.run import Frame, OptimizerFacts
 __all__ = ["TrainingWatch"]
 
 _LOOK_WITHOUT_OPTIMIZER = (2, 4, 8)  # backward passes after which they are looked for while no optimizer has stepped
+_MOST_HELD = 512  # optimizers: one that is made for each batch would hold the batches, too
 _LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost modules are looked for again
 
 
@@ -36,6 +37,7 @@ class TrainingWatch:
         self._modules = modules
         self._losses = losses
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
+        self._let_go: list[OptimizerFacts] = []  # of a script that makes one after the other
         self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
         self._created: dict[int, Frame | None] = {}
         self._steps, self._backwards = Hits(), Hits()  # of optimizers
@@ -161,6 +163,11 @@ class TrainingWatch:
         """Return the events that a step of `optimizer` begins and ends."""
         number = id(optimizer)
         if number not in self._events:
+            if len(self._optimizers) >= _MOST_HELD:
+                oldest = next(iter(self._optimizers))
+                if len(self._let_go) < _MOST_HELD:
+                    self._let_go.append(_facts(*self._optimizers[oldest]))
+                del self._optimizers[oldest], self._events[oldest]
             self._optimizers[number] = (optimizer, self._created.get(number))
             self._events[number] = (self._tape.optimizer_begins(number), self._tape.optimizer_ends(number))
         return self._events[number]
@@ -227,12 +234,12 @@ class TrainingWatch:
         self._events.clear()
 
     def optimizers(self) -> tuple[Any, ...]:
-        """Return the optimizers that have made a step."""
+        """Return the optimizers that have made a step, the latest where there are very many."""
         return tuple(optimizer for optimizer, _ in self._optimizers.values())
 
     def describe(self) -> tuple[OptimizerFacts, ...]:
         """Return what is known of every optimizer that made a step."""
-        return tuple(_facts(optimizer, place) for optimizer, place in self._optimizers.values())
+        return (*self._let_go, *(_facts(optimizer, place) for optimizer, place in self._optimizers.values()))
 
 
 def _parameters(optimizer: Any) -> Iterator[Any]:
