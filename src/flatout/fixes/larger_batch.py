@@ -51,7 +51,7 @@ _SQUARE_ROOT = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "Lamb"
 
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
-    """Return the factors to try, the largest first, each with what it does to the learning rates."""
+    """Return the factors to try, the largest first, each with what it does to the learning rate."""
     training = [loader for loader in run.loaders if loader.is_training]
     places = {loader.created_at for loader in training}
     elsewhere = {loader.created_at for loader in run.loaders if not loader.is_training}

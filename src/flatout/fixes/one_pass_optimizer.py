@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIX", "one_pass_optimizers"]
 
-_LEAST = 1.08  # if steps of the optimizer took no time, without the input's: about half of that can go
+_LEAST = 1.1  # if steps of the optimizer took no time, without the input's: about half of that can go
 _KINDS = ("Adam", "AdamW", "SGD")
 _IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this process
 

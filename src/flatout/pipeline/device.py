@@ -114,14 +114,14 @@ class Device:
         """Return what gives copies of what has arrived: on the current stream, or as `fetched`, after `touched`."""
 
         def there() -> Tensor:
-            tensor, event, is_its_own = arrived.taken(self._is_current_as_ever)
+            tensor, event, is_its_own = arrived.taken(self._on_default_stream)
             found: Tensor = self.hand_out(tensor, event)
             return found if is_its_own else found.clone()
 
         return Twin(there, lambda: self.fetched(arrived.seen(), pinned), touched)
 
-    def _is_current_as_ever(self) -> bool:
-        """Return whether the current stream is the device's first, on which memory of the pipeline's may be given away.
+    def _on_default_stream(self) -> bool:
+        """Return whether the current stream is the default one, on which the pipeline's memory may be given away.
 
         What is copied on another stream and used on a third is safe where that one waits; `record_stream` knows of the
         current one alone.
