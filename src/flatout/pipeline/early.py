@@ -35,7 +35,7 @@ def early_for(loader: Any, dataset: Any, plan: Plan, keeping: Keeping, computing
     if (keeping.full and not keeping.direct) or unsafe(dataset):  # has opened a file
         return None
     if plan.in_flight and not keeping.full:
-        return AskedEarly(lambda: detached(dataset).__getitem__, plan.in_flight, computing_on)
+        return AskedEarly(lambda: detached(dataset).__getitem__, plan.in_flight, computing_on, plan.one_core)
     if plan.workers and maker is not None and not timing and can_read(loader, maker.source):
         return ReadByWorkers(loader, maker.source, _rows(keeping, maker))
     if plan.threads and maker is not None:

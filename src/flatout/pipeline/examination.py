@@ -7,6 +7,7 @@ are put back to where they stood.
 import contextlib
 import copy
 import functools
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -101,9 +102,9 @@ def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float
         return _ON_DEVICE
     drew, opened = not undrawn(before, after), fingerprint(asked)
     _disturb()
-    start, cpu = time.perf_counter(), time.process_time()  # not this thread's: it may wait for another that computes
+    start, cpu = time.perf_counter(), _computed_s()
     samples[:] = [second := asked[index]]
-    times.append((time.perf_counter() - start, time.process_time() - cpu))
+    times.append((time.perf_counter() - start, _computed_s() - cpu))
     if opened != new:
         asked[other]
     if fingerprint(asked) != opened or (drew and opened != new) or holds_generator(asked) != own:
@@ -111,6 +112,17 @@ def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float
     if drew:
         return _DRAWS
     return "" if same(first, second) else _DIFFERS
+
+
+def _computed_s() -> float:
+    """Return what the processors have done for this process: all its threads, and programs that it has waited for."""
+    computed_s = time.process_time()
+    if sys.platform != "win32":  # finer than os.times()
+        import resource
+
+        programs = resource.getrusage(resource.RUSAGE_CHILDREN)
+        computed_s += programs.ru_utime + programs.ru_stime
+    return computed_s
 
 
 def draws(reason: str) -> bool:
@@ -126,7 +138,6 @@ def may_be_left_out(reason: str) -> bool:
 def _disturb() -> None:
     """Set every global stream elsewhere: what was drawn from one of them comes out otherwise."""
     import random
-    import sys
 
     random.seed(20_231)
     seed_streams(20_231)

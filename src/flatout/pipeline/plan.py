@@ -15,7 +15,7 @@ from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.read_by_workers import can_read
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
-from flatout.pipeline.waiting import in_flight, num_reading, reads_quickly
+from flatout.pipeline.waiting import in_flight, num_reading, reads_quickly, suit_one_core
 
 __all__ = ["Plan", "mark_of", "plan_of"]
 
@@ -33,6 +33,7 @@ class Plan:
         threads: on how many threads values are read for it.
         workers: the loader's workers read values for it.
         in_flight: how many samples are asked for at a time, since making one is mostly waiting; 0 where it is not.
+        one_core: the threads that ask for them stay on one core.
         passed_through: those are not kept: no room for them, or no rows.
     """
 
@@ -44,6 +45,7 @@ class Plan:
     threads: int = 0
     workers: bool = False
     in_flight: int = 0
+    one_core: bool = False
     passed_through: bool = False
 
 
@@ -86,10 +88,11 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     if maker is not None and loader.num_workers:
         suits = maker.in_memory or threads or quick or workers
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
-    waiting = 0 if maker is not None or random or alone else in_flight(times)
+    one_core = suit_one_core(times)
+    waiting = 0 if maker is not None or random or alone else in_flight(times, one_core)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))
-    return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting, passed)
+    return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting, one_core, passed)
 
 
 def _alone(dataset: Any) -> bool:

@@ -16,22 +16,25 @@ import torch
 
 from flatout.machine import usable_cores
 from flatout.pipeline.examination import some_indices
+from flatout.pipeline.one_core import OneCore, usable
 
-__all__ = ["AskedEarly", "Reader", "in_flight", "num_reading", "reads_quickly", "scales"]
+__all__ = ["AskedEarly", "Reader", "in_flight", "num_reading", "reads_quickly", "scales", "suit_one_core"]
 
 _FEWEST, _MOST = 64, 256
 """In flight at a time."""
 
-_HANDLED_S, _COLD = 28e-6, 0.05
-"""What a sample that does nothing but wait takes of the interpreter when many are asked for; and the share of its time
-that it may take of the processor when one is asked for, out of a rest: 90 to 200 us.
+_HANDLED_S, _ON_ONE_CORE_S, _COLD = 28e-6, 20e-6, 0.05
+"""What a sample that does nothing but wait takes of the interpreter when many are asked for, by threads that go where
+they like and by those that stay on one core; and the share of its time that it may take of the processor when one is
+asked for, out of a rest: 90 to 200 us.
 
 Of samples of 5 ms, on one core of an AMD EPYC, 64 in flight give 9,900 to 10,000 a second over a whole first pass of
 4,096, 96 12,900 to 13,200, 128 13,500 to 16,100, 192 16,700 to 17,900, 256 14,200 to 17,900 (n=3 each, 2026-11-23). On
 two cores threads hand the interpreter's lock to and fro between them: 64 8,100 to 9,200, 96 8,100 to 9,600, 128 8,600
 to 9,100, 192 9,300 to 10,900, 256 8,700 to 9,600 (n=4 each). On two cores of a faster one, since threads start each
 other, whole first passes in turns: 127 14,900 to 16,500, 182 16,800 to 18,300, 255 15,500 to 17,100 (n=6 each,
-2026-11-25).
+2026-11-25). Kept on one of two: 125 16,600 to 16,800, 179 19,800 to 20,200, 250 21,200 to 22,400 (n=3 each,
+2026-11-26).
 """
 
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
@@ -44,17 +47,30 @@ _PATIENCE_S = 5.0  # with threads that wait for a sample at the interpreter's en
 Reader = Callable[[], Callable[[int], Any]]
 
 
-def in_flight(times: Sequence[tuple[float, float]]) -> int:
+def in_flight(times: Sequence[tuple[float, float]], one_core: bool = False) -> int:
     """Return how many samples are asked for at a time, 0 where making one is not mostly waiting.
 
     `times`: of some samples, the seconds that making one took, on the wall and on the processors, all threads of this
-    process together: one that waits for the interpreter's lock waits for no disk. With as many in flight as one core
-    can handle while one of them waits, more would wait for that core.
+    process and what it started together: one that waits for the interpreter's lock waits for no disk. With as many in
+    flight as one core can handle while one of them waits, more would wait for that core. `one_core`: they stay there.
     """
     if not times or any(took < _WAITS_S or cpu > _SHARE * took for took, cpu in times):
         return 0
-    waited_s, busy_s = min(took for took, _ in times), min(cpu for _, cpu in times)
-    return max(_FEWEST, min(_MOST, round(waited_s / (_HANDLED_S + max(0.0, busy_s - _COLD * waited_s)))))
+    handled_s = _ON_ONE_CORE_S if one_core else _HANDLED_S
+    return max(_FEWEST, min(_MOST, round(min(took for took, _ in times) / (handled_s + _busy_s(times)))))
+
+
+def suit_one_core(times: Sequence[tuple[float, float]]) -> bool:
+    """Return whether samples that took such `times` compute so little that one core can do it for many at a time.
+
+    What they compute could be done on several cores, as far as it is not Python.
+    """
+    return bool(times) and _busy_s(times) <= _HANDLED_S and usable()
+
+
+def _busy_s(times: Sequence[tuple[float, float]]) -> float:
+    """Return what a sample computes beyond what its waiting explains."""
+    return max(0.0, min(cpu for _, cpu in times) - _COLD * min(took for took, _ in times))
 
 
 def scales(reader: Reader, length: int, num_threads: int) -> bool:
@@ -117,8 +133,8 @@ def _compute_on(number: int) -> None:
 class _Desk:
     """What the threads of one pass and who waits for them have in common; the threads hold nothing else."""
 
-    def __init__(self, reader: Reader, computing_on: int) -> None:
-        self.reader, self.computing_on = reader, computing_on
+    def __init__(self, reader: Reader, computing_on: int, core: OneCore | None) -> None:
+        self.reader, self.computing_on, self.core = reader, computing_on, core
         self.todo: SimpleQueue[int | None] = SimpleQueue()
         self.done: dict[int, tuple[Any, BaseException | None]] = {}
         self.awaited: set[int] = set()  # what of a batch is not made yet
@@ -156,6 +172,8 @@ class _Desk:
         if self.ended:  # perhaps before this thread was there to be told
             return
         _compute_on(self.computing_on)
+        if self.core is not None:
+            self.core.keep()
         one: Callable[[int], Any] | None = None
         while (index := self.todo.get()) is not None:
             if self.ended:
@@ -197,6 +215,8 @@ class _Desk:
             self.ended = True
             for _ in range(self.wanted):
                 self.todo.put(None)
+            if self.core is not None:
+                self.core.let_go()
 
 
 _desks: "weakref.WeakSet[_Desk]" = weakref.WeakSet()
@@ -223,13 +243,15 @@ class AskedEarly:
     22,100, 24,800 of 24,100 beside a busy core (medians of n=6 in turns, an AMD EPYC of another kind, 2026-11-24).
     """
 
-    def __init__(self, reader: Reader, num_threads: int = _FEWEST, computing_on: int = 1) -> None:
+    def __init__(
+        self, reader: Reader, num_threads: int = _FEWEST, computing_on: int = 1, one_core: bool = False
+    ) -> None:
         """Ask for up to `num_threads` samples at a time; threads start as they are needed.
 
-        `computing_on`: how many threads torch computes a sample on.
+        `computing_on`: how many threads torch computes a sample on; `one_core`: they all stay on the same core.
         """
         self._num_threads = num_threads
-        self._desk = _Desk(reader, computing_on)
+        self._desk = _Desk(reader, computing_on, OneCore() if one_core else None)
         self._asked: set[int] = set()
         _desks.add(self._desk)
         weakref.finalize(self, self._desk.end).atexit = False

@@ -79,6 +79,26 @@ def test_any_window_is_cut_filled_and_turned(size, wanted, colored, lead, top, l
         assert torch.equal(expected if colored else expected[..., 0], one)
 
 
+@pytest.mark.parametrize("height", [2, 3, 7, 32])
+@pytest.mark.parametrize("tall", [2, 3, 4, 5, 7, 8, 3.5, 1.25])
+def test_between_two_rows_every_pair_of_bytes_gives_what_pillow_gives(height, tall):
+    ones, others = np.divmod(np.arange(65536), 256)
+    rows = np.stack([ones, others] * height)[:height].astype(np.uint8)
+    wanted = (round(tall * height), 65536)
+    resample = native.resample(torch.tensor([[0, 0, *rows.shape]]), wanted, 2)
+    made = native.operated(resample, torch.from_numpy(rows)[None])
+    assert np.array_equal(made[0].numpy(), np.asarray(Image.fromarray(rows).resize(wanted[::-1], 2)))
+
+
+@pytest.mark.parametrize("width", [10, 11, 21, 22, 32, 33, 64])
+def test_rows_of_any_length_are_enlarged_as_pillow_enlarges_them(width):
+    batch = bytes_of(2, (9, width), colored=True, seed=width)
+    wanted = (63, width)
+    made = native.operated(native.resample(torch.tensor([[0, 0, 9, width]] * 2), wanted, 2), batch)
+    for image, one in zip(batch, made, strict=True):
+        assert np.array_equal(np.asarray(Image.fromarray(image.numpy()).resize(wanted[::-1], 2)), one.numpy())
+
+
 def test_a_window_a_hundred_times_as_tall_as_wide_is_left_to_pillow():
     assert native.resample(torch.tensor([[0, 0, 301, 3]]), (4, 4), 2) is None
     assert native.resample(torch.tensor([[0, 0, 300, 3]]), (4, 4), 2) is not None

@@ -48,6 +48,7 @@ static int has_avx2, has_avx512, has_vbmi; /* of this processor, as far as they 
 typedef struct {
     int *first, *count;
     int32_t *weights; /* `widest` for each pixel of the result */
+    int16_t *shares;  /* see share_of; -1 where there is none */
     int widest;
 } Line;
 
@@ -67,8 +68,53 @@ static double bicubic(double x) {
 static void free_line(Line *line) {
     free(line->first);
     free(line->weights);
+    free(line->shares);
     line->first = line->count = NULL;
     line->weights = NULL;
+    line->shares = NULL;
+}
+
+/* How often, of all pairs of bytes, one + (other - one) * share, rounded, is not what their weights give. What is added
+ * to `one` grows or falls steadily with it while the two stay as far apart: its least and its greatest tell. */
+FOR_EACH_PROCESSOR
+static int num_wrong(int32_t first, int32_t second, int32_t share) {
+    int apart, wrong = 0;
+    for (apart = -255; apart <= 255; apart++) {
+        const int32_t least = apart < 0 ? -apart : 0, greatest = apart < 0 ? 255 : 255 - apart;
+        const int32_t added = (apart * share + (1 << 14)) >> 15;
+        const int32_t one = (least * first + (least + apart) * second + (1 << (BITS - 1))) >> BITS;
+        const int32_t other = (greatest * first + (greatest + apart) * second + (1 << (BITS - 1))) >> BITS;
+        wrong += (least + added != (one > 255 ? 255 : one)) + (greatest + added != (other > 255 ? 255 : other));
+    }
+    return wrong;
+}
+
+/* What part of 32768 of the way from one byte to the next gives what two weights give, for all bytes; -1 if none does. */
+static int16_t share_of(int32_t first, int32_t second) {
+    const int32_t nearest = (second + (1 << (BITS - 16))) >> (BITS - 15);
+    int32_t share;
+    for (share = nearest - 1; share <= nearest + 1; share++)
+        if (first >= 0 && share >= 0 && share < 1 << 15 && !num_wrong(first, second, share)) return (int16_t)share;
+    return -1;
+}
+
+#define MOST_PAIRS 32 /* of weights: those of an image enlarged by a simple ratio come again and again */
+
+/* The shares of a line of which each pixel comes from two, or from one; none where there would be many to find. */
+static void find_shares(Line *line, int after) {
+    int32_t firsts[MOST_PAIRS], seconds[MOST_PAIRS];
+    int16_t found[MOST_PAIRS];
+    int place, pair, number = 0;
+    for (place = 0; place < after; place++) {
+        const int32_t *weights = line->weights + (size_t)place * line->widest;
+        const int32_t second = line->count[place] > 1 ? weights[1] : 0;
+        for (pair = 0; pair < number && (firsts[pair] != weights[0] || seconds[pair] != second);) pair++;
+        if (line->count[place] > 2 || pair == MOST_PAIRS) break;
+        if (pair == number) firsts[number] = weights[0], seconds[number++] = second;
+        line->shares[place] = (int16_t)pair;
+    }
+    for (pair = 0; pair < number && place == after; pair++) found[pair] = share_of(firsts[pair], seconds[pair]);
+    for (pair = 0; pair < after; pair++) line->shares[pair] = place == after ? found[line->shares[pair]] : -1;
 }
 
 /* Which pixels of a line of `before` each of `after` comes from, and with which weights. 0, or -1 without memory. */
@@ -80,8 +126,9 @@ static int make_line(Line *line, int before, int after, int cubic) {
     line->widest = (int)ceil(support) * 2 + 1;
     line->first = malloc(sizeof(int) * 2 * (size_t)after);
     line->weights = calloc((size_t)after * line->widest, sizeof(int32_t));
+    line->shares = malloc(sizeof(int16_t) * (size_t)after);
     values = malloc(sizeof(double) * line->widest);
-    if (!line->first || !line->weights || !values) {
+    if (!line->first || !line->weights || !line->shares || !values) {
         free(values);
         free_line(line);
         return -1;
@@ -106,6 +153,7 @@ static int make_line(Line *line, int before, int after, int cubic) {
         line->count[place] = last - first;
     }
     free(values);
+    find_shares(line, after);
     return 0;
 }
 
@@ -254,12 +302,79 @@ static void across_rows(const uint8_t *in, size_t row_bytes, int width, int chan
     }
 }
 
+#ifdef HAS_AVX2
+/* Some rows of the result that all lie between the same two, by their shares of the way; the last bytes perhaps twice. */
+AVX2 static void between_avx2(const uint8_t *in, const uint8_t *next, size_t wanted, const int16_t *shares, int rows,
+                              uint8_t *out, size_t out_bytes) {
+    const __m256i zero = _mm256_setzero_si256();
+    size_t place;
+    int row;
+    for (place = 0; place < wanted; place += 32) {
+        const size_t at = place + 32 <= wanted ? place : wanted - 32;
+        const __m256i one = _mm256_loadu_si256((const __m256i *)(in + at));
+        const __m256i other = _mm256_loadu_si256((const __m256i *)(next + at));
+        const __m256i low = _mm256_unpacklo_epi8(one, zero), high = _mm256_unpackhi_epi8(one, zero);
+        const __m256i more_low = _mm256_sub_epi16(_mm256_unpacklo_epi8(other, zero), low);
+        const __m256i more_high = _mm256_sub_epi16(_mm256_unpackhi_epi8(other, zero), high);
+        for (row = 0; row < rows; row++) {
+            const __m256i share = _mm256_set1_epi16(shares[row]);
+            const __m256i new_low = _mm256_add_epi16(low, _mm256_mulhrs_epi16(more_low, share));
+            const __m256i new_high = _mm256_add_epi16(high, _mm256_mulhrs_epi16(more_high, share));
+            _mm256_storeu_si256((__m256i *)(out + row * out_bytes + at), _mm256_packus_epi16(new_low, new_high));
+        }
+    }
+}
+
+AVX512 static void between_avx512(const uint8_t *in, const uint8_t *next, size_t wanted, const int16_t *shares, int rows,
+                                  uint8_t *out, size_t out_bytes) {
+    const __m512i zero = _mm512_setzero_si512();
+    size_t place;
+    int row;
+    for (place = 0; place < wanted; place += 64) {
+        const size_t at = place + 64 <= wanted ? place : wanted - 64;
+        const __m512i one = _mm512_loadu_si512(in + at), other = _mm512_loadu_si512(next + at);
+        const __m512i low = _mm512_unpacklo_epi8(one, zero), high = _mm512_unpackhi_epi8(one, zero);
+        const __m512i more_low = _mm512_sub_epi16(_mm512_unpacklo_epi8(other, zero), low);
+        const __m512i more_high = _mm512_sub_epi16(_mm512_unpackhi_epi8(other, zero), high);
+        for (row = 0; row < rows; row++) {
+            const __m512i share = _mm512_set1_epi16(shares[row]);
+            const __m512i new_low = _mm512_add_epi16(low, _mm512_mulhrs_epi16(more_low, share));
+            const __m512i new_high = _mm512_add_epi16(high, _mm512_mulhrs_epi16(more_high, share));
+            _mm512_storeu_si512(out + row * out_bytes + at, _mm512_packus_epi16(new_low, new_high));
+        }
+    }
+}
+#endif
+
+/* As many rows as lie between the same two as this one, which has a share; 0 where this processor or the image is not
+ * made for it. */
+static int rows_between(const uint8_t *in, size_t row_bytes, size_t wanted, const Line *line, int row, int tall,
+                        uint8_t *out, size_t out_bytes) {
+    int rows = 0;
+#ifdef HAS_AVX2
+    const uint8_t *next = line->count[row] > 1 ? in + row_bytes : in;
+    if (!has_avx2 || wanted < (has_avx512 ? 64 : 32)) return 0;
+    while (row + rows < tall && line->shares[row + rows] >= 0 && line->first[row + rows] == line->first[row] &&
+           line->count[row + rows] == line->count[row])
+        rows++;
+    (has_avx512 ? between_avx512 : between_avx2)(in, next, wanted, line->shares + row, rows, out, out_bytes);
+#else
+    (void)in, (void)row_bytes, (void)wanted, (void)line, (void)row, (void)tall, (void)out, (void)out_bytes;
+#endif
+    return rows;
+}
+
 static void down_rows(const uint8_t *in, size_t row_bytes, size_t bytes_wanted, const Line *line, int tall, int top,
                       uint8_t *out, size_t out_bytes) {
-    int row;
-    for (row = 0; row < tall; row++)
-        mix_rows(in + (size_t)(line->first[row] - top) * row_bytes, row_bytes, bytes_wanted,
-                 line->weights + (size_t)row * line->widest, line->count[row], out + row * out_bytes);
+    int row, rows;
+    for (row = 0; row < tall; row += rows) {
+        const uint8_t *from = in + (size_t)(line->first[row] - top) * row_bytes;
+        rows = rows_between(from, row_bytes, bytes_wanted, line, row, tall, out + row * out_bytes, out_bytes);
+        if (rows) continue;
+        rows = 1;
+        mix_rows(from, row_bytes, bytes_wanted, line->weights + (size_t)row * line->widest, line->count[row],
+                 out + row * out_bytes);
+    }
 }
 
 /* Memory that grows, and is used for one image after the other. */
@@ -581,17 +696,25 @@ static void jitter(const uint8_t *in, size_t pixels, int channels, int lead, con
  * third and fourth ones. */
 #define PIECE 4096 /* pixels whose channels are parted before they are looked up: they stay in the nearest cache */
 
-VBMI static void look_up_vbmi(const uint8_t *in, size_t number, const uint32_t *table, uint32_t *out) {
+typedef struct {
+    uint8_t bytes[4][256];
+} Parted;
+
+static void part_table(const uint32_t *table, Parted *parted) {
+    int part, value;
+    for (part = 0; part < 4; part++)
+        for (value = 0; value < 256; value++) parted->bytes[part][value] = (uint8_t)(table[value] >> (8 * part));
+}
+
+VBMI static void look_up_vbmi(const uint8_t *in, size_t number, const uint32_t *table, const Parted *parted,
+                              uint32_t *out) {
     /* such that unpacking within each quarter of a register gives values in order */
     const __m512i turned = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m512i bytes[4][4];
-    uint8_t parts[4][256];
     size_t place;
     int part, value;
-    for (part = 0; part < 4; part++) {
-        for (value = 0; value < 256; value++) parts[part][value] = (uint8_t)(table[value] >> (8 * part));
-        for (value = 0; value < 4; value++) bytes[part][value] = _mm512_loadu_si512(parts[part] + 64 * value);
-    }
+    for (part = 0; part < 4; part++)
+        for (value = 0; value < 4; value++) bytes[part][value] = _mm512_loadu_si512(parted->bytes[part] + 64 * value);
     for (place = 0; place + 64 <= number; place += 64) {
         const __m512i places = _mm512_permutexvar_epi32(turned, _mm512_loadu_si512(in + place));
         const __mmask64 upper = _mm512_movepi8_mask(places);
@@ -609,19 +732,24 @@ VBMI static void look_up_vbmi(const uint8_t *in, size_t number, const uint32_t *
 
 VBMI static void look_up_all_vbmi(const uint8_t *in, size_t pixels, int channels, int lead, const uint32_t *table,
                                   size_t step, uint32_t *out) {
-    uint8_t parted[3][PIECE];
+    uint8_t pieces[3][PIECE];
+    Parted parted[3];
     size_t place;
     int channel;
     if (channels != 3 || lead) {
-        for (channel = 0; channel < channels; channel++)
-            look_up_vbmi(in + channel * pixels, pixels, table + channel * step, out + channel * pixels);
+        for (channel = 0; channel < channels; channel++) {
+            if (step || !channel) part_table(table + channel * step, parted);
+            look_up_vbmi(in + channel * pixels, pixels, table + channel * step, parted, out + channel * pixels);
+        }
         return;
     }
+    for (channel = 0; channel < 3; channel++) part_table(table + channel * step, parted + channel);
     for (place = 0; place < pixels; place += PIECE) {
         const size_t number = pixels - place < PIECE ? pixels - place : PIECE;
-        part_vbmi(in + 3 * place, number, parted[0], PIECE);
+        part_vbmi(in + 3 * place, number, pieces[0], PIECE);
         for (channel = 0; channel < 3; channel++)
-            look_up_vbmi(parted[channel], number, table + channel * step, out + channel * pixels + place);
+            look_up_vbmi(pieces[channel], number, table + channel * step, parted + channel,
+                         out + channel * pixels + place);
     }
 }
 #endif
@@ -763,14 +891,19 @@ static INLINE void fetch(const uint8_t *bytes, size_t number) {
 #endif
 }
 
-/* All operations on the images that become the `first` to `last` of a batch. */
-static int operate_all(const Work *work, int64_t first, int64_t last) {
+static void end_room(Room *room) {
+    end_resampling(&room->resampling);
+    free(room->gray.bytes);
+    free(room->turns[0].bytes);
+    free(room->turns[1].bytes);
+}
+
+/* All operations on the images that become the `first` to `last` of a batch; `room` begins as zeros. */
+static int operate_in(Room *room, const Work *work, int64_t first, int64_t last) {
     const size_t bytes = bytes_of(&work->given);
     const int64_t *rows = work->rows;
-    Room room;
     int64_t place, at;
     int failed = 0;
-    memset(&room, 0, sizeof room);
     for (place = first; place < last && !failed; place++) {
         Image image = work->given;
         image.bytes += (rows ? rows[place] : place - work->begin) * bytes;
@@ -781,16 +914,19 @@ static int operate_all(const Work *work, int64_t first, int64_t last) {
             if (at < work->number - 1) {
                 const int same = op->what == JITTER;
                 const size_t pixels = same ? (size_t)image.height * image.width : (size_t)op->tall * op->wide;
-                into = memory(&room.turns[at % 2], pixels * image.channels);
+                into = memory(&room->turns[at % 2], pixels * image.channels);
             }
-            failed = into ? operate(op, place, &image, &room, into) : NO_MEMORY;
+            failed = into ? operate(op, place, &image, room, into) : NO_MEMORY;
             image.bytes = into;
         }
     }
-    end_resampling(&room.resampling);
-    free(room.gray.bytes);
-    free(room.turns[0].bytes);
-    free(room.turns[1].bytes);
+    return failed;
+}
+
+static int operate_all(const Work *work, int64_t first, int64_t last) {
+    Room room = {0};
+    const int failed = operate_in(&room, work, first, last);
+    end_room(&room);
     return failed;
 }
 
@@ -808,14 +944,17 @@ typedef struct {
 
 static void *work_on(void *given) {
     Shared *shared = given;
+    Room room = {0};
     for (;;) {
         const int64_t first = __atomic_fetch_add(&shared->next, shared->piece, __ATOMIC_RELAXED);
         const int64_t last = shared->last - first < shared->piece ? shared->last : first + shared->piece;
         int failed;
-        if (first >= shared->last || __atomic_load_n(&shared->failed, __ATOMIC_RELAXED)) return NULL;
-        failed = operate_all(shared->work, first, last);
+        if (first >= shared->last || __atomic_load_n(&shared->failed, __ATOMIC_RELAXED)) break;
+        failed = operate_in(&room, shared->work, first, last);
         if (failed) __atomic_store_n(&shared->failed, failed, __ATOMIC_RELAXED);
     }
+    end_room(&room);
+    return NULL;
 }
 
 /* Threads of the OpenMP library that torch computes with, which wait for work for a while: GCC's, by its stable entry. */

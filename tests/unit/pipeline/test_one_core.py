@@ -1,0 +1,131 @@
+"""Threads that ask for samples which only wait stay on one core; nothing else does, and nothing stays behind."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from tests.unit.pipeline.test_waiting import Remote, wait_for_the_end_of_threads
+from torch.utils.data import DataLoader
+
+from flatout.pipeline import compile_loader
+from flatout.pipeline.examination import examine
+from flatout.pipeline.one_core import OneCore, usable
+from flatout.pipeline.waiting import AskedEarly, in_flight, suit_one_core
+
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="there is one core, or the system does not tell")
+
+
+class Tells(Remote):
+    """Samples are the cores that the thread may use; the sixth starts a thread that stays."""
+
+    def __init__(self, started):
+        super().__init__(40)
+        self.started = started
+
+    def __getitem__(self, index):
+        time.sleep(self.wait_s)
+        if index == 5 and threading.current_thread() is not threading.main_thread():
+            thread = threading.Thread(target=self.started[0].wait, daemon=True)
+            thread.start()
+            self.started.append(thread)
+        return index, sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture
+def started():
+    until = threading.Event()
+    given = [until]
+    yield given
+    until.set()
+    for thread in given[1:]:
+        thread.join()
+
+
+def test_the_threads_of_a_pass_share_one_core_and_what_they_start_is_let_go(started):
+    dataset = Tells(started)
+    early = AskedEarly(lambda: dataset.__getitem__, 16, one_core=True)
+    seen = early.take(range(40))
+    (thread,) = started[1:]
+    assert [index for index, _ in seen] == list(range(40))
+    assert {len(cores) for _, cores in seen} == {1}
+    assert len({tuple(cores) for _, cores in seen}) == 1
+    assert sorted(os.sched_getaffinity(thread.native_id)) == seen[0][1]
+    early.end()
+    assert sorted(os.sched_getaffinity(thread.native_id)) == CORES
+    assert sorted(os.sched_getaffinity(0)) == CORES
+    assert wait_for_the_end_of_threads()
+
+
+class Writes(Remote):
+    """Writes to a pipe, which is no part of the data set, on how many cores it is asked for."""
+
+    def __init__(self, file):
+        super().__init__(40)
+        self.file = file
+
+    def __getitem__(self, index):
+        main = threading.current_thread() is threading.main_thread()
+        os.write(self.file, bytes([main, len(os.sched_getaffinity(0))]))
+        return super().__getitem__(index)
+
+
+def test_a_loader_of_samples_that_wait_keeps_its_threads_on_one_core():
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as told, os.fdopen(write, "wb"):
+        loader = compile_loader(DataLoader(Writes(write), 8))
+        assert sum(len(numbers) for numbers, _ in loader) == 40
+        os.write(write, b"\0\0")
+        seen = told.read1(1000)
+    pairs = set(zip(seen[:-2:2], seen[1:-2:2], strict=True))
+    assert pairs == {(False, 1), (True, len(CORES))}
+    assert sorted(os.sched_getaffinity(0)) == CORES
+
+
+def test_threads_are_not_kept_where_that_is_not_asked_for(started):
+    dataset = Tells(started)
+    early = AskedEarly(lambda: dataset.__getitem__, 16)
+    assert {tuple(cores) for _, cores in early.take(range(20))} == {tuple(CORES)}
+    early.end()
+
+
+def test_passes_and_ranks_begin_on_different_cores(monkeypatch):
+    def begun(rank):
+        monkeypatch.setattr("flatout.pipeline.one_core._turns", iter(range(100)))
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        return [min(OneCore()._core) for _ in range(len(CORES))]
+
+    assert sorted(begun(0)) == sorted(begun(1)) == CORES
+    assert begun(0)[0] != begun(1)[0]
+
+
+@pytest.mark.parametrize(("cpu_s", "suited"), [(200e-6, True), (275e-6, True), (300e-6, False), (1e-3, False)])
+def test_samples_that_compute_are_left_to_all_cores(cpu_s, suited):
+    assert suit_one_core([(0.005, cpu_s)] * 4) is suited
+    assert suit_one_core([]) is False
+    assert in_flight([(0.005, 200e-6)] * 4, one_core=True) == 250
+
+
+def test_what_a_program_computes_counts_as_the_sample_computing():
+    class Decoded(Remote):
+        def __getitem__(self, index):
+            subprocess.run([sys.executable, "-S", "-c", "sum(range(3_000_000))"], check=True)
+            return torch.full((3,), float(index))
+
+    times = []
+    assert examine(Decoded(), times) == ""
+    assert all(cpu > 0.5 * took for took, cpu in times)
+    assert in_flight(times) == 0
+    assert not suit_one_core(times)
+
+
+def test_one_core_alone_is_not_chosen_among():
+    code = f"import os; os.sched_setaffinity(0, {{{CORES[0]}}}); from flatout.pipeline.one_core import usable"
+    words = [sys.executable, "-c", f"{code}; print(usable())"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == "False"
+    assert usable()
