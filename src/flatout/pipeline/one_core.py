@@ -4,6 +4,9 @@ Between two cores each handing over of the lock wakes a core that had gone to re
 whole first pass over 4,096 samples of 5 ms of waiting on two cores of an AMD EPYC under KVM, 250 in flight, in turns:
 16,700 to 18,100 samples/s where threads go where they like, 21,200 to 22,400 where they stay on one; after the first
 batch 28,900 to 31,700 and 45,300 to 51,300 (n=3 each, 2026-11-26).
+
+What samples compute beside the lock could be done on several cores. How much that is, shows when they come out of no
+rest: threads that computed more than a little stay no longer.
 """
 
 import contextlib
@@ -11,45 +14,99 @@ import itertools
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 __all__ = ["OneCore", "usable"]
 
+T = TypeVar("T")
+
+MOST_S = 40e-6
+"""What a sample may compute. One that only sleeps takes 9 to 12 us and as much again for the lock."""
+
+_LOOKED_AT = 64  # samples, none of them a thread's first: that may open a connection
 _TASKS = Path("/proc/self/task")
-_LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 _turns = itertools.count()
+_kept: set[int] = set()  # the system's numbers of all threads that are kept anywhere
 
 
 def usable() -> bool:
     """Return whether threads can be kept on one of several cores here, and have one lock to hand over."""
-    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    return bool(locked) and hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1
+    if not getattr(sys, "_is_gil_enabled", lambda: True)() or not hasattr(os, "sched_setaffinity"):
+        return False
+    cores = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError:  # not allowed
+        return False
+    return len(cores) > 1 and _TASKS.is_dir()
 
 
 class OneCore:
-    """A core for threads that hand the interpreter's lock to each other: another one for each rank and each pass."""
+    """A core for threads that hand the interpreter's lock to each other: another one for each process and each pass."""
 
     def __init__(self) -> None:
-        """Choose a core of those that the calling thread may use; nothing is kept on it yet.
-
-        Raises:
-            OSError: the system does not tell.
-        """
+        """Choose a core of those that the calling thread may use; nothing is kept on it yet."""
         self._all = os.sched_getaffinity(0)
-        cores = sorted(self._all, reverse=True)
-        self._core = {cores[(_local_rank() + next(_turns)) % len(cores)]}
-        self._before, self._kept = _threads(), set[int]()
+        cores = sorted(self._all)
+        self._core = {cores[(os.getpid() + next(_turns)) % len(cores)]}
+        self._before = _threads()
+        self._own: set[int] = set()
+        self._lock = threading.Lock()
+        self._ended = self._open = False
+        self._taken: list[float] = []  # seconds of the processor, of samples
+
+    def run(self, one: Callable[[int], T], index: int, *, first: bool) -> T:
+        """Return the sample that `one` makes; where they compute too much, threads go where they like from then on.
+
+        `first`: it is the first sample of this thread.
+        """
+        if first or self._open or len(self._taken) >= _LOOKED_AT:
+            return one(index)
+        start = time.thread_time()
+        made = one(index)
+        self._taken.append(time.thread_time() - start)
+        if len(self._taken) >= _LOOKED_AT and sorted(self._taken)[_LOOKED_AT // 2] > MOST_S:  # perhaps in two threads
+            self.open()
+        return made
 
     def keep(self) -> None:
-        """Keep the calling thread on the core until it ends."""
-        with contextlib.suppress(OSError):  # then it goes where it likes, as before
-            os.sched_setaffinity(0, self._core)
-            self._kept.add(threading.get_native_id())
+        """Keep the calling thread on the core until `leave`."""
+        number = threading.get_native_id()
+        with self._lock:
+            if not self._open:
+                with contextlib.suppress(OSError):  # the core was taken away
+                    os.sched_setaffinity(0, self._core)
+            self._own.add(number)
+            _kept.add(number)
 
-    def let_go(self) -> None:
-        """Let threads that these have started, and which the system keeps there too, use all cores again."""
-        for thread in _threads() - self._before - self._kept:
+    def leave(self) -> None:
+        """Tell that the calling thread ends; the last one lets go what they have started, once `end` was called."""
+        number = threading.get_native_id()
+        with self._lock:
+            self._own.discard(number)
+            _kept.discard(number)
+            last = self._ended and not self._own
+        if last:
+            self._let_go(_threads() - self._before - _kept)
+
+    def open(self) -> None:
+        """Let all threads, and what they have started, use all cores from now on."""
+        with self._lock:
+            self._open = True
+            own = set(self._own)
+        self._let_go(own | (_threads() - self._before - _kept))
+
+    def end(self) -> None:
+        """Tell that no more samples are asked for: what threads have started may use all cores again."""
+        self._ended = True
+        self._let_go(_threads() - self._before - _kept)
+
+    def _let_go(self, threads: set[int]) -> None:
+        for thread in threads:
             with contextlib.suppress(OSError):  # has ended by now
                 if os.sched_getaffinity(thread) == self._core:
                     os.sched_setaffinity(thread, self._all)
@@ -60,10 +117,3 @@ def _threads() -> set[int]:
     with contextlib.suppress(OSError):
         return {int(each.name) for each in _TASKS.iterdir()}
     return set()
-
-
-def _local_rank() -> int:
-    for name in _LOCAL_RANK:
-        with contextlib.suppress(ValueError):
-            return int(os.environ.get(name, ""))
-    return 0

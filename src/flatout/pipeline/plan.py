@@ -88,7 +88,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     if maker is not None and loader.num_workers:
         suits = maker.in_memory or threads or quick or workers
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
-    one_core = suit_one_core(times)
+    one_core = suit_one_core(times) and threads_of(loader) == 1  # torch's own threads would stay there, too
     waiting = 0 if maker is not None or random or alone else in_flight(times, one_core)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))

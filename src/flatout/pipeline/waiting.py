@@ -3,18 +3,17 @@
 Each thread asks a copy of the data set, so that what one of them opens at its first access is its own.
 """
 
-import atexit
-import threading
+import statistics
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from queue import SimpleQueue
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from flatout.machine import usable_cores
+from flatout.pipeline.desk import Desk, Reader
 from flatout.pipeline.examination import some_indices
 from flatout.pipeline.one_core import OneCore, usable
 
@@ -37,14 +36,12 @@ other, whole first passes in turns: 127 14,900 to 16,500, 182 16,800 to 18,300, 
 2026-11-26).
 """
 
+_MOST_COLD_S = 250e-6  # of the processor, for one sample out of a rest
+
 _WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
 _SHARE = 0.4  # of a sample's time on the processor, below which it waits
 _SCALED_ON, _NEARLY = 6, 0.6  # 1.2 times as fast on two: decoding JPEG is 1.5 times (1.2 to 1.7, n=8)
 _READ, _HANDED_OVER_S = 15, 30e-6  # two workers deliver 30,000 small samples a second at most (LOADING)
-
-_PATIENCE_S = 5.0  # with threads that wait for a sample at the interpreter's end
-
-Reader = Callable[[], Callable[[int], Any]]
 
 
 def in_flight(times: Sequence[tuple[float, float]], one_core: bool = False) -> int:
@@ -57,20 +54,16 @@ def in_flight(times: Sequence[tuple[float, float]], one_core: bool = False) -> i
     if not times or any(took < _WAITS_S or cpu > _SHARE * took for took, cpu in times):
         return 0
     handled_s = _ON_ONE_CORE_S if one_core else _HANDLED_S
-    return max(_FEWEST, min(_MOST, round(min(took for took, _ in times) / (handled_s + _busy_s(times)))))
+    waited_s, busy_s = min(took for took, _ in times), min(cpu for _, cpu in times)
+    return max(_FEWEST, min(_MOST, round(waited_s / (handled_s + max(0.0, busy_s - _COLD * waited_s)))))
 
 
 def suit_one_core(times: Sequence[tuple[float, float]]) -> bool:
-    """Return whether samples that took such `times` compute so little that one core can do it for many at a time.
+    """Return whether samples that took such `times` may compute so little that one core does it for many at a time.
 
-    What they compute could be done on several cores, as far as it is not Python.
+    Whether they do shows when many are asked for (`OneCore.run`).
     """
-    return bool(times) and _busy_s(times) <= _HANDLED_S and usable()
-
-
-def _busy_s(times: Sequence[tuple[float, float]]) -> float:
-    """Return what a sample computes beyond what its waiting explains."""
-    return max(0.0, min(cpu for _, cpu in times) - _COLD * min(took for took, _ in times))
+    return bool(times) and statistics.median(cpu for _, cpu in times) <= _MOST_COLD_S and usable()
 
 
 def scales(reader: Reader, length: int, num_threads: int) -> bool:
@@ -121,118 +114,6 @@ def num_reading(reader: Reader, length: int) -> int:
         return 0
 
 
-def _compute_on(number: int) -> None:
-    """Let torch compute on so many threads in this one.
-
-    torch gives a thread a number at its first look at it, whichever was set last anywhere: it has to look before.
-    """
-    torch.get_num_threads()
-    torch.set_num_threads(number)
-
-
-class _Desk:
-    """What the threads of one pass and who waits for them have in common; the threads hold nothing else."""
-
-    def __init__(self, reader: Reader, computing_on: int, core: OneCore | None) -> None:
-        self.reader, self.computing_on, self.core = reader, computing_on, core
-        self.todo: SimpleQueue[int | None] = SimpleQueue()
-        self.done: dict[int, tuple[Any, BaseException | None]] = {}
-        self.awaited: set[int] = set()  # what of a batch is not made yet
-        self.there: SimpleQueue[None] = SimpleQueue()  # told by the thread that has made the last of it
-        self.threads: list[threading.Thread] = []
-        self.wanted = 0  # threads
-        self.ended = False
-        self._starting = threading.Lock()
-
-    def grow(self) -> None:
-        """Start two threads where more are wanted, which do the same at first.
-
-        Who starts a thread waits until it runs: beside a busy core 2 ms each, and for 128 one after the other 290 ms.
-        """
-        for _ in range(2):
-            with self._starting:
-                number = len(self.threads)
-                if number >= self.wanted or self.ended:
-                    return
-                thread = threading.Thread(target=self.serve, name=f"flatout-samples-{number}", daemon=True)
-                self.threads.append(thread)
-            try:
-                thread.start()
-            except RuntimeError:  # the system has no more: those that there are do the work
-                with self._starting:
-                    self.threads.remove(thread)
-                    self.wanted = len(self.threads)
-                    if not self.threads:
-                        raise
-                return
-
-    def serve(self) -> None:
-        """Make samples until there is nothing more to do."""
-        self.grow()
-        if self.ended:  # perhaps before this thread was there to be told
-            return
-        _compute_on(self.computing_on)
-        if self.core is not None:
-            self.core.keep()
-        one: Callable[[int], Any] | None = None
-        while (index := self.todo.get()) is not None:
-            if self.ended:
-                continue
-            try:
-                one = self.reader() if one is None else one
-                self.done[index] = one(index), None
-            except BaseException as error:  # whoever waits for the sample raises it
-                self.done[index] = None, error
-            awaited = self.awaited
-            if index in awaited:
-                awaited.discard(index)
-                if not awaited:
-                    self.there.put(None)
-
-    def wait(self, indices: Iterable[int]) -> dict[int, Any]:
-        """Return samples that were asked for, or raise what was raised for the first of them.
-
-        Who waits is woken once, by the last of them: each time it would wait for the interpreter's lock again.
-        """
-        wanted = dict.fromkeys(indices)
-        missing = {index for index in wanted if index not in self.done}
-        self.awaited = missing  # from here on threads take out what they make
-        for index in wanted:  # made between the two looks
-            if index in self.done:
-                missing.discard(index)
-        while missing:  # a word may be left over from an earlier batch
-            self.there.get()
-        made = {}
-        for index in wanted:
-            made[index], error = self.done.pop(index)
-            if error is not None:
-                raise error
-        return made
-
-    def end(self) -> None:
-        """Let the threads end, each with the sample that it is at."""
-        if not self.ended:  # without the lock, which a process that was forked may have got from a thread it has not
-            self.ended = True
-            for _ in range(self.wanted):
-                self.todo.put(None)
-            if self.core is not None:
-                self.core.let_go()
-
-
-_desks: "weakref.WeakSet[_Desk]" = weakref.WeakSet()
-
-
-@atexit.register
-def _end_all() -> None:
-    """End passes that were left open: no thread may run while the interpreter is taken down."""
-    until = time.monotonic() + _PATIENCE_S
-    desks = list(_desks)
-    for desk in desks:
-        desk.end()
-    for thread in (each for desk in desks for each in desk.threads):
-        thread.join(max(0.0, until - time.monotonic()))
-
-
 class AskedEarly:
     """The samples of one pass over a data set, asked for ahead of their batches.
 
@@ -251,9 +132,8 @@ class AskedEarly:
         `computing_on`: how many threads torch computes a sample on; `one_core`: they all stay on the same core.
         """
         self._num_threads = num_threads
-        self._desk = _Desk(reader, computing_on, OneCore() if one_core else None)
+        self._desk = Desk(reader, computing_on, OneCore() if one_core else None)
         self._asked: set[int] = set()
-        _desks.add(self._desk)
         weakref.finalize(self, self._desk.end).atexit = False
 
     def follow(self, batches: Iterator[torch.Tensor], early: bool, *, wanted: Any) -> Iterator[torch.Tensor]:

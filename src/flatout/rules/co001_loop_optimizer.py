@@ -20,7 +20,9 @@ parameters, one optimizer with a group for each in place of many.
 ## When it is wrong
 
 The result differs in the last bits. With few large tensors the update is bound by memory, and less is to be gained
-than stated. Checkpoints then carry the flag `fused`, and set it in the optimizer that loads them.
+than stated: 80% of a loop's time is taken for what goes (it was 76%, 77%, 79%, 87% and 90% of five planted scripts',
+with fused or foreach functions), all of it where many optimizers become one (once, 106%). Checkpoints then carry the
+flag `fused`, and set it in the optimizer that loads them.
 """
 
 from dataclasses import replace
@@ -39,7 +41,9 @@ MIN_TENSORS = MIN_OPTIMIZERS = 10
 MOSTLY = 0.5
 COMPILED_SHARE = 0.2  # of the optimizer's time in generated kernels: its loop is over kernels then
 
-_Found = tuple[Frame | None, str, tuple[str, ...]]  # a place, what is there, and its fixes
+GONE, ALL_GONE = 0.8, 1.0  # of the optimizer's time: the rest is the one call's
+
+_Found = tuple[Frame | None, str, tuple[str, ...], float]  # a place, what is there, its fixes, and what goes with them
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -48,14 +52,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     found = None if share < MIN_SHARE else _many(run) or _loop(run)
     if found is None:
         return None
-    place, what, fixes = found
+    place, what, fixes, gone = found
     tensors = sum(facts.num_tensors for facts in run.optimizers)
     return Finding(
         code="CO001",
         name="loop-optimizer",
         phase=Phase.OPTIMIZER,
         share=share,
-        max_speedup=speedup_without(share),
+        max_speedup=speedup_without(share * gone),
         location=place,
         message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes in {what}",
         evidence=(Evidence("optimizer", breakdown.ms(Phase.OPTIMIZER), "ms"), Evidence("tensors", tensors, "")),
@@ -72,7 +76,7 @@ def _many(run: Run) -> _Found | None:
     spot = hottest(seen, among=seen)
     what = f"{len(sizes)} optimizers of {sum(sizes)} tensors together, one after the other. Make one of them, with a "
     place = spot.place if spot is not None else run.optimizers[0].created_at
-    return place, what + "group of parameters for each setting, and fused=True.", ()
+    return place, what + "group of parameters for each setting, and fused=True.", (), ALL_GONE
 
 
 def _loop(run: Run) -> _Found | None:
@@ -84,11 +88,11 @@ def _loop(run: Run) -> _Found | None:
     spot = hottest(own, among=costs(run, Phase.OPTIMIZER))
     if spot is not None:
         what = f"the script's own optimizer, {at(spot.place)}. Use torch's with fused=True, or torch._foreach_..."
-        return spot.place, what, ()
+        return spot.place, what, (), GONE
     if loop is None:
         return None
     what = f"{loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. Set fused=True."
-    return loop.created_at, what, ("one-pass-optimizer", "fused-optimizer")
+    return loop.created_at, what, ("one-pass-optimizer", "fused-optimizer"), GONE
 
 
 def _loops(facts: OptimizerFacts) -> bool:

@@ -1,5 +1,7 @@
 """Threads that ask for samples which only wait stay on one core; nothing else does, and nothing stays behind."""
 
+import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -13,7 +15,9 @@ from torch.utils.data import DataLoader
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.examination import examine
+from flatout.pipeline.memory import Budget
 from flatout.pipeline.one_core import OneCore, usable
+from flatout.pipeline.plan import plan_of
 from flatout.pipeline.waiting import AskedEarly, in_flight, suit_one_core
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -78,7 +82,7 @@ class Writes(Remote):
 def test_a_loader_of_samples_that_wait_keeps_its_threads_on_one_core():
     read, write = os.pipe()
     with os.fdopen(read, "rb") as told, os.fdopen(write, "wb"):
-        loader = compile_loader(DataLoader(Writes(write), 8))
+        loader = compile_loader(DataLoader(Writes(write), 8, num_workers=1))
         assert sum(len(numbers) for numbers, _ in loader) == 40
         os.write(write, b"\0\0")
         seen = told.read1(1000)
@@ -94,21 +98,80 @@ def test_threads_are_not_kept_where_that_is_not_asked_for(started):
     early.end()
 
 
-def test_passes_and_ranks_begin_on_different_cores(monkeypatch):
-    def begun(rank):
+class Unpacks(Remote):
+    """Each sample waits, then computes beside the lock of the interpreter; it is the cores that the thread may use."""
+
+    def __getitem__(self, index):
+        time.sleep(self.wait_s)
+        hashlib.sha256(bytes(400_000))
+        return len(os.sched_getaffinity(0))
+
+
+def test_threads_whose_samples_compute_go_where_they_like():
+    dataset = Unpacks(1000)
+    early = AskedEarly(lambda: dataset.__getitem__, 8, one_core=True)
+    seen = [early.take(range(begin, begin + 50)) for begin in range(0, 300, 50)]
+    assert set(seen[0]) == {1}
+    assert set(seen[-1]) == {len(CORES)}
+    assert OneCore.run(OneCore(), dataset.__getitem__, 3, first=True) == len(CORES)
+    early.end()
+
+
+def test_what_is_started_after_the_end_of_a_pass_is_let_go_by_the_last_thread(started):
+    there, going = threading.Semaphore(0), threading.Event()
+
+    class Late(Tells):
+        def __getitem__(self, index):
+            there.release()
+            going.wait()
+            return super().__getitem__(index)
+
+    dataset = Late(started)
+    early = AskedEarly(lambda: dataset.__getitem__, 4, one_core=True)
+    early._ask([3, 4, 5, 6])
+    for _ in range(4):
+        there.acquire()
+    early.end()
+    going.set()
+    assert wait_for_the_end_of_threads()
+    (thread,) = started[1:]
+    assert sorted(os.sched_getaffinity(thread.native_id)) == CORES
+
+
+def test_the_end_of_a_pass_lets_go_no_thread_of_another_on_the_same_core(monkeypatch):
+    monkeypatch.setattr("flatout.pipeline.one_core._turns", itertools.repeat(0))
+    datasets = [Tells([threading.Event()]) for _ in range(2)]
+    first, second = (AskedEarly(lambda one=one: one.__getitem__, 4, one_core=True) for one in datasets)
+    first.take([0, 1, 2, 3])
+    second.take([0, 1, 2, 3])
+    first.end()
+    assert {len(cores) for _, cores in second.take([7, 8, 9, 10])} == {1}
+    second.end()
+
+
+def test_passes_and_processes_begin_on_different_cores(monkeypatch):
+    def begun(pid):
         monkeypatch.setattr("flatout.pipeline.one_core._turns", iter(range(100)))
-        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        monkeypatch.setattr(os, "getpid", lambda: pid)
         return [min(OneCore()._core) for _ in range(len(CORES))]
 
-    assert sorted(begun(0)) == sorted(begun(1)) == CORES
-    assert begun(0)[0] != begun(1)[0]
+    assert sorted(begun(70)) == sorted(begun(71)) == CORES
+    assert begun(70)[0] != begun(71)[0]
 
 
-@pytest.mark.parametrize(("cpu_s", "suited"), [(200e-6, True), (275e-6, True), (300e-6, False), (1e-3, False)])
+@pytest.mark.parametrize(("cpu_s", "suited"), [(200e-6, True), (300e-6, False), (1e-3, False)])
 def test_samples_that_compute_are_left_to_all_cores(cpu_s, suited):
-    assert suit_one_core([(0.005, cpu_s)] * 4) is suited
+    assert suit_one_core([(0.1, cpu_s)] * 4) is suited
+    assert suit_one_core([(0.1, cpu_s)] * 3 + [(0.1, 1e-5)]) is suited
     assert suit_one_core([]) is False
     assert in_flight([(0.005, 200e-6)] * 4, one_core=True) == 250
+
+
+def test_where_torch_computes_a_sample_on_several_cores_none_is_chosen():
+    for workers, chosen in ((0, False), (1, True)):
+        plan = plan_of(DataLoader(Remote(), 8, num_workers=workers), Budget())
+        assert plan.in_flight
+        assert plan.one_core is (chosen or torch.get_num_threads() == 1)
 
 
 def test_what_a_program_computes_counts_as_the_sample_computing():

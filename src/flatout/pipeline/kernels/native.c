@@ -91,17 +91,22 @@ static int num_wrong(int32_t first, int32_t second, int32_t share) {
 
 /* What part of 32768 of the way from one byte to the next gives what two weights give, for all bytes; -1 if none does. */
 static int16_t share_of(int32_t first, int32_t second) {
+    static const int beside[] = {0, -1, 1};
     const int32_t nearest = (second + (1 << (BITS - 16))) >> (BITS - 15);
-    int32_t share;
-    for (share = nearest - 1; share <= nearest + 1; share++)
+    int at;
+    for (at = 0; at < 3; at++) {
+        const int32_t share = nearest + beside[at];
         if (first >= 0 && share >= 0 && share < 1 << 15 && !num_wrong(first, second, share)) return (int16_t)share;
+    }
     return -1;
 }
 
-#define MOST_PAIRS 32 /* of weights: those of an image enlarged by a simple ratio come again and again */
+#define MOST_PAIRS 32   /* of weights: those of an image enlarged by a simple ratio come again and again */
+#define WORTH_BYTES 4096 /* that come of a pair: finding its share takes as long as 0.1 us for each 672 of them saves */
 
-/* The shares of a line of which each pixel comes from two, or from one; none where there would be many to find. */
-static void find_shares(Line *line, int after) {
+/* The shares of a line of which each pixel comes from two, or from one; none where there would be many to find for the
+ * rows of `bytes` that they are for. */
+static void find_shares(Line *line, int after, size_t bytes) {
     int32_t firsts[MOST_PAIRS], seconds[MOST_PAIRS];
     int16_t found[MOST_PAIRS];
     int place, pair, number = 0;
@@ -113,12 +118,17 @@ static void find_shares(Line *line, int after) {
         if (pair == number) firsts[number] = weights[0], seconds[number++] = second;
         line->shares[place] = (int16_t)pair;
     }
-    for (pair = 0; pair < number && place == after; pair++) found[pair] = share_of(firsts[pair], seconds[pair]);
-    for (pair = 0; pair < after; pair++) line->shares[pair] = place == after ? found[line->shares[pair]] : -1;
+    if (place < after || after * bytes < (size_t)number * WORTH_BYTES) {
+        for (place = 0; place < after; place++) line->shares[place] = -1;
+        return;
+    }
+    for (pair = 0; pair < number; pair++) found[pair] = share_of(firsts[pair], seconds[pair]);
+    for (place = 0; place < after; place++) line->shares[place] = found[line->shares[place]];
 }
 
-/* Which pixels of a line of `before` each of `after` comes from, and with which weights. 0, or -1 without memory. */
-static int make_line(Line *line, int before, int after, int cubic) {
+/* Which pixels of a line of `before` each of `after` comes from, and with which weights; their shares for rows of `bytes`,
+ * of none where that is 0. The result is 0, or -1 without memory. */
+static int make_line(Line *line, int before, int after, int cubic, size_t bytes) {
     double scale = (double)before / after, wide = scale < 1.0 ? 1.0 : scale;
     double support = (cubic ? 2.0 : 1.0) * wide;
     double *values;
@@ -153,7 +163,7 @@ static int make_line(Line *line, int before, int after, int cubic) {
         line->count[place] = last - first;
     }
     free(values);
-    find_shares(line, after);
+    find_shares(line, after, bytes);
     return 0;
 }
 
@@ -353,7 +363,7 @@ static int rows_between(const uint8_t *in, size_t row_bytes, size_t wanted, cons
     int rows = 0;
 #ifdef HAS_AVX2
     const uint8_t *next = line->count[row] > 1 ? in + row_bytes : in;
-    if (!has_avx2 || wanted < (has_avx512 ? 64 : 32)) return 0;
+    if (line->shares[row] < 0 || !has_avx2 || wanted < (has_avx512 ? 64 : 32)) return 0;
     while (row + rows < tall && line->shares[row + rows] >= 0 && line->first[row + rows] == line->first[row] &&
            line->count[row + rows] == line->count[row])
         rows++;
@@ -406,14 +416,14 @@ static void end_resampling(Resampling *room) {
     free(room->rows.bytes);
 }
 
-static int make_lines(Resampling *room, int height, int width, int tall, int wide, int cubic) {
-    if (room->across.weights && room->height == height && room->width == width && room->tall == tall &&
+static int make_lines(Resampling *room, int height, int width, int tall, int wide, int cubic, size_t bytes) {
+    if (room->across.weights && room->down.weights && room->height == height && room->width == width && room->tall == tall &&
         room->wide == wide && room->cubic == cubic)
         return 0;
     free_line(&room->across);
     free_line(&room->down);
     room->height = height, room->width = width, room->tall = tall, room->wide = wide, room->cubic = cubic;
-    return make_line(&room->across, width, wide, cubic) || make_line(&room->down, height, tall, cubic) ? -1 : 0;
+    return make_line(&room->across, width, wide, cubic, 0) || make_line(&room->down, height, tall, cubic, bytes) ? -1 : 0;
 }
 
 /* A window resized: lying lines first, or standing ones. 0, or -1 without memory. */
@@ -730,26 +740,47 @@ VBMI static void look_up_vbmi(const uint8_t *in, size_t number, const uint32_t *
     for (; place < number; place++) out[place] = table[in[place]];
 }
 
+/* One instruction, which these processors have made for it: it does not fetch first what it overwrites. */
+static INLINE void move_bytes(void *out, const void *in, size_t number) {
+    __asm__ volatile("rep movsb" : "+D"(out), "+S"(in), "+c"(number) : : "memory");
+}
+
+/* The tables of up to three channels, parted: the same for all images of a batch. */
+typedef struct {
+    const uint32_t *table;
+    size_t step;
+    Parted of[3];
+} Tables;
+
+static const Parted *parted_tables(Tables *tables, const uint32_t *table, size_t step) {
+    int channel;
+    if (tables->table == table && tables->step == step) return tables->of;
+    for (channel = 0; channel < (step ? 3 : 1); channel++) part_table(table + channel * step, tables->of + channel);
+    for (; channel < 3; channel++) tables->of[channel] = tables->of[0];
+    tables->table = table;
+    tables->step = step;
+    return tables->of;
+}
+
 VBMI static void look_up_all_vbmi(const uint8_t *in, size_t pixels, int channels, int lead, const uint32_t *table,
-                                  size_t step, uint32_t *out) {
+                                  size_t step, Tables *tables, uint32_t *out) {
+    const Parted *parted = parted_tables(tables, table, channels == 1 ? 0 : step);
     uint8_t pieces[3][PIECE];
-    Parted parted[3];
+    uint32_t staged[PIECE];
     size_t place;
     int channel;
     if (channels != 3 || lead) {
-        for (channel = 0; channel < channels; channel++) {
-            if (step || !channel) part_table(table + channel * step, parted);
-            look_up_vbmi(in + channel * pixels, pixels, table + channel * step, parted, out + channel * pixels);
-        }
+        for (channel = 0; channel < channels; channel++)
+            look_up_vbmi(in + channel * pixels, pixels, table + channel * step, parted + channel, out + channel * pixels);
         return;
     }
-    for (channel = 0; channel < 3; channel++) part_table(table + channel * step, parted + channel);
     for (place = 0; place < pixels; place += PIECE) {
         const size_t number = pixels - place < PIECE ? pixels - place : PIECE;
         part_vbmi(in + 3 * place, number, pieces[0], PIECE);
-        for (channel = 0; channel < 3; channel++)
-            look_up_vbmi(pieces[channel], number, table + channel * step, parted + channel,
-                         out + channel * pixels + place);
+        for (channel = 0; channel < 3; channel++) {
+            look_up_vbmi(pieces[channel], number, table + channel * step, parted + channel, staged);
+            move_bytes(out + channel * pixels + place, staged, number * sizeof *out);
+        }
     }
 }
 #endif
@@ -794,6 +825,9 @@ typedef struct {
 typedef struct {
     Resampling resampling;
     Memory gray, turns[2];
+#ifdef HAS_AVX2
+    Tables tables;
+#endif
 } Room;
 
 #define ADDRESS(number) ((void *)(intptr_t)(number))
@@ -830,7 +864,8 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
             look_up_uint16_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
 #ifdef HAS_AVX2
         else if (op->more == 4 && has_vbmi)
-            look_up_all_vbmi(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
+            look_up_all_vbmi(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, &room->tables,
+                             (void *)out);
 #endif
         else if (op->more == 4)
             look_up_uint32_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
@@ -840,7 +875,8 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
     }
     if (op->what == RESAMPLE && !has_window(image, each)) return NO_WINDOW;
     if (op->what == RESAMPLE &&
-        make_lines(&room->resampling, each[2], each[3], (int)op->tall, (int)op->wide, (int)op->more))
+        make_lines(&room->resampling, each[2], each[3], (int)op->tall, (int)op->wide, (int)op->more,
+                   (size_t)op->wide * channels))
         return -1;
     for (plane = 0; plane < planes; plane++) {
         const uint8_t *in = image->bytes + plane * pixels;
@@ -879,7 +915,7 @@ static uint8_t *room_for(const Work *work, int64_t place) {
     return (uint8_t *)work->out + (work->places ? work->places[place] : place) * work->out_bytes;
 }
 
-#define AHEAD 2            /* images: rows from all over the memory would be waited for one after the other */
+#define AHEAD 6            /* images: rows from all over the memory would be waited for one after the other */
 #define FETCHED_BYTES 4096 /* of each */
 
 static INLINE void fetch(const uint8_t *bytes, size_t number) {
