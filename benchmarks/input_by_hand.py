@@ -18,7 +18,7 @@ from PIL import Image
 from torch.nn import functional
 from torch.utils.data import default_collate
 
-__all__ = ["BY_HAND", "same_bits"]
+__all__ = ["BY_HAND", "BY_HAND_ON_DEVICE", "same_bits"]
 
 Order = torch.Tensor | None
 Fetch = Callable[[torch.Tensor], Any]
@@ -133,6 +133,19 @@ def resize_gather(setting: Setting, workload: Workload) -> Pass:
     return _passes(
         lambda rows: [images.index_select(0, rows), labels.index_select(0, rows)], len(labels), workload.batch
     )
+
+
+def resize_on_device(setting: Setting, workload: Workload) -> Pass:
+    """Keep the resized bytes on the device; gather and scale them there."""
+    pixels, labels = _colored(setting, workload)
+    images, labels = _stored(pixels, torch.uint8).cuda(), labels.cuda()
+    mean, std = (torch.tensor(values, device="cuda").view(-1, 1, 1) for values in RGB)
+
+    def fetch(rows: torch.Tensor) -> list[torch.Tensor]:
+        rows = rows.cuda()
+        return [images.index_select(0, rows).float().div_(255).sub_(mean).div_(std), labels.index_select(0, rows)]
+
+    return _passes(fetch, len(labels), workload.batch)
 
 
 def resize_scale(setting: Setting, workload: Workload) -> Pass:
@@ -272,6 +285,7 @@ def _ahead(start: Callable[[torch.Tensor], Any], number: int, batch: int, num_ah
     return one_pass
 
 
+BY_HAND_ON_DEVICE = {"resize": {"bytes there, scaled": resize_on_device}}
 BY_HAND: dict[str, dict[str, Callable[[Setting, Workload], Pass]]] = {
     "mnist": {"prepared": digits_gather, "prepared, 32 at once": digits_many, "uint8, scaled": digits_scale},
     "resize": {"prepared": resize_gather, "uint8, scaled": resize_scale, "resized in batches": resize_batches},

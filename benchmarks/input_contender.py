@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 import torch
-from input_by_hand import BY_HAND, same_bits
+from input_by_hand import BY_HAND, BY_HAND_ON_DEVICE, same_bits
 from input_peers import PEERS
 from input_workloads import WORKLOADS, Setting, make_loader
 
@@ -67,6 +67,8 @@ def make(name: str, workload_name: str, setting: Setting, seconds: float) -> Con
         one_pass = BY_HAND[workload_name][rest](setting, workload)
         same = None if workload.random else same_bits(one_pass, workload, setting)
         return Contender(one_pass, seconds, same=same)
+    if kind == "by hand on a device":
+        return Contender(BY_HAND_ON_DEVICE[workload_name][rest](setting, workload), seconds)
     if kind == "peer":
         return Contender(PEERS[workload_name][rest](setting, workload), seconds)
     loader = make_loader(workload, setting, int(rest.split()[0]))
@@ -74,7 +76,7 @@ def make(name: str, workload_name: str, setting: Setting, seconds: float) -> Con
         return Contender(lambda: iter(loader), seconds, comparable=True)
     from flatout.pipeline import compile_loader
 
-    compiled = compile_loader(loader)
+    compiled = compile_loader(loader, device="cuda" if kind == "on a device" else None)
     limit = max(seconds, LONGEST_FIRST_PASS_S)
     return Contender(lambda: iter(compiled), limit, explain=compiled.explain, comparable=True)
 
@@ -92,7 +94,7 @@ def digest(batches: list[Any]) -> str:
     def add(part: Any) -> None:
         if isinstance(part, torch.Tensor):
             mark.update(repr((part.dtype, part.shape, part.stride())).encode())
-            mark.update(part.contiguous().numpy().tobytes())
+            mark.update(part.contiguous().cpu().numpy().tobytes())
         else:
             for inner in part:
                 add(inner)
@@ -138,6 +140,9 @@ def window(batches: Iterator[Any], seconds: float) -> tuple[float, float]:
         taken += size(next(batches))
         wall = time.perf_counter() - start
         if wall >= seconds:
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # what was only started counts when it is done
+                wall = time.perf_counter() - start
             return taken / wall, max(0.0, (busy_s() - system - (own_s() - own)) / wall)
 
 

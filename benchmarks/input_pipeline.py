@@ -3,7 +3,7 @@
 Every contender runs in a fresh process, the whole list twice in alternation (with --quick once). Figures are samples/s
 of wall clock, with every restart of a pass; the consumer only takes the batch. Plain loaders keep their workers between
 passes. A run during which other processes took more than a quarter of a core is marked !, and left out of ratios and
-goals where an undisturbed one exists.
+goals where an undisturbed one exists. Workloads with goals for a device bring batches there, too, where there is one.
 
     python benchmarks/input_pipeline.py [WORKLOAD ...] [--quick] [--peers] [--seconds S] [--out FILE]
 """
@@ -22,8 +22,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
 from beside import install
-from input_by_hand import BY_HAND
+from input_by_hand import BY_HAND, BY_HAND_ON_DEVICE
 from input_peers import PACKAGES, PEERS, package_of
 from input_workloads import WORKLOADS, Goal, Setting, Workload, loops_per_ms, write_photos
 
@@ -63,8 +64,15 @@ def contenders(name: str, peers: Iterable[str]) -> list[str]:
         *(f"plain: {number} workers" for number in workload.plain),
         *(f"compiled: {number} workers" for number in workload.compiled),
         *(f"by hand: {each}" for each in BY_HAND[name]),
+        *(_on_a_device(name) if torch.cuda.is_available() else ()),
         *(f"peer: {each}" for each in PEERS[name] if package_of(each) in installed),
     ]
+
+
+def _on_a_device(name: str) -> Iterable[str]:
+    if any(goal.of == "on a device" for goal in WORKLOADS[name].goals):
+        yield "on a device: 0 workers"
+    yield from (f"by hand on a device: {each}" for each in BY_HAND_ON_DEVICE.get(name, ()))
 
 
 def one_run(python: Path, workload: str, contender: str, setting: Setting, seconds: float) -> dict[str, Any] | str:
@@ -112,7 +120,7 @@ def short(rate: float | None) -> str:
 
 
 def best(table: Table, kind: str, which: str) -> float | None:
-    rates = [told.rate(which) for name, told in table.items() if name.startswith(kind)]
+    rates = [told.rate(which) for name, told in table.items() if name.startswith(f"{kind}:")]
     return max((rate for rate in rates if rate is not None), default=None)
 
 
@@ -126,7 +134,7 @@ def bits(name: str, told: Told, table: Table) -> str:
         return "same" if all(result["same"] for result in told.results) else "DIFFER"
     kind, _, workers = name.partition(": ")
     plain = table.get(f"plain: {workers}")
-    if kind != "compiled" or plain is None or not plain.results:
+    if kind not in ("compiled", "on a device") or plain is None or not plain.results:
         return "-"
     marks = [result["digests"] for result in (*told.results, *plain.results)]
     return "same" if all(mark == marks[0] for mark in marks) else "DIFFER"
@@ -147,9 +155,10 @@ def row(name: str, told: Told, table: Table, workload: Workload) -> list[str]:
 
 def judged(goal: Goal, table: Table) -> str:
     """Return one line: what was to be reached, by which passes, what was, and whether that is enough."""
-    reached = best(table, "compiled", goal.measure)
+    reached = best(table, goal.of, goal.measure)
     which = {"nothing": None, "plain": ("plain", "later"), "plain first": ("plain", "first")}
-    against = which.get(goal.against, ("by hand", "later"))
+    by_hand = "by hand" if goal.of == "compiled" else f"by hand {goal.of}"
+    against = which.get(goal.against, (by_hand, "later"))
     if against is not None:
         other = best(table, *against)
         reached = None if reached is None or other is None else reached / other
@@ -158,7 +167,8 @@ def judged(goal: Goal, table: Table) -> str:
     beside = "" if against is None else f" {BEST[goal.against]}"
     note = f" ({goal.note})" if goal.note else ""
     verdict = "not measured" if reached is None else "reached" if reached >= goal.at_least else "missed"
-    return f"goal, {passes}: >= {shown(goal.at_least)}{beside}{note}: {shown(reached)}, {verdict}"
+    where = "" if goal.of == "compiled" else f" {goal.of}"
+    return f"goal{where}, {passes}: >= {shown(goal.at_least)}{beside}{note}: {shown(reached)}, {verdict}"
 
 
 def pause_line(table: Table, limit_ms: float) -> str:

@@ -1,10 +1,11 @@
-"""How many false alarms and misses other thresholds would give, on the recordings of the planted suite.
+"""How many false alarms and misses other thresholds would give, on the recordings of the planted suite and of GPUs.
 
-A rule speaks where something passes a threshold: a number of its module by a name like MIN_SHARE. Each is made 0.25 to
-4 times as large in turn, and the rules look at every recording again. Counted are the findings of that rule, as the
-whole list of findings holds them: on healthy scripts (false alarms), on flawed scripts of which it is no cause (others:
-what they say may well be true), and flawed scripts of which it is the first cause and that it does not name (misses).
-Nothing is run: `planted.py --out planted-results.json` has made the recordings.
+A rule speaks where something passes a threshold: a number of its module, or of one that it shares with others, by a
+name like MIN_SHARE. Each is made 0.25 to 4 times as large in turn, and the rules look at every recording again. Counted
+are the findings of that rule, as the whole list of findings holds them: on healthy scripts (false alarms), on flawed
+scripts of which it is no cause (others: what they say may well be true), and flawed scripts of which it is the first
+cause and that it does not name (missed). Nothing is run: `planted.py --out planted-results.json` has made the
+recordings; those of GPUs are in the repository.
 
     python benchmarks/thresholds.py planted-results [--out FILE]
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-from planted import Script, machine, read_truth, say
+from planted import Cause, Script, machine, read_truth, say
 
 from flatout.analysis.breakdown import account
 from flatout.cli.recordings import find_recording
@@ -28,8 +29,29 @@ from flatout.schema.finding import Breakdown, Finding
 from flatout.schema.run import Run
 
 FACTORS = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
-THRESHOLD = ("MIN_", "MAX_", "MOST_")
-HEAD = "code   threshold            value  scripts | healthy, others, missed at {factors} times that"
+LIKE_THIS = ("MIN_", "MAX_", "MOST_", "MANY_", "SHORT_", "LEAST_", "LONG_ENOUGH")
+THRESHOLDS = {
+    "AHEAD", "ALL_CORES", "COMPILED_SHARE", "EQUALLY_LONG", "FACTOR", "GROWING", "HARDLY", "MORE_SAMPLES", "MOSTLY",
+    "NEARLY_ALL", "NOTEWORTHY", "SLOW", "STILL", "TOGETHER",
+}  # fmt: skip
+SHARED = ("exchanges", "gaps", "growth", "launches", "lines", "loading", "machine")
+ON_GPUS = {
+    "launch_bound_h100": ("CO013",),
+    "attention_by_hand_h100": ("CO012",),
+    "channels_first_h100": ("CO011",),
+    "blocking_copies_h100": ("TR002",),
+    "waits_in_the_step_h100": ("SY001", "CO010"),
+    "allocator_retries_h100": ("ME004", "CO010"),
+    "unaligned_product_h200": ("CO017",),
+    "search_for_each_shape_h200": ("CO016",),
+    "outputs_copied_back_h200": ("TR005",),
+    "small_batch_h200": ("ME005",),
+    "float_transfer_h200": ("TR003", "TR001"),
+    "constant_transfer_h200": ("TR001", "CO010"),
+    "ladder_h200": ("IN003", "IN007", "IN002", "TR001"),
+}
+RECORDINGS = Path(__file__).parents[1] / "tests/unit/rules/recordings"
+HEAD = "code   threshold                      value  scripts | healthy,others,missed at {factors} times that"
 
 
 @dataclass
@@ -41,11 +63,15 @@ class Judged:
     breakdown: Breakdown
     found: dict[str, Finding | None] = field(default_factory=dict)
 
-    def codes(self, again: Rule | None = None) -> set[str]:
-        """Return the codes of the findings that the list would hold, had `again` said what it says now."""
-        found = dict(self.found) if again is None else {**self.found, again.code: self.said(again)}
-        rules = [_saying(code, finding) for code, finding in found.items() if finding is not None]
-        return {finding.code for finding in examine(self.run, self.breakdown, self.run.ceilings, rules).findings}
+    def names(self, rule: Rule) -> bool:
+        """Return whether the list of findings would hold that rule's, had it said what it says now."""
+        finding = self.said(rule)
+        if finding is None:
+            return False
+        rules = [_saying(each) for each in {**self.found, rule.code: finding}.values() if each is not None]
+        return any(
+            each.code == rule.code for each in examine(self.run, self.breakdown, self.run.ceilings, rules).findings
+        )
 
     def said(self, rule: Rule) -> Finding | None:
         """Return the rule's finding alone; what fails finds nothing."""
@@ -55,47 +81,60 @@ class Judged:
             return None
 
 
-def _saying(code: str, finding: Finding) -> SimpleNamespace:
-    return SimpleNamespace(code=code, name=finding.name, check=lambda *_: finding)
+def _saying(finding: Finding) -> SimpleNamespace:
+    return SimpleNamespace(code=finding.code, name=finding.name, check=lambda *_: finding)
+
+
+def judged(script: Script, file: Path) -> Judged:
+    """Return a recording with what each rule says of it."""
+    run = read_run(file)
+    one = Judged(script, run, account(run))
+    one.found = {rule.code: one.said(rule) for rule in catalog()}
+    return one
 
 
 def read(folder: Path) -> list[Judged]:
-    """Return every recording below `folder` that is one of the suite's, with what each rule says of it."""
-    recordings = []
-    for script in read_truth():
-        if not (folder / script.name).exists():
-            continue
-        run = read_run(find_recording(folder / script.name))
-        one = Judged(script, run, account(run))
-        one.found = {rule.code: one.said(rule) for rule in catalog()}
-        recordings.append(one)
+    """Return every recording below `folder` that is one of the suite's, then those of GPUs."""
+    suite = [script for script in read_truth() if (folder / script.name).exists()]
+    recordings = [judged(script, find_recording(folder / script.name)) for script in suite]
+    for name, codes in ON_GPUS.items():
+        causes = tuple(Cause((), (code,), "") for code in codes)
+        recordings.append(judged(Script(name, "GPU", "", causes), RECORDINGS / f"{name}.jsonl"))
     return recordings
 
 
-def thresholds(module: ModuleType) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a rule's own module that something has to pass, by name."""
-    for name, value in vars(module).items():
-        if name.startswith(THRESHOLD) and isinstance(value, int | float) and not isinstance(value, bool):
-            yield name, value
+def thresholds(rule: Rule) -> Iterator[tuple[ModuleType, str, float]]:
+    """Yield the numbers that something has to pass for a rule: of its own module and of those that it shares."""
+    own = sys.modules[rule.check.__module__]
+    used = {getattr(value, "__module__", "") for value in vars(own).values()}
+    shared = [f"flatout.rules.{name}" for name in SHARED if f"flatout.rules.{name}" in used]
+    for module in (own, *(sys.modules[name] for name in shared)):
+        for name, value in vars(module).items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if number and (name.startswith(LIKE_THIS) or name in THRESHOLDS):
+                yield module, name, value
 
 
 def count(recordings: list[Judged], rule: Rule) -> tuple[int, int, int]:
     """Return how many healthy and other scripts the rule speaks of now, and how many it should name and does not."""
     healthy = others = missed = 0
     for one in recordings:
-        named = rule.code in one.codes(rule)
+        named = one.names(rule)
         if one.script.kind == "healthy":
             healthy += named
-        elif any(cause.codes[0] == rule.code for cause in one.script.causes):
+        elif _first(one, rule):
             missed += not named
         else:
             others += named and not any(rule.code in cause.codes for cause in one.script.causes)
     return healthy, others, missed
 
 
-def curve(recordings: list[Judged], rule: Rule, name: str) -> list[tuple[int, int, int]]:
+def _first(one: Judged, rule: Rule) -> bool:
+    return any(cause.codes[0] == rule.code for cause in one.script.causes)
+
+
+def curve(recordings: list[Judged], rule: Rule, module: ModuleType, name: str) -> list[tuple[int, int, int]]:
     """Return the counts with each factor on one threshold, which is put back."""
-    module = sys.modules[rule.check.__module__]
     value = getattr(module, name)
     counts = []
     try:
@@ -111,14 +150,16 @@ def rows(recordings: list[Judged]) -> Iterator[str]:
     """Yield a line for each threshold that decides something in these recordings, then the names of the others."""
     silent = []
     for rule in catalog():
-        expected = sum(any(cause.codes[0] == rule.code for cause in one.script.causes) for one in recordings)
-        for name, value in thresholds(sys.modules[rule.check.__module__]):
-            counts = curve(recordings, rule, name)
+        expected = sum(_first(one, rule) for one in recordings)
+        for module, name, value in thresholds(rule):
+            counts = curve(recordings, rule, module, name)
+            own = module.__name__ == rule.check.__module__
+            label = name if own else f"{module.__name__.rpartition('.')[2]}.{name}"
             if len(set(counts)) == 1:
-                silent.append(f"{rule.code} {name}")
+                silent.append(f"{rule.code} {label}")
                 continue
             cells = "  ".join(",".join(map(str, each)) for each in counts)
-            yield f"{rule.code}  {name:<19} {value:>7g} {expected:>8} | {cells}"
+            yield f"{rule.code}  {label:<27} {value:>9g} {expected:>8} | {cells}"
     yield ""
     yield f"these recordings do not tell, from a quarter to four times the value: {', '.join(silent) or 'none'}"
 
@@ -129,14 +170,14 @@ def main() -> int:
     parser.add_argument("recordings", type=Path, help="the folder that planted.py keeps beside its raw results")
     parser.add_argument("--out", type=Path, help="write the text here, too")
     options = parser.parse_args()
-    recordings = read(options.recordings) if options.recordings.is_dir() else []
-    if not recordings:
+    if not options.recordings.is_dir():
         say(f"error: {options.recordings} holds no recording. planted.py --out X.json makes them in the folder X.")
         return 2
-    healthy = sum(one.script.kind == "healthy" for one in recordings)
+    recordings = read(options.recordings)
+    number = {kind: sum(one.script.kind == kind for one in recordings) for kind in ("flawed", "healthy", "GPU")}
     told = [
         "  ".join(f"{key} {value}" for key, value in machine().items()),
-        f"{len(recordings) - healthy} flawed and {healthy} healthy scripts, one recording each",
+        f"{number['flawed']} flawed and {number['healthy']} healthy scripts, {number['GPU']} recordings of GPUs",
         HEAD.format(factors=", ".join(f"{factor:g}" for factor in FACTORS)),
     ]
     say(*told)

@@ -208,6 +208,20 @@ def test_work_that_a_forward_pass_could_be_spared_is_found_at_its_line(flatout, 
     assert code not in diagnosed(flatout, SLOW_FORWARD.replace("{forward}", quick))
 
 
+LEFT = "The operator 'aten::linalg_svd' is not currently supported on the MPS backend and will fall back to run on the"
+
+
+def test_an_operation_that_torch_says_is_left_to_the_cpu_is_told_at_its_line(flatout):
+    """No such device here: the script says it in torch's words, through which torch's C++ says it, too."""
+    said = f'__import__("warnings").warn("{LEFT} CPU.")'
+    work = "self.first(x) + torch.linalg.svdvals(x)[:16]"
+    script = SLOW_FORWARD.replace("{forward}", f"({said}, {work})[1]")
+    found = diagnosed(flatout, script)["CO021"]
+    assert script.splitlines()[found.location.line - 1].endswith("# HERE")
+    assert "MPS leaves to the CPU: aten::linalg_svd" in found.message
+    assert "CO021" not in diagnosed(flatout, SLOW_FORWARD.replace("{forward}", work))
+
+
 OPENED = """
 import ssl
 import time

@@ -22,9 +22,9 @@ holiday = [(h // 24) % 29 == 0 for h in range(HOURS)]
 SPLIT = 7200
 
 
-def features(h):
-    return [(demand[h] - 50) / 15, math.sin(h % 24 / 24 * 2 * math.pi), math.cos(h % 24 / 24 * 2 * math.pi),
-            float(holiday[h])]
+def features(h):  # <<
+    return [(demand[h] - 50) / 15, math.sin(h % 24 / 24 * 2 * math.pi), math.cos(h % 24 / 24 * 2 * math.pi),  # <<
+            float(holiday[h])]  # <<
 
 
 def windows(starts, size):

@@ -1,5 +1,6 @@
 """Work on one sample after the other, on as many threads as there are cores."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,9 +44,12 @@ def shared(one: Callable[[int], None], number: int, threads: int) -> None:
         except BaseException as error:
             raised.append(error)
 
-    others = [threading.Thread(target=work, name="flatout-steps", daemon=True) for _ in range(min(threads, number) - 1)]
-    for other in others:
-        other.start()
+    others = list[threading.Thread]()
+    with contextlib.suppress(RuntimeError):  # the system has no more: those that there are do the work
+        for _ in range(min(threads, number) - 1):
+            other = threading.Thread(target=work, name="flatout-steps", daemon=True)
+            other.start()
+            others.append(other)
     work()
     for other in others:
         other.join()

@@ -17,6 +17,7 @@ from flatout.probe.copies import CopyWatch
 from flatout.probe.datasets import look_at_samples, random_states_kept
 from flatout.probe.device_trace import DeviceTrace, device_work, drawn
 from flatout.probe.exchange import ExchangeWatch
+from flatout.probe.fallbacks import FallbackWatch
 from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.frameworks import driving_framework
 from flatout.probe.lines import Doing, LineSampler, where
@@ -65,6 +66,7 @@ class DeepWatch:
         self._arithmetic = ArithmeticWatch(self._tape)
         self._convolutions = ConvolutionWatch(self._tape)
         self._exchange = ExchangeWatch(lambda error: self.trouble(error), recorder.training.optimizers)
+        self._fallbacks = FallbackWatch(lambda error: self.trouble(error))
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
         self._timeline = Timeline(lambda: self._doing.where[0])
         self._device = DeviceTrace()
@@ -85,6 +87,7 @@ class DeepWatch:
         self._convolutions.install(seams)
         self._prices.install(seams)
         self._device.install(seams)
+        self._fallbacks.install(seams)
         self._tape.on_change = self._changed
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply
@@ -211,6 +214,7 @@ class DeepWatch:
             repeated=self._repeats.facts(),
             unchanging=self._unchanging.facts(),
             reductions=self._reductions.facts(),
+            fallbacks=self._fallbacks.facts(),
             device_work=device_work(events, steps, self._device.reason),
             framework=self._framework,
         )

@@ -7,10 +7,12 @@ variables of the user's frames are searched for tensors whose graphs carry many 
 
 import ast
 import linecache
+import re
 import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -26,6 +28,9 @@ _MARKED_NODES = 12  # topmost nodes of a graph that carry its mark
 _NODES = 20_000  # graph nodes walked for one name
 _ITEMS = 2000  # last items of a container looked at
 _RECENT = 12  # steps whose graphs must all be alive for a look before the end
+_MODULES = 2000  # of one model
+_OF_TORCH = frozenset(("_parameters", "_buffers", "_modules"))
+_DIGITS = re.compile(r"\.(\d+)(?=\.|$)")
 _MARK = "flatout"
 
 
@@ -92,15 +97,24 @@ def _inputs(node: Any) -> Iterator[Any]:
 
 
 def _names(frame: FrameType) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
-    """Yield variables of a frame and attributes of the user's objects in it, with the files that may fill them."""
+    """Yield variables of a frame and attributes of the user's objects in it, with the files that may fill them.
+
+    What a module keeps may be an attribute of any of the user's modules in it.
+    """
     here = frame.f_code.co_filename
     for name, value in list(frame.f_locals.items()):
         yield name, value, (here,)
-        kind = type(value)
-        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-        if file and is_user_file(file) and not isinstance(value, type):
-            for inner, held in list(getattr(value, "__dict__", {}).items()):
-                yield f"{name}.{inner}", held, (here, file)
+        for path, owner in islice(value.named_modules(), _MODULES) if _is_module(value) else [("", value)]:
+            file = getattr(sys.modules.get(type(owner).__module__), "__file__", None)
+            if file and is_user_file(file) and not isinstance(owner, type):
+                whole = _DIGITS.sub(r"[\1]", f"{name}.{path}" if path else name)
+                for inner, held in list(getattr(owner, "__dict__", {}).items()):
+                    if inner not in _OF_TORCH:
+                        yield f"{whole}.{inner}", held, (here, file)
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, torch.nn.Module)
 
 
 def _tensors(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:

@@ -21,7 +21,7 @@ Epochs as short as the ones recorded make a gap look large: compare the epoch's 
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line
-from flatout.rules.gaps import own_code, own_gap_s
+from flatout.rules.gaps import between_epochs, own_code, own_gap_s
 from flatout.rules.lines import costs, hottest
 from flatout.rules.loading import training_loader
 from flatout.rules.rule import Rule
@@ -36,7 +36,7 @@ MIN_SHARE = 0.07
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """EP004: the script's own work between epochs takes 7% of the loop."""
     loader = training_loader(run)
-    gaps = [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP]
+    gaps = between_epochs(run)
     spent_s = min(own_gap_s(run, loader), breakdown.loop_s)
     share = breakdown.loop_share(spent_s)
     if not gaps or share < MIN_SHARE:

@@ -5,9 +5,9 @@ import re
 from flatout.rules.lines import costs, seconds
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
-from flatout.schema.run import LineCost, LoaderFacts, Run
+from flatout.schema.run import LineCost, LoaderFacts, Outside, Run
 
-__all__ = ["own_code", "own_gap_s", "restart_s"]
+__all__ = ["between_epochs", "own_code", "own_gap_s", "restart_s"]
 
 WAITS_FOR_RANKS = re.compile(r"all_?reduce|all_gather|barrier|broadcast")
 
@@ -45,7 +45,8 @@ def restart_s(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> float:
     """
     if not _restarts(loader) or loader.epochs_started < 2:
         return 0.0
-    first_batches_s = breakdown.outside_s(Phase.EPOCH_GAP) - _between_epochs_s(run)
+    recorded_s = sum(stretch.wall_ns for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP) / 1e9
+    first_batches_s = breakdown.outside_s(Phase.EPOCH_GAP) - recorded_s
     restarting_s = _between_epochs_s(run) * (1 - _waiting_share(run)) - own_gap_s(run, loader)
     return max(_starting_s(loader), restarting_s) + max(0.0, first_batches_s)
 
@@ -69,5 +70,11 @@ def _starting_s(loader: LoaderFacts) -> float:
     return loader.start_s * (loader.epochs_started - 1) / loader.epochs_started if loader.epochs_started > 1 else 0.0
 
 
+def between_epochs(run: Run) -> list[Outside]:
+    """Return the gaps between epochs; what lies before the first step happens once, and is none."""
+    begun = run.steps[0].start_ns if run.steps else 0
+    return [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP and stretch.start_ns >= begun]
+
+
 def _between_epochs_s(run: Run) -> float:
-    return sum(stretch.wall_ns for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP) / 1e9
+    return sum(stretch.wall_ns for stretch in between_epochs(run)) / 1e9

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 
 from flatout.analysis.statistics import median, quantile
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -13,6 +13,7 @@ __all__ = ["FACTOR", "Growth", "factor_of", "growth"]
 MIN_STEPS = 24  # 8 values in each third
 FACTOR = 1.5  # the last third at least this much above the first
 WORST_EPOCHS = 0.6  # share of the epochs that must show it
+REGULAR, MOSTLY_REGULAR = 0.1, 0.8  # apart from the usual length of a stretch, and how many of them are no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,26 +22,28 @@ class Growth:
 
     first_ms: float  # median of the first third
     last_ms: float  # median of the last third
-    extra_ms: float  # mean a step above the first third
+    extra_ms: float  # mean a step above where it began
     n: int  # steps looked at
-    every_epoch: bool  # it starts again with every epoch
+    starts: tuple[int, ...] = (0,)  # the steps at which it begins again
 
     @property
     def factor(self) -> float:
         """Return the last third over the first, at most 1000."""
         return min(1000.0, self.last_ms / self.first_ms) if self.first_ms > 0 else 1000.0
 
+    @property
+    def every_epoch(self) -> bool:
+        """Return whether it starts again, with every epoch or as regularly."""
+        return len(self.starts) > 1
 
-def factor_of(steps: Sequence[Step], phases: Collection[Phase], *, every_epoch: bool) -> float:
-    """Return the last third over the first of `phases` together; 1 where there was nothing in the first."""
+
+def factor_of(steps: Sequence[Step], phases: Collection[Phase], *, starts: Sequence[int] = (0,)) -> float:
+    """Return the last third over the first of `phases` together, from each start; 1 where the first had nothing."""
     columns = [STEP_PHASES.index(phase) for phase in phases]
-    together = [
-        [sum(step.phases_ns[column] for column in columns) for step in stretch]
-        for stretch in (_epochs(steps) if every_epoch else [steps])
-    ]
+    together = [sum(step.phases_ns[column] for column in columns) for step in steps]
     factors = [
         median(values[-(len(values) // 3) :]) / first
-        for values in together
+        for values in _stretches(together, starts)
         if len(values) >= MIN_STEPS and (first := median(values[: len(values) // 3])) > 0
     ]
     return median(factors) if factors else 1.0
@@ -50,15 +53,17 @@ def growth(steps: Sequence[Step], phase: Phase) -> Growth | None:
     """Return how `phase` grows over `steps`, or None when it does not.
 
     Thirds are compared by their medians, and must not overlap in their middle halves, so that neither stalls nor noise
-    make a trend.
+    make a trend. Where epochs are not known, as without a loader, a cost that falls back as regularly tells them.
     """
     column = STEP_PHASES.index(phase)
-    whole = _rise([step.phases_ns[column] / 1e6 for step in steps], every_epoch=False)
+    values = [step.phases_ns[column] / 1e6 for step in steps]
+    whole = _rise(values)
     if whole is not None:
         return whole
-    epochs = [[step.phases_ns[column] / 1e6 for step in epoch] for epoch in _epochs(steps)]
-    long_enough = [epoch for epoch in epochs if len(epoch) >= MIN_STEPS]
-    rises = [rise for epoch in long_enough if (rise := _rise(epoch, every_epoch=True))]
+    starts = _epochs(steps)
+    starts = starts if len(starts) > 1 else _falls(values)
+    long_enough = [stretch for stretch in _stretches(values, starts) if len(stretch) >= MIN_STEPS]
+    rises = [rise for stretch in long_enough if (rise := _rise(stretch))]
     if len(long_enough) < 2 or len(rises) < WORST_EPOCHS * len(long_enough):
         return None
     return Growth(
@@ -66,15 +71,31 @@ def growth(steps: Sequence[Step], phase: Phase) -> Growth | None:
         last_ms=median([rise.last_ms for rise in rises]),
         extra_ms=median([rise.extra_ms for rise in rises]),
         n=sum(rise.n for rise in rises),
-        every_epoch=True,
+        starts=starts,
     )
 
 
-def _epochs(steps: Sequence[Step]) -> list[list[Step]]:
-    return [list(group) for _, group in groupby(steps, key=lambda step: step.epoch)]
+def _epochs(steps: Sequence[Step]) -> tuple[int, ...]:
+    return tuple(at for at, step in enumerate(steps) if not at or step.epoch != steps[at - 1].epoch)
 
 
-def _rise(values: Sequence[float], *, every_epoch: bool) -> Growth | None:
+def _falls(values: Sequence[float]) -> tuple[int, ...]:
+    """Return where the values fall from their highest quarter to their lowest, if that is again and again alike."""
+    if len(values) < MIN_STEPS:
+        return (0,)
+    low, high = quantile(values, 0.25), quantile(values, 0.75)
+    falls = [at for at in range(1, len(values)) if values[at] <= low < high <= values[at - 1]]
+    lengths = [after - before for before, after in pairwise(falls)]
+    usual = median(lengths) if lengths else 0
+    regular = sum(abs(length - usual) <= REGULAR * usual for length in lengths)
+    return (0, *falls) if usual >= MIN_STEPS and regular >= MOSTLY_REGULAR * len(lengths) else (0,)
+
+
+def _stretches(values: Sequence[float], starts: Sequence[int]) -> list[Sequence[float]]:
+    return [values[begin:end] for begin, end in zip(starts, [*starts[1:], len(values)], strict=True)]
+
+
+def _rise(values: Sequence[float]) -> Growth | None:
     if len(values) < MIN_STEPS:
         return None
     third = len(values) // 3
@@ -84,5 +105,6 @@ def _rise(values: Sequence[float], *, every_epoch: bool) -> Growth | None:
         return None
     if quantile(first, 0.75) >= quantile(last, 0.25):
         return None
-    extra = sum(values) / len(values) - start
-    return Growth(start, end, max(0.0, extra), len(values), every_epoch)
+    began = max(0.0, start - (end - start) / 4)  # thirds' middles lie two thirds apart, the first's a sixth from there
+    extra = sum(values) / len(values) - began
+    return Growth(start, end, max(0.0, extra), len(values))

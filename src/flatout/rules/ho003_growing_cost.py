@@ -3,8 +3,9 @@
 ## What it measures
 
 Host, forward and sync time of the steady steps, in order. The last third must be at least 1.5 times the first
-(medians whose middle halves do not overlap), over the whole recording or within each of its epochs, and what was
-added to the first third's level must be at least 5% of the mean step.
+(medians whose middle halves do not overlap), over the whole recording or within each of its epochs, and what lies
+above where the growth began must be at least 5% of the mean step. Where no loader tells of epochs, the time itself
+does, when it falls back from its highest quarter to its lowest again and again, after as many steps.
 
 ## Why it matters
 
@@ -86,7 +87,7 @@ def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:
         return None
     alike = 1 + TOGETHER * (rise.factor - 1)
     rests = [[part for part in parts if part != phase] for parts in (PASSES, COMPUTING, STEP_PHASES)]
-    together = any(factor_of(steps, rest, every_epoch=rise.every_epoch) >= alike for rest in rests)
+    together = any(factor_of(steps, rest, starts=rise.starts) >= alike for rest in rests)
     return None if together else rise
 
 

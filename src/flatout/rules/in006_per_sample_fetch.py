@@ -28,7 +28,7 @@ processes do not help here: handing a batch over costs as much as building it.
 from dataclasses import replace
 
 from flatout.rules.bounds import speedup_of_input
-from flatout.rules.example import example
+from flatout.rules.example import example, line
 from flatout.rules.loading import fraction_of_batch, per_sample_s, picks_rows, samples_per_batch, training_loader
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
@@ -87,6 +87,8 @@ _ROWS = LoaderFacts(
     in_memory_bytes=47_040_000,
     fetches=200,
 )
+_DESCRIBED = line(1.0, ("data.py", 30, "angle"), ("data.py", 60, "Shots.__getitem__"), stage="sample")
+_INDEXED = line(1.0, ("data.py", 60, "Shots.__getitem__"), ("train.py", 20, "main"), stage="sample", leaf="torch")
 _VIEWS = replace(_ROWS, in_memory_bytes=0, prefix=SamplePrefix(checked=8, shares_memory=True))
 
 RULE = Rule(
@@ -96,11 +98,13 @@ RULE = Rule(
     fires_on=(
         example(step_ms=3, input=2.1, forward=0.4, loaders=(_ROWS,)),
         example(step_ms=3, input=2.1, loaders=(_VIEWS,)),
+        example(step_ms=3, input=2.1, loaders=(_VIEWS,), lines=(_INDEXED,)),
     ),
     quiet_on=(
         example(step_ms=15, input=2.1, forward=9, loaders=(_ROWS,)),
         example(step_ms=3, input=2.1, loaders=(replace(_ROWS, has_getitems=True),)),
         example(step_ms=8, input=6, loaders=(replace(_ROWS, sample_s=0.0045),)),
         example(step_ms=3, input=2.1, loaders=(replace(_ROWS, in_memory_bytes=0),)),
+        example(step_ms=3, input=2.1, loaders=(_ROWS,), lines=(_DESCRIBED,)),
     ),
 )

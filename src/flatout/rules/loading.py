@@ -1,6 +1,8 @@
 """Facts about the training loader that several rules ask for."""
 
-from flatout.schema.run import LoaderFacts, Run
+from flatout.rules.lines import MIN_SAMPLES, costs, seconds
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LoaderFacts, Run
 
 __all__ = [
     "batch_s",
@@ -13,6 +15,8 @@ __all__ = [
     "training_loader",
 ]
 
+SAMPLE = ("sample",)
+MOST_OF_IT = 0.5  # 96% of the samples in a script of eight such functions, none in four whose samples are rows
 CHEAP_SAMPLE_S = 60e-6  # below this, fetching a row costs more than the row: indexing, wrapping, appending
 
 
@@ -60,6 +64,21 @@ def cpu_share(loader: LoaderFacts) -> float:
 
 
 def picks_rows(run: Run, loader: LoaderFacts) -> bool:
-    """Return whether a sample is a row of an array in memory, and so cheap that handing it out is the cost."""
+    """Return whether a sample is a row of an array in memory, and so cheap that handing it out is the cost.
+
+    What is cheap depends on the machine; where most of it is the script's own functions, they are the cost.
+    """
     in_memory = loader.in_memory_bytes > 0 or (loader.prefix is not None and loader.prefix.shares_memory)
-    return in_memory and 0 < per_sample_s(run, loader) < CHEAP_SAMPLE_S
+    return in_memory and 0 < per_sample_s(run, loader) < CHEAP_SAMPLE_S and not _calls_functions(run)
+
+
+def _calls_functions(run: Run) -> bool:
+    """Return whether most of the time in samples is spent in functions of the script that `__getitem__` calls."""
+    samples = [*costs(run, Phase.INPUT, stages=SAMPLE), *costs(run, Phase.INPUT, process="worker", stages=SAMPLE)]
+    inner = [cost for cost in samples if any(map(_gets, cost.stack[1:])) and not _gets(cost.stack[0])]
+    seen = sum(cost.samples for cost in samples)
+    return seen >= MIN_SAMPLES and seconds(inner) > MOST_OF_IT * seconds(samples)
+
+
+def _gets(frame: Frame) -> bool:
+    return frame.function.rpartition(".")[2] in ("__getitem__", "__getitems__")

@@ -5,6 +5,7 @@ cannot be read from source, so names, constants and where a value came from deci
 """
 
 import ast
+import builtins
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from flatout.rules.source import Function, ancestors, expressions, module_value
 from flatout.schema.run import Frame
 
-__all__ = ["Loop", "data_loop", "in_loop", "statement_apart"]
+__all__ = ["Loop", "data_loop", "in_loop", "may_multiply", "statement_apart"]
 
 Loop = ast.For | ast.While | ast.comprehension
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
@@ -41,6 +42,13 @@ ELEMENTS_OF_THE_DATA = re.compile(
 REFINEMENT = re.compile(r"steps?|iter")  # `range(self.num_steps)` is how solvers and refinement heads are written
 TRAINING = re.compile(r"loader|epoch|batches|dataset|iter|steps|train", re.IGNORECASE)
 CUTS_INTO_ELEMENTS = frozenset({"tolist", "unbind"})
+MOVE_OR_REDUCE = re.compile(  # methods of tensors and lists, functions of torch: none makes products of matrices
+    r"abs|add|append|all|amax|amin|any|argmax|argmin|cat|clamp|clone|concat|contiguous|copy_|cumsum|detach|diff|div|eq"
+    r"|exp|expand|extend|fill_|flatten|flip|float|full|gather|ge|get|gt|index_select|insert|int|item|items|keys|le|log"
+    r"|long|lt|masked_fill|max|mean|min|mul|ne|norm|numel|numpy|ones|ones_like|pad|permute|pop|pow|prod|relu|repeat"
+    r"|reshape|roll|scatter_add|select|sigmoid|sign|size|softmax|sort|split|sqrt|square|squeeze|stack|std|sub|sum|tanh"
+    r"|tensor|to|tolist|topk|transpose|unbind|unsqueeze|update|values|var|view|where|zeros|zeros_like"
+)
 WRAPPERS = frozenset({"enumerate", "reversed", "zip", "tqdm", "list", "tuple", "iter"})
 
 
@@ -56,6 +64,23 @@ def data_loop(frame: Frame) -> int | None:
         if _runs_over_data(around.loop, function) or _picks_rows(around, function) or _makes_many(around):
             return around.line
     return None
+
+
+def may_multiply(frame: Frame, begins: int) -> bool:
+    """Return whether a turn of the loop around `frame` that begins in a line may hold products of matrices.
+
+    Where nothing but indexing, sums and the like are done, it does not; whatever else is called may.
+    """
+    turns = [around.turn for around in _loops(frame) if around.line == begins]
+    nodes = [node for turn in turns for piece in turn for node in ast.walk(piece)]
+    products = any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in nodes)
+    return not turns or products or any(_may_multiply(node.func) for node in nodes if isinstance(node, ast.Call))
+
+
+def _may_multiply(called: ast.expr) -> bool:
+    if isinstance(called, ast.Attribute):
+        return not MOVE_OR_REDUCE.fullmatch(called.attr)
+    return not isinstance(called, ast.Name) or not hasattr(builtins, called.id)
 
 
 def statement_apart(frame: Frame, lines: Collection[int]) -> ast.stmt | None:

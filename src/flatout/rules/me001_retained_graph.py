@@ -45,6 +45,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     alive = min(1.0, worst.graphs / worst.of_steps)
     size = f", {format_bytes(worst.num_bytes)} so far" if worst.num_bytes > 0 else ""
     where = f", in {at(worst.place)}" if worst.place else ""
+    keeps = f"`{worst.name}` keeps" if worst.name else "what cannot be seen from the training loop keeps"
     slower = f", and {format_share(share)} of each step is growth" if share > 0 else ""
     return Finding(
         code="ME001",
@@ -54,7 +55,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=worst.place,
         message=f"{format_share(alive)} of the graphs of past steps stay alive (n={worst.of_steps}){size}{slower}: "
-        f"`{worst.name}` keeps them{where}. Keep `.detach()` of the value.",
+        f"{keeps} them{where}. Keep `.detach()` of the value.",
         evidence=(
             Evidence("graphs alive", worst.graphs, ""),
             Evidence("steps looked at", worst.of_steps, ""),

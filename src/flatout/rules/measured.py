@@ -1,4 +1,4 @@
-"""What was measured of each rule's fault: the last section of its page, from `measured.toml` (`scripts/measured`)."""
+"""What was measured of each rule: the last section of its page, from `measured.toml` (`scripts/measured`)."""
 
 import textwrap
 import tomllib
@@ -16,7 +16,7 @@ _NOTHING = "No figure of this fault is kept here yet."
 
 
 def measured_section(code: str, page: str) -> str:
-    """Return the section of the rule `code`: what its finding promised, and what the repair brought, where it was made.
+    """Return the section of the rule `code`: what its finding promised, what the repair brought, what decides it.
 
     `page`: its docstring; where that holds a measured figure and there is nothing else, there is no section.
     """
@@ -26,6 +26,8 @@ def measured_section(code: str, page: str) -> str:
     blocks += [_recorded(row) for row in rows if "device" in row]
     if not blocks and not ("Measured" in page or "n=" in page):
         blocks = [_NOTHING]
+    curves = [row for row in rows if "threshold" in row]
+    blocks += [_thresholds(curves)] if curves else []
     return "## Measured\n\n" + "\n\n".join(blocks) if blocks else ""
 
 
@@ -56,6 +58,26 @@ def _recorded(row: Mapping[str, Any]) -> str:
         f"Recorded on an {row['device']} (`{row['script']}`, n={row['num_steps']} steps, torch {row['torch']}): "
         f"{share}{most}."
     )
+
+
+def _thresholds(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table for each threshold: what the rule would find on recorded scripts with it at other values."""
+    flawed, healthy, gpus = rows[0]["of"]
+    head = (
+        f"With other thresholds, on recordings of {healthy} healthy scripts, {flawed} with planted faults and {gpus} "
+        f"of GPUs ({rows[0]['on']}): healthy scripts that would be named; others, of which it is no planted cause, "
+        f"though it may be true; and of the {rows[0]['scripts']} with this cause those that would be missed. In bold: "
+        "ours."
+    )
+    return "\n\n".join([_wrapped(head), *map(_curve, rows)])
+
+
+def _curve(row: Mapping[str, Any]) -> str:
+    values = [f"{row['value'] * factor:.3g}" for factor in row["factors"]]
+    shown = [f"**{value}**" if factor == 1 else value for value, factor in zip(values, row["factors"], strict=True)]
+    lines = [f"| `{row['threshold']}` | {' | '.join(shown)} |", "|---" * (1 + len(shown)) + "|"]
+    lines += [f"| {kind} | {' | '.join(map(str, row[kind]))} |" for kind in ("healthy", "others", "missed")]
+    return "\n".join(lines)
 
 
 def _wrapped(text: str) -> str:

@@ -12,6 +12,7 @@ __all__ = [
     "DeviceMemory",
     "DeviceWork",
     "Exchange",
+    "Fallback",
     "Kernel",
     "Padding",
     "Price",
@@ -147,6 +148,15 @@ class SlowReduction:
     whole_s: float = 0.0  # of all operations of the pass
     alone_s: float = 0.0  # of the longest, timed again on other numbers of its shape
     other_s: float = 0.0  # of what comes to the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """An operation that the device leaves to the CPU, as torch said at its first call."""
+
+    place: Frame | None = None  # of that call
+    operation: str = ""  # by torch's name; "" where that was not said
+    device: str = ""  # "MPS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

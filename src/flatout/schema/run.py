@@ -31,6 +31,7 @@ from flatout.schema.measured import (
     DeviceMemory,
     DeviceWork,
     Exchange,
+    Fallback,
     Kernel,
     Padding,
     Price,
@@ -54,6 +55,7 @@ __all__ = [
     "End",
     "Environment",
     "Exchange",
+    "Fallback",
     "Frame",
     "GraphBreak",
     "Header",
@@ -230,6 +232,7 @@ class Causes:
     repeated: tuple[RepeatedForward, ...] = ()
     unchanging: tuple[Unchanging, ...] = ()
     reductions: tuple[SlowReduction, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

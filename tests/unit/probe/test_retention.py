@@ -141,6 +141,24 @@ def test_an_attribute_of_the_user_s_module(watch):
     only(watch.find(sys._getframe()), "task.outputs", test_an_attribute_of_the_user_s_module, "task.outputs.append")
 
 
+class Looks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.maps = nn.Linear(3, 3), []
+
+    def forward(self, x):
+        weights = self.net(x).softmax(1)
+        self.maps.append(weights.mean(0))  # MAPS
+        return weights
+
+
+def test_an_attribute_of_a_module_in_the_user_s_module(watch):
+    model = nn.Sequential(nn.Linear(3, 3), nn.ModuleDict({"layers": nn.Sequential(nn.Linear(3, 3), Looks())})["layers"])
+    for _ in range(20):
+        step(watch, loss_of(model))
+    only(watch.find(sys._getframe()), "model[1][1].maps", Looks.forward, "MAPS")
+
+
 def test_a_deep_model_with_many_steps(watch):
     model, total = nn.Sequential(*[nn.Linear(3, 3) for _ in range(150)]), 0
     for _ in range(120):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules import ep006_long_startup, example, line
-from flatout.rules.gaps import own_gap_s, restart_s
+from flatout.rules.gaps import between_epochs, own_gap_s, restart_s
 from flatout.rules.validation import passes, place, spent
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, Header, LoaderFacts, Outside
@@ -50,6 +50,15 @@ def test_workers_that_stay_leave_the_gap_to_the_script():
 
 def test_the_first_epoch_restarts_nothing():
     assert gap(0.8, replace(LOADER, epochs_started=1))[0] == 0.0
+
+
+def test_a_gap_before_the_first_step_is_none():
+    before = Outside(phase=Phase.EPOCH_GAP, start_ns=0, wall_ns=10**9)
+    later = [step._replace(start_ns=step.start_ns + 10**9) for step in example().run.steps]
+    between = Outside(phase=Phase.EPOCH_GAP, start_ns=10**10, wall_ns=10**8)
+    truth = example(steps=later, outside=(before, between))
+    assert between_epochs(truth.run) == [between]
+    assert own_gap_s(truth.run, None) == pytest.approx(0.1)
 
 
 def test_a_validation_before_the_first_step_happens_once_and_does_not_count():

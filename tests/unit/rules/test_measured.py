@@ -17,7 +17,7 @@ def test_the_table_is_what_the_results_and_recordings_say():
 def test_a_planted_fault_is_shown_with_what_its_repair_brought():
     section = measured_section("IN005", "")
     assert section.startswith("## Measured\n\nPlanted in a script of `benchmarks/planted`")
-    assert section.endswith("| rare_defects | 1.72x | 2.3x |")
+    assert "| rare_defects | 1.72x | 2.3x |" in section
 
 
 def test_where_a_finding_states_no_gain_the_page_says_so():
@@ -41,6 +41,18 @@ def test_where_the_page_has_its_own_figure_nothing_is_added():
 
 def test_where_nobody_measured_it_that_is_said():
     assert measured_section("XX001", "A page.") == "## Measured\n\nNo figure of this fault is kept here yet."
+
+
+def test_what_other_thresholds_would_find_stands_below_with_ours_in_bold():
+    section = measured_section("CO001", "")
+    rows = [line.split("|") for line in section.partition("| `MIN_SHARE` |")[2].splitlines()]
+    values = [cell.strip() for cell in rows[0] if cell.strip()]
+    assert values[3] == "**0.15**"
+    assert [row[1].strip() for row in rows[2:5]] == ["healthy", "others", "missed"]
+    assert all(len(row) == len(rows[0]) + 2 for row in rows[2:5])
+    missed = [int(cell) for cell in rows[4][2:-1]]
+    assert missed == sorted(missed)
+    assert missed[-1] > missed[0]
 
 
 def test_every_code_in_the_table_is_a_rule_s():

@@ -18,6 +18,7 @@ from flatout.schema.run import (
     DeviceWork,
     Environment,
     Exchange,
+    Fallback,
     Frame,
     LineCost,
     LoaderFacts,
@@ -240,6 +241,10 @@ causes = st.builds(
             alone_s=st.floats(0, 20),
             other_s=st.floats(0, 20),
         ),
+        max_size=3,
+    ).map(tuple),
+    fallbacks=st.lists(
+        st.builds(Fallback, place=st.none() | place, operation=st.just("aten::linalg_svd"), device=st.just("MPS")),
         max_size=3,
     ).map(tuple),
     lines=st.lists(lines, max_size=8).map(tuple),

@@ -34,6 +34,37 @@ def applied(rule, truth):
     return rule.check(truth.run, truth.breakdown, truth.headroom)
 
 
+PICKING = """
+class Net:
+    def forward(self, x, neighbours):
+        mean = []
+        for row in neighbours:
+            {turn}  # turn
+        return self.head(torch.stack(mean))
+def train(loader):
+    for x, y in loader:
+        out = model(x, y)  # model
+"""
+
+
+@pytest.mark.parametrize(
+    ("turn", "most"),
+    [
+        ("mean.append(x[row].mean(0))", 10.0),
+        ("mean.append(torch.stack([x[k] for k in row]).sum(0) * float(len(row)))", 10.0),
+        ("mean.append(x[row] @ self.weight)", 2.41),
+        ("mean.append(self.own(x[row]))", 2.41),
+        ("mean.append(F.linear(x[row], self.weight))", 2.41),
+        ("mean.append(pooled(x[row]))", 2.41),
+    ],
+)
+def test_of_a_loop_that_only_picks_and_sums_nothing_stays(script, turn, most):
+    at = script(PICKING.replace("{turn}", turn))
+    lines = [forward(at("turn", "Net.forward"), at("model", "train"))]
+    found = applied(PYTHON_IN_FORWARD, example(step_ms=100, forward=40, backward=50, lines=lines))
+    assert found.max_speedup == pytest.approx(most, rel=0.01)
+
+
 RECURRENT = """
 class Cell:
     def forward(self, x, h):

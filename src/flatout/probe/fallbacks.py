@@ -1,0 +1,57 @@
+"""Operations that a device leaves to the CPU: torch says so, once for each, in a warning.
+
+On MPS with `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch, `aten/src/ATen/mps/MPSFallback.mm`), some of them in any case; other
+devices that come with a package of their own use the same words. XPU names no operation (`XPUFallback.template`).
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from flatout.probe.places import caller
+from flatout.probe.seams import Hits, Seams
+from flatout.schema.run import Fallback
+
+__all__ = ["FallbackWatch"]
+
+_SAYS = (
+    re.compile(
+        r"operator '(?P<operation>[^']+)' is not currently supported on the (?P<device>\S+) backend and will fall"
+    ),
+    re.compile(r"(?P<operation>\b)fallback from (?P<device>\S+) to CPU"),
+)
+_MOST = 32
+
+
+class FallbackWatch:
+    """Listens to warnings while the script runs; each is shown or kept back as it would be without."""
+
+    def __init__(self, trouble: Callable[[Exception], None]) -> None:
+        """Hear nothing yet; `trouble` is handed an error of ours."""
+        self._trouble = trouble
+        self._found: list[Fallback] = []
+
+    def install(self, seams: Seams) -> None:
+        """Listen where both the interpreter and torch's C++ hand over a warning that is to be shown."""
+        seams.wrap("warnings:_showwarnmsg", self._heard)
+
+    def facts(self) -> tuple[Fallback, ...]:
+        """Return what was said, in that order."""
+        return tuple(self._found)
+
+    def _heard(self, show: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def shown(message: Any) -> Any:
+            hits.count += 1
+            try:
+                self._note(str(message.message))
+            except Exception as error:
+                self._trouble(error)
+            return show(message)
+
+        return shown
+
+    def _note(self, text: str) -> None:
+        said = next(filter(None, (each.search(text) for each in _SAYS)), None)
+        if said is None or len(self._found) >= _MOST:
+            return
+        self._found.append(Fallback(place=caller(3), operation=said["operation"], device=said["device"]))

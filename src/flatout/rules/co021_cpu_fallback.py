@@ -1,0 +1,117 @@
+"""The device has no code for an operation of the step: its tensors travel to the CPU and back.
+
+## What it measures
+
+What torch says, once for each such operation, when it leaves one to the CPU (a warning, heard in the deep run, with the
+line that called it), and the time of the steps below these lines. It fires at 5% of the step.
+
+## Why it matters
+
+The operation waits for all that was queued, copies what it needs to the CPU, computes there and copies the result back;
+the device stands still meanwhile. On Apple's devices it happens with `PYTORCH_ENABLE_MPS_FALLBACK=1`, and for some
+operations in any case; devices that come with a package of their own do the same.
+
+## What to do
+
+Write it with operations that the device has (`torch.linalg` is the most usual case), do it once before the loop, or in
+the loader, where it costs the step nothing. A newer torch may have it.
+
+## When it is wrong
+
+The line's time includes the wait for what the device had been given before, so less may be to be gained. A script that
+filters warnings keeps this one back, and then nothing is said. What falls back in the backward pass is told at the line
+that called it.
+"""
+
+from collections import defaultdict
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example, line
+from flatout.rules.lines import COMPUTING, MIN_SAMPLES, costs, seconds
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import at, of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Fallback, Frame, LineCost, Run
+
+MIN_SHARE = 0.05
+PHASES = (*COMPUTING, Phase.HOST)
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO021: lines whose operations the device leaves to the CPU take more than a twentieth of the step."""
+    left = [each for each in (run.causes or Causes()).fallbacks if each.place is not None]
+    places = frozenset((each.place.file, each.place.line) for each in left if each.place is not None)
+    parts = {phase: _below(run, phase, places) for phase in PHASES}
+    share = sum(_share(run, breakdown, phase, lines) for phase, lines in parts.items())
+    worst = _worst([cost for lines in parts.values() for cost in lines], left)
+    if worst is None or worst.place is None or share < MIN_SHARE:
+        return None
+    phase = max(parts, key=lambda each: _share(run, breakdown, each, parts[each]))
+    names = ", ".join(dict.fromkeys(each.operation for each in left if each.operation)) or "an operation"
+    return Finding(
+        code="CO021",
+        name="cpu-fallback",
+        phase=phase,
+        share=share,
+        max_speedup=speedup_without(share),
+        location=worst.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is below lines that call what {worst.device} leaves "
+        f"to the CPU: {names}, mostly in {at(worst.place)}. Each time the device waits. Use operations that it has, or "
+        "do this before the loop.",
+        evidence=(Evidence("operations left to the CPU", len(left), ""),),
+        fixes=(),
+    )
+
+
+def _below(run: Run, phase: Phase, places: frozenset[tuple[str, int]]) -> tuple[LineCost, ...]:
+    return costs(run, phase, keep=lambda cost: any((frame.file, frame.line) in places for frame in cost.stack))
+
+
+def _share(run: Run, breakdown: Breakdown, phase: Phase, lines: tuple[LineCost, ...]) -> float:
+    whole = seconds(costs(run, phase))
+    return breakdown.share(phase) * seconds(lines) / whole if whole > 0 else 0.0
+
+
+def _worst(lines: list[LineCost], left: list[Fallback]) -> Fallback | None:
+    """Return what was left to the CPU at the line that most time is below, None where all were hardly seen."""
+    taken: dict[tuple[str, int], float] = defaultdict(float)
+    for cost in lines:
+        for place in {(frame.file, frame.line) for frame in cost.stack}:
+            taken[place] += cost.seconds
+    if sum(cost.samples for cost in lines) < MIN_SAMPLES:
+        return None
+    return max(left, key=lambda each: taken[each.place.file, each.place.line] if each.place else 0.0)
+
+
+_PLACE = Frame("model.py", 20, "Net.forward")
+_SVD = Fallback(place=_PLACE, operation="aten::linalg_svd", device="MPS")
+_LINES = (
+    line(0.6, ("model.py", 20, "Net.forward"), ("train.py", 44, "train"), phase=Phase.FORWARD, leaf="torch"),
+    line(0.6, ("model.py", 22, "Net.forward"), ("train.py", 44, "train"), phase=Phase.FORWARD, leaf="torch"),
+)
+_XPU = Fallback(place=_PLACE, device="XPU")
+
+RULE = Rule(
+    code="CO021",
+    name="cpu-fallback",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=50, backward=40, causes=Causes(lines=_LINES, fallbacks=(_SVD,), num_steps=40)),
+        example(
+            step_ms=100, forward=50, backward=40, causes=Causes(lines=_LINES, fallbacks=(_XPU, _SVD), num_steps=40)
+        ),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=50, backward=40, causes=Causes(lines=_LINES, num_steps=40)),
+        example(step_ms=100, forward=8, backward=82, causes=Causes(lines=_LINES, fallbacks=(_SVD,), num_steps=40)),
+        example(step_ms=100, forward=50, backward=40, causes=Causes(fallbacks=(_SVD,), num_steps=40)),
+        example(
+            step_ms=100,
+            forward=50,
+            backward=40,
+            causes=Causes(lines=_LINES, fallbacks=(Fallback(operation="aten::svd", device="MPS"),), num_steps=40),
+        ),
+    ),
+    preview=True,
+)
