@@ -159,7 +159,7 @@ def rows(recordings: list[Judged]) -> Iterator[str]:
                 silent.append(f"{rule.code} {label}")
                 continue
             cells = "  ".join(",".join(map(str, each)) for each in counts)
-            yield f"{rule.code}  {label:<27} {value:>9g} {expected:>8} | {cells}"
+            yield f"{rule.code}  {label:<27} {value!r:>9} {expected:>8} | {cells}"
     yield ""
     yield f"these recordings do not tell, from a quarter to four times the value: {', '.join(silent) or 'none'}"
 

@@ -90,8 +90,8 @@ class Desk:
         while (index := self.todo.get()) is not None:
             if self.ended:
                 continue
+            first = one is None
             try:
-                first = one is None
                 one = self.reader() if one is None else one
                 self.done[index] = one(index) if core is None else core.run(one, index, first=first), None
             except BaseException as error:  # whoever waits for the sample raises it

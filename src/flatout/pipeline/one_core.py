@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["OneCore", "usable"]
+__all__ = ["OneCore", "programs", "usable"]
 
 T = TypeVar("T")
 
@@ -43,6 +43,19 @@ def usable() -> bool:
     except OSError:  # not allowed
         return False
     return len(cores) > 1 and _TASKS.is_dir()
+
+
+def programs() -> frozenset[str] | None:
+    """Return the numbers of the programs that this process has started and that run; None where that is not told.
+
+    One that a sample starts and leaves would stay on the core for good, and what it computes is seen by nobody.
+    """
+    try:
+        return frozenset(
+            number for task in _TASKS.iterdir() for number in (task / "children").read_text(encoding="ascii").split()
+        )
+    except OSError:
+        return None
 
 
 class OneCore:

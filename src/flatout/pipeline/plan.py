@@ -12,6 +12,7 @@ from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.named_draws import names_draws
+from flatout.pipeline.one_core import programs
 from flatout.pipeline.read_by_workers import can_read
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
@@ -76,7 +77,9 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     dataset = loader.dataset
     times: list[tuple[float, float]] = []
     samples: list[Any] = []
+    before = programs()
     reason = examine(dataset, times, samples)
+    alone_here = before is not None and before == programs()
     random = reason if may_be_left_out(reason) else ""
     if reason and not random:
         return Plan(reason)
@@ -88,7 +91,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     if maker is not None and loader.num_workers:
         suits = maker.in_memory or threads or quick or workers
         maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
-    one_core = suit_one_core(times) and threads_of(loader) == 1  # torch's own threads would stay there, too
+    one_core = suit_one_core(times) and threads_of(loader) == 1 and alone_here  # torch's threads would stay there, too
     waiting = 0 if maker is not None or random or alone else in_flight(times, one_core)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))

@@ -1,12 +1,16 @@
-"""Operations that a device leaves to the CPU: torch says so, once for each, in a warning.
+"""Operations that a device leaves to the CPU: torch says so in a warning.
 
 On MPS with `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch, `aten/src/ATen/mps/MPSFallback.mm`), some of them in any case; other
-devices that come with a package of their own use the same words. XPU names no operation (`XPUFallback.template`).
+devices that come with a package of their own use the same words. XPU names no operation (`XPUFallback.template`). It is
+said once in a process, whichever operation it was; on such devices torch is asked to say it each time, of which Python
+shows once what is the same at the same line.
 """
 
 import re
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams
@@ -34,6 +38,8 @@ class FallbackWatch:
     def install(self, seams: Seams) -> None:
         """Listen where both the interpreter and torch's C++ hand over a warning that is to be shown."""
         seams.wrap("warnings:_showwarnmsg", self._heard)
+        if _may_fall_back():
+            torch.set_warn_always(True)
 
     def facts(self) -> tuple[Fallback, ...]:
         """Return what was said, in that order."""
@@ -54,4 +60,17 @@ class FallbackWatch:
         said = next(filter(None, (each.search(text) for each in _SAYS)), None)
         if said is None or len(self._found) >= _MOST:
             return
-        self._found.append(Fallback(place=caller(3), operation=said["operation"], device=said["device"]))
+        try:
+            place = caller(3)
+        except ValueError:  # called by no Python at all
+            place = None
+        found = Fallback(place=place, operation=said["operation"], device=said["device"])
+        if found not in self._found:
+            self._found.append(found)
+
+
+def _may_fall_back() -> bool:
+    """Return whether there is an accelerator other than CUDA's."""
+    accelerator = getattr(torch, "accelerator", None)  # of torch 2.6 on
+    other = accelerator is not None and accelerator.is_available() and not torch.cuda.is_available()
+    return bool(torch.backends.mps.is_available() or other)

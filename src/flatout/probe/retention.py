@@ -6,6 +6,7 @@ variables of the user's frames are searched for tensors whose graphs carry many 
 """
 
 import ast
+import contextlib
 import linecache
 import re
 import sys
@@ -104,17 +105,23 @@ def _names(frame: FrameType) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     here = frame.f_code.co_filename
     for name, value in list(frame.f_locals.items()):
         yield name, value, (here,)
-        for path, owner in islice(value.named_modules(), _MODULES) if _is_module(value) else [("", value)]:
+        for path, owner in _owners(value):
             file = getattr(sys.modules.get(type(owner).__module__), "__file__", None)
             if file and is_user_file(file) and not isinstance(owner, type):
                 whole = _DIGITS.sub(r"[\1]", f"{name}.{path}" if path else name)
-                for inner, held in list(getattr(owner, "__dict__", {}).items()):
+                own = dict(getattr(owner, "__dict__", {}))
+                buffers = own.get("_buffers") if isinstance(owner, torch.nn.Module) else None
+                for inner, held in [*own.items(), *(buffers or {}).items()]:
                     if inner not in _OF_TORCH:
                         yield f"{whole}.{inner}", held, (here, file)
 
 
-def _is_module(value: Any) -> bool:
-    return isinstance(value, torch.nn.Module)
+def _owners(value: Any) -> list[tuple[str, Any]]:
+    """Return a value and, of a module, those in it, by their paths."""
+    if isinstance(value, torch.nn.Module):
+        with contextlib.suppress(Exception):  # one that was never set up, or whose own method asks for more
+            return list(islice(value.named_modules(), _MODULES))
+    return [("", value)]
 
 
 def _tensors(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:

@@ -2,8 +2,9 @@
 
 ## What it measures
 
-What torch says, once for each such operation, when it leaves one to the CPU (a warning, heard in the deep run, with the
-line that called it), and the time of the steps below these lines. It fires at 5% of the step.
+What torch says when it leaves an operation to the CPU (a warning, heard in the deep run, with the line that called
+it), and the time of the steps below these lines. It fires at 5% of the step. Where nearly a whole phase is below such
+a line, as below `loss.backward()`, it does not know how much of that it is, and states no gain.
 
 ## Why it matters
 
@@ -27,7 +28,7 @@ from collections import defaultdict
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line
-from flatout.rules.lines import COMPUTING, MIN_SAMPLES, costs, seconds
+from flatout.rules.lines import AROUND_THE_LOOP, COMPUTING, MIN_SAMPLES, costs, seconds
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -54,7 +55,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="cpu-fallback",
         phase=phase,
         share=share,
-        max_speedup=speedup_without(share),
+        max_speedup=1.0
+        if any(_nearly_all(run, each, lines) for each, lines in parts.items())
+        else speedup_without(share),
         location=worst.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is below lines that call what {worst.device} leaves "
         f"to the CPU: {names}, mostly in {at(worst.place)}. Each time the device waits. Use operations that it has, or "
@@ -71,6 +74,10 @@ def _below(run: Run, phase: Phase, places: frozenset[tuple[str, int]]) -> tuple[
 def _share(run: Run, breakdown: Breakdown, phase: Phase, lines: tuple[LineCost, ...]) -> float:
     whole = seconds(costs(run, phase))
     return breakdown.share(phase) * seconds(lines) / whole if whole > 0 else 0.0
+
+
+def _nearly_all(run: Run, phase: Phase, lines: tuple[LineCost, ...]) -> bool:
+    return bool(lines) and seconds(lines) >= AROUND_THE_LOOP * seconds(costs(run, phase))
 
 
 def _worst(lines: list[LineCost], left: list[Fallback]) -> Fallback | None:

@@ -73,7 +73,7 @@ def _starting_s(loader: LoaderFacts) -> float:
 def between_epochs(run: Run) -> list[Outside]:
     """Return the gaps between epochs; what lies before the first step happens once, and is none."""
     begun = run.steps[0].start_ns if run.steps else 0
-    return [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP and stretch.start_ns >= begun]
+    return [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP and stretch.start_ns > begun]
 
 
 def _between_epochs_s(run: Run) -> float:

@@ -13,6 +13,7 @@ __all__ = ["FACTOR", "Growth", "factor_of", "growth"]
 MIN_STEPS = 24  # 8 values in each third
 FACTOR = 1.5  # the last third at least this much above the first
 WORST_EPOCHS = 0.6  # share of the epochs that must show it
+MIN_STRETCHES, GRADUAL = 3, 0.1  # between falls, where no epochs are known; of the rise, from each quarter to the next
 REGULAR, MOSTLY_REGULAR = 0.1, 0.8  # apart from the usual length of a stretch, and how many of them are no more
 
 
@@ -61,9 +62,10 @@ def growth(steps: Sequence[Step], phase: Phase) -> Growth | None:
     if whole is not None:
         return whole
     starts = _epochs(steps)
-    starts = starts if len(starts) > 1 else _falls(values)
+    known = len(starts) > 1
+    starts = starts if known else _falls(values)
     long_enough = [stretch for stretch in _stretches(values, starts) if len(stretch) >= MIN_STEPS]
-    rises = [rise for stretch in long_enough if (rise := _rise(stretch))]
+    rises = [rise for stretch in long_enough if (rise := _rise(stretch)) and (known or _is_gradual(stretch))]
     if len(long_enough) < 2 or len(rises) < WORST_EPOCHS * len(long_enough):
         return None
     return Growth(
@@ -88,7 +90,15 @@ def _falls(values: Sequence[float]) -> tuple[int, ...]:
     lengths = [after - before for before, after in pairwise(falls)]
     usual = median(lengths) if lengths else 0
     regular = sum(abs(length - usual) <= REGULAR * usual for length in lengths)
-    return (0, *falls) if usual >= MIN_STEPS and regular >= MOSTLY_REGULAR * len(lengths) else (0,)
+    often = len(lengths) >= MIN_STRETCHES and regular >= MOSTLY_REGULAR * len(lengths)
+    return (0, *falls) if often and usual >= MIN_STEPS else (0,)
+
+
+def _is_gradual(values: Sequence[float]) -> bool:
+    """Return whether each quarter lies above the one before: two levels in turn are no growth."""
+    quarter = len(values) // 4
+    levels = [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
+    return all(after - before >= GRADUAL * (levels[-1] - levels[0]) > 0 for before, after in pairwise(levels))
 
 
 def _stretches(values: Sequence[float], starts: Sequence[int]) -> list[Sequence[float]]:
@@ -105,6 +115,7 @@ def _rise(values: Sequence[float]) -> Growth | None:
         return None
     if quantile(first, 0.75) >= quantile(last, 0.25):
         return None
-    began = max(0.0, start - (end - start) / 4)  # thirds' middles lie two thirds apart, the first's a sixth from there
+    # the middles of the thirds lie two thirds apart, the first's a sixth from the start: of a straight line
+    began = max(quantile(first, 0.1), start - (end - start) / 4)
     extra = sum(values) / len(values) - began
     return Growth(start, end, max(0.0, extra), len(values))

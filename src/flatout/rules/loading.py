@@ -81,4 +81,4 @@ def _calls_functions(run: Run) -> bool:
 
 
 def _gets(frame: Frame) -> bool:
-    return frame.function.rpartition(".")[2] in ("__getitem__", "__getitems__")
+    return frame.function.partition(".<locals>.<")[0].rpartition(".")[2] in ("__getitem__", "__getitems__")

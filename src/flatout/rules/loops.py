@@ -73,14 +73,15 @@ def may_multiply(frame: Frame, begins: int) -> bool:
     """
     turns = [around.turn for around in _loops(frame) if around.line == begins]
     nodes = [node for turn in turns for piece in turn for node in ast.walk(piece)]
-    products = any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in nodes)
+    products = any(isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult) for node in nodes)
     return not turns or products or any(_may_multiply(node.func) for node in nodes if isinstance(node, ast.Call))
 
 
 def _may_multiply(called: ast.expr) -> bool:
     if isinstance(called, ast.Attribute):
-        return not MOVE_OR_REDUCE.fullmatch(called.attr)
-    return not isinstance(called, ast.Name) or not hasattr(builtins, called.id)
+        own = isinstance(called.value, ast.Name) and called.value.id == "self"  # a module, or a function of the script
+        return own or not MOVE_OR_REDUCE.fullmatch(called.attr)
+    return not isinstance(called, ast.Name) or not hasattr(builtins, called.id) or called.id == "map"
 
 
 def statement_apart(frame: Frame, lines: Collection[int]) -> ast.stmt | None:

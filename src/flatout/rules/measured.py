@@ -73,7 +73,9 @@ def _thresholds(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _curve(row: Mapping[str, Any]) -> str:
-    values = [f"{row['value'] * factor:.3g}" for factor in row["factors"]]
+    whole = isinstance(row["value"], int)
+    tried = [round(row["value"] * factor) if whole else row["value"] * factor for factor in row["factors"]]
+    values = [str(value) if whole else f"{value:.3g}" for value in tried]
     shown = [f"**{value}**" if factor == 1 else value for value, factor in zip(values, row["factors"], strict=True)]
     lines = [f"| `{row['threshold']}` | {' | '.join(shown)} |", "|---" * (1 + len(shown)) + "|"]
     lines += [f"| {kind} | {' | '.join(map(str, row[kind]))} |" for kind in ("healthy", "others", "missed")]

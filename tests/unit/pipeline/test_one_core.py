@@ -53,10 +53,11 @@ def started():
 
 def test_the_threads_of_a_pass_share_one_core_and_what_they_start_is_let_go(started):
     dataset = Tells(started)
-    early = AskedEarly(lambda: dataset.__getitem__, 16, one_core=True)
-    seen = early.take(range(40))
+    early = AskedEarly(lambda: dataset.__getitem__, 4, one_core=True)
+    early.take(range(10, 40))
+    seen = early.take(range(10))
     (thread,) = started[1:]
-    assert [index for index, _ in seen] == list(range(40))
+    assert [index for index, _ in seen] == list(range(10))
     assert {len(cores) for _, cores in seen} == {1}
     assert len({tuple(cores) for _, cores in seen}) == 1
     assert sorted(os.sched_getaffinity(thread.native_id)) == seen[0][1]
@@ -111,7 +112,7 @@ def test_threads_whose_samples_compute_go_where_they_like():
     dataset = Unpacks(1000)
     early = AskedEarly(lambda: dataset.__getitem__, 8, one_core=True)
     seen = [early.take(range(begin, begin + 50)) for begin in range(0, 300, 50)]
-    assert set(seen[0]) == {1}
+    assert 1 in seen[0]
     assert set(seen[-1]) == {len(CORES)}
     assert OneCore.run(OneCore(), dataset.__getitem__, 3, first=True) == len(CORES)
     early.end()
@@ -122,12 +123,14 @@ def test_what_is_started_after_the_end_of_a_pass_is_let_go_by_the_last_thread(st
 
     class Late(Tells):
         def __getitem__(self, index):
-            there.release()
-            going.wait()
+            if index < 10:
+                there.release()
+                going.wait()
             return super().__getitem__(index)
 
     dataset = Late(started)
     early = AskedEarly(lambda: dataset.__getitem__, 4, one_core=True)
+    early.take(range(10, 40))
     early._ask([3, 4, 5, 6])
     for _ in range(4):
         there.acquire()
@@ -142,10 +145,10 @@ def test_the_end_of_a_pass_lets_go_no_thread_of_another_on_the_same_core(monkeyp
     monkeypatch.setattr("flatout.pipeline.one_core._turns", itertools.repeat(0))
     datasets = [Tells([threading.Event()]) for _ in range(2)]
     first, second = (AskedEarly(lambda one=one: one.__getitem__, 4, one_core=True) for one in datasets)
-    first.take([0, 1, 2, 3])
-    second.take([0, 1, 2, 3])
+    first.take(range(10, 40))
+    second.take(range(10, 40))
     first.end()
-    assert {len(cores) for _, cores in second.take([7, 8, 9, 10])} == {1}
+    assert {len(cores) for _, cores in second.take([0, 1, 2, 3])} == {1}
     second.end()
 
 
@@ -172,6 +175,43 @@ def test_where_torch_computes_a_sample_on_several_cores_none_is_chosen():
         plan = plan_of(DataLoader(Remote(), 8, num_workers=workers), Budget())
         assert plan.in_flight
         assert plan.one_core is (chosen or torch.get_num_threads() == 1)
+
+
+def test_samples_that_leave_a_program_running_are_left_to_all_cores():
+    left = []
+
+    class Serves(Remote):
+        """Starts a server of its own at its first sample."""
+
+        server = None
+
+        def __getitem__(self, index):
+            if self.server is None:
+                self.server = True
+                os.write(asked, b"x")
+                os.read(done, 1)
+            return super().__getitem__(index)
+
+    def serve():
+        while os.read(told, 1) == b"x":
+            left.append(subprocess.Popen(["sleep", "60"]))
+            os.write(answer, b"y")
+
+    (told, asked), (done, answer) = os.pipe(), os.pipe()
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert not plan_of(DataLoader(Serves(), 8, num_workers=1), Budget()).one_core
+        assert len(left) > 0
+    finally:
+        os.write(asked, b"z")
+        thread.join()
+        for program in left:
+            program.kill()
+            program.wait()
+        for file in (told, asked, done, answer):
+            os.close(file)
+    assert plan_of(DataLoader(Remote(), 8, num_workers=1), Budget()).one_core
 
 
 def test_what_a_program_computes_counts_as_the_sample_computing():

@@ -88,6 +88,7 @@ def test_afterwards_nothing_listens(script):
 def test_a_script_that_warns_without_end_fills_no_memory(script, watch):
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
-        for _ in range(100):
+        for number in range(100):
             script.forward(ON_MPS)
+            script.forward(ON_MPS.replace("svd", f"svd{number}"))
     assert len(watch.facts()) == 32

@@ -159,6 +159,39 @@ def test_an_attribute_of_a_module_in_the_user_s_module(watch):
     only(watch.find(sys._getframe()), "model[1][1].maps", Looks.forward, "MAPS")
 
 
+class Running(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.register_buffer("running", torch.zeros(3))
+
+    def forward(self, x):
+        x = self.net(x)
+        self.running = self.running * 0.9 + x.mean(0) * 0.1  # RUNNING
+        return x
+
+
+def test_a_buffer_that_keeps_its_graph(watch):
+    model = nn.Sequential(nn.Linear(3, 3), Running())
+    for _ in range(20):
+        watch.mark(loss_of(model))
+    found = watch.find(sys._getframe())
+    assert [item.name for item in found] == ["model[1].running"]
+
+
+def test_a_module_that_was_never_set_up_is_looked_at_as_any_object(watch):
+    class Broken(nn.Module):
+        def __init__(self):
+            self.__dict__["kept"] = []
+
+    broken, model = Broken(), nn.Linear(3, 1)
+    for _ in range(20):
+        loss = loss_of(model)
+        step(watch, loss)
+        broken.kept.append(loss)
+    assert "broken.kept" in [item.name for item in watch.find(sys._getframe())]
+
+
 def test_a_deep_model_with_many_steps(watch):
     model, total = nn.Sequential(*[nn.Linear(3, 3) for _ in range(150)]), 0
     for _ in range(120):

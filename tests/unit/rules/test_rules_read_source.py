@@ -56,6 +56,8 @@ def train(loader):
         ("mean.append(self.own(x[row]))", 2.41),
         ("mean.append(F.linear(x[row], self.weight))", 2.41),
         ("mean.append(pooled(x[row]))", 2.41),
+        ("mean.append(self.update(x[row], x))", 2.41),
+        ("h @= x[row]", 2.41),
     ],
 )
 def test_of_a_loop_that_only_picks_and_sums_nothing_stays(script, turn, most):
