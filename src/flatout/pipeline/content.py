@@ -50,7 +50,7 @@ def _of_array(array: Any, numpy: Any) -> int | None:
 def _sums(blocks: Any, numpy: Any) -> Any:
     """Return the sum of each block, on as many cores as there are: memory gives one of them half of what it has.
 
-    Of 47 MB 0.64 to 0.66 ms on two cores of an AMD EPYC, 1.24 to 1.29 ms on one (medians of n=40, three times each).
+    Of 47 MB 0.60 to 0.64 ms on two cores of an AMD EPYC, 1.22 to 1.24 ms on one (medians of n=40, three times each).
     """
     from flatout.pipeline.parallel import cores_of_this_rank, shared
 

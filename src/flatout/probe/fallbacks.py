@@ -34,15 +34,19 @@ class FallbackWatch:
         """Hear nothing yet; `trouble` is handed an error of ours."""
         self._trouble = trouble
         self._found: list[Fallback] = []
+        self._always = False
 
     def install(self, seams: Seams) -> None:
         """Listen where both the interpreter and torch's C++ hand over a warning that is to be shown."""
         seams.wrap("warnings:_showwarnmsg", self._heard)
-        if _may_fall_back():
+        if _may_fall_back() and not torch.is_warn_always_enabled():
+            self._always = True
             torch.set_warn_always(True)
 
     def facts(self) -> tuple[Fallback, ...]:
-        """Return what was said, in that order."""
+        """Return what was said, in that order; torch warns as before from then on."""
+        if self._always:
+            torch.set_warn_always(False)
         return tuple(self._found)
 
     def _heard(self, show: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

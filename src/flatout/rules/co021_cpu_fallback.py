@@ -14,8 +14,8 @@ operations in any case; devices that come with a package of their own do the sam
 
 ## What to do
 
-Write it with operations that the device has (`torch.linalg` is the most usual case), do it once before the loop, or in
-the loader, where it costs the step nothing. A newer torch may have it.
+Write it with operations that the device has (it may lack parts of `torch.linalg`, for instance), do it once before the
+loop, or in the loader, where it costs the step nothing. A newer torch may have it.
 
 ## When it is wrong
 
@@ -44,20 +44,19 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     left = [each for each in (run.causes or Causes()).fallbacks if each.place is not None]
     places = frozenset((each.place.file, each.place.line) for each in left if each.place is not None)
     parts = {phase: _below(run, phase, places) for phase in PHASES}
-    share = sum(_share(run, breakdown, phase, lines) for phase, lines in parts.items())
+    shares = {phase: _share(run, breakdown, phase, lines) for phase, lines in parts.items()}
+    share = sum(shares.values())
     worst = _worst([cost for lines in parts.values() for cost in lines], left)
     if worst is None or worst.place is None or share < MIN_SHARE:
         return None
-    phase = max(parts, key=lambda each: _share(run, breakdown, each, parts[each]))
+    known = not any(_nearly_all(run, phase, lines) for phase, lines in parts.items())
     names = ", ".join(dict.fromkeys(each.operation for each in left if each.operation)) or "an operation"
     return Finding(
         code="CO021",
         name="cpu-fallback",
-        phase=phase,
+        phase=max(shares, key=shares.__getitem__),
         share=share,
-        max_speedup=1.0
-        if any(_nearly_all(run, each, lines) for each, lines in parts.items())
-        else speedup_without(share),
+        max_speedup=speedup_without(share) if known else 1.0,
         location=worst.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is below lines that call what {worst.device} leaves "
         f"to the CPU: {names}, mostly in {at(worst.place)}. Each time the device waits. Use operations that it has, or "

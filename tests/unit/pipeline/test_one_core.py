@@ -201,7 +201,9 @@ def test_samples_that_leave_a_program_running_are_left_to_all_cores():
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        assert not plan_of(DataLoader(Serves(), 8, num_workers=1), Budget()).one_core
+        plan = plan_of(DataLoader(Serves(), 8, num_workers=1), Budget())
+        assert plan.in_flight
+        assert not plan.one_core
         assert len(left) > 0
     finally:
         os.write(asked, b"z")

@@ -102,7 +102,7 @@ static int16_t share_of(int32_t first, int32_t second) {
 }
 
 #define MOST_PAIRS 32   /* of weights: those of an image enlarged by a simple ratio come again and again */
-#define WORTH_BYTES 4096 /* that come of a pair: finding its share takes as long as 0.1 us for each 672 of them saves */
+#define WORTH_BYTES 4096 /* that come of a pair, at least: fewer save less than finding its share takes, by the number of instructions */
 
 /* The shares of a line of which each pixel comes from two, or from one; none where there would be many to find for the
  * rows of `bytes` that they are for. */
