@@ -57,6 +57,17 @@ WORDS = {  # what an answer must say to name the cause that a code stands for
     "CO004": r"loop index|python loop|vectori[sz]|forward.{0,20}python",
     "CO005": r"graph.?break",
     "CO006": r"recompil",
+    "IN014": INPUT + r"|crop",
+    "CO007": r"threads?|num_threads|omp|oversubscri",
+    "CO009": r"padd(ing|ed)|pad to|bucket",
+    "CO014": r"(twice|repeated|again|redundant|duplicate).{0,40}(forward|comput|model)",
+    "CO019": r"(same|constant|unchanging|invariant|recomput).{0,40}(forward|step|each|every|comput)|hoist",
+    "CO020": r"aten::(norm|var|std|argmax|argmin|amax|linalg)|reduction|slow.{0,20}(norm|var)",
+    "DI001": r"straggler|slowest rank|rank.{0,20}(slow|behind|wait)|imbalance",
+    "DI002": r"threads?|cores?.{0,30}(shared|contention|oversubscri)|oversubscri",
+    "DI003": r"all.?reduce|gradient.{0,20}(sync|exchange)|communication|nccl|gloo",
+    "DI004": r"no_sync|accumulat|all.?reduce|communication",
+    "DI005": r"uneven|imbalance|straggler|batch.{0,20}(size|differ)",
     "ME001": r"retain|graph.{0,20}alive|memory (creep|leak|growth)|memory.{0,20}(growing|rising)",
     "EP001": r"validation|evaluation",
     "EP002": r"validation|evaluation|no_grad",
@@ -167,9 +178,22 @@ def through(code: str, python: Path, script: planted.Script) -> list[str]:
 
 
 def ask_flatout(python: Path, script: planted.Script) -> Said:
-    """Return what `flatout diagnose` says; the code comes first in each answer."""
+    """Return what `flatout diagnose` says."""
     with tempfile.TemporaryDirectory() as kept:
-        result = planted.diagnose(script, Path(kept))
+        return as_said(planted.diagnose(script, Path(kept)))
+
+
+def ask_recordings(results: Path, script: planted.Script) -> Said:
+    """Return what today's rules say of the recording that `planted.py --out RESULTS` made of a script."""
+    known = json.loads(results.read_text())["results"].get(script.name)
+    if known is None:
+        return Said(blind=f"{results} has no recording of it")
+    recordings = results.absolute().with_suffix("")
+    return as_said(planted.findings_today(recordings / script.name, known["diagnosis"]))
+
+
+def as_said(result: dict) -> Said:
+    """Return a diagnosis as answers; the code comes first in each."""
     if "error" in result:
         return Said(blind=result["error"], wall_s=result.get("wall_s", LIMIT_S))
     found = [f for f in result["findings"] if not f["code"].startswith("MS")]
@@ -296,6 +320,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="NAME", help="only this script; may be repeated")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="only this tool; may be repeated")
     parser.add_argument("--environments", type=Path, default=Path(tempfile.gettempdir()) / "flatout-peers")
+    parser.add_argument("--planted", type=Path, metavar="FILE", help="take flatout's answers from planted.py's results")
     parser.add_argument("--out", type=Path, default=Path("peers-results.json"), help="raw results, resumed from")
     return parser.parse_args()
 
@@ -309,6 +334,7 @@ def main() -> int:
     results = {tool: stored.get(tool, {}) for tool in TOOLS}
     for tool in options.tool or TOOLS:
         package, ask = TOOLS[tool]
+        recorded = tool == "flatout" and options.planted is not None
         try:
             python = environment_of(package, options.environments)
         except subprocess.SubprocessError as failure:
@@ -318,7 +344,7 @@ def main() -> int:
             digest = script.digest()
             if results[tool].get(script.name, {}).get("digest") == digest:
                 continue
-            said = ask(python, script)
+            said = ask_recordings(options.planted, script) if recorded else ask(python, script)
             row = judge(tool, script, said) | {"said": " | ".join(said.findings)[:2000], "blind": said.blind}
             results[tool][script.name] = row | {"wall_s": said.wall_s, "digest": digest}
             options.out.write_text(json.dumps(results, indent=1))

@@ -2,7 +2,8 @@
 
 Two threads gather 64 rows of 3 KB out of 180 MB in 0.6 times the time of one (29 and 50 us, two idle cores of an AMD
 EPYC, torch 2.13, n=5 passes of 938 batches). Where another process keeps a core busy, a parallel region waits for it,
-and takes 3 times as long and more. So both are tried now and then, with batches that are made anyway.
+and takes 3 times as long and more. Compiled code that is left one thread of torch begins others by itself. So both are
+tried now and then, with batches that are made anyway.
 """
 
 import time
@@ -15,8 +16,9 @@ import torch
 
 __all__ = ["IntraOp"]
 
-_TRIED = 16  # batches of a trial, in turn with one thread and with all
-_CLEARLY = 0.85  # of the time of one thread: below, all are taken
+_TRIED = 16  # batches of a trial, first with one thread, then with all
+_SETTLED = 3  # first ones of each half that do not count: threads that wait for work keep a core for a while
+_CLEARLY = 0.93  # of the time of one thread: below, all are taken
 _WATCHED, _SLOW = 16, 2  # batches with all threads, whose time is then looked at; so often in a row must it be too much
 _EVERY, _LONGEST = 128, 4096  # batches until the next trial: more after each that all threads did not win
 
@@ -60,12 +62,12 @@ class IntraOp:
         return made
 
     def _tried(self, make: Callable[[], T], threads: int) -> T:
-        if len(self._alone) <= len(self._together):
+        if len(self._alone) < _TRIED // 2:
             return self._noted(lambda: _on_one(make, threads), self._alone)
         made = self._noted(make, self._together)
         if len(self._together) == _TRIED // 2:
-            self._one_s = median(self._alone)
-            self._decide(median(self._together) < _CLEARLY * self._one_s)
+            self._one_s = median(self._alone[_SETTLED:])
+            self._decide(median(self._together[_SETTLED:]) < _CLEARLY * self._one_s)
             self._alone.clear()
             self._together.clear()
         return made

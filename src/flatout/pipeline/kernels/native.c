@@ -519,20 +519,24 @@ VBMI static void replace_vbmi(uint8_t *bytes, size_t number, const uint8_t *tabl
     for (; place < number; place++) bytes[place] = table[bytes[place]];
 }
 
-VBMI static void part_vbmi(const uint8_t *in, size_t pixels, uint8_t *out, size_t apart) {
-    __m512i places[3], more[3];
-    __mmask64 third[3];
-    size_t place;
+/* Where in 192 bytes the 64 of each of three channels are: in the first 128, or beyond. */
+static uint8_t of_channel[3][64];
+static uint64_t beyond[3];
+
+static void find_channels(void) {
     int channel, at;
-    for (channel = 0; channel < 3; channel++) { /* where in 192 bytes a channel's 64 are: in the first 128, or beyond */
-        uint8_t numbers[64];
-        third[channel] = 0;
+    for (channel = 0; channel < 3; channel++)
         for (at = 0; at < 64; at++) {
-            numbers[at] = (uint8_t)((3 * at + channel) % 128);
-            if (3 * at + channel >= 128) third[channel] |= (__mmask64)1 << at;
+            of_channel[channel][at] = (uint8_t)((3 * at + channel) % 128);
+            beyond[channel] |= (uint64_t)(3 * at + channel >= 128) << at;
         }
-        places[channel] = more[channel] = _mm512_loadu_si512(numbers);
-    }
+}
+
+VBMI static void part_vbmi(const uint8_t *in, size_t pixels, uint8_t *out, size_t apart) {
+    __m512i places[3];
+    size_t place;
+    int channel;
+    for (channel = 0; channel < 3; channel++) places[channel] = _mm512_loadu_si512(of_channel[channel]);
     for (place = 0; place + 64 <= pixels; place += 64) {
         const uint8_t *from = in + 3 * place;
         const __m512i one = _mm512_loadu_si512(from), two = _mm512_loadu_si512(from + 64);
@@ -540,7 +544,7 @@ VBMI static void part_vbmi(const uint8_t *in, size_t pixels, uint8_t *out, size_
         for (channel = 0; channel < 3; channel++)
             _mm512_storeu_si512(out + channel * apart + place,
                                 _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(one, places[channel], two),
-                                                             third[channel], more[channel], three));
+                                                             (__mmask64)beyond[channel], places[channel], three));
     }
     for (; place < pixels; place++)
         for (channel = 0; channel < 3; channel++) out[channel * apart + place] = in[3 * place + channel];
@@ -606,6 +610,22 @@ static uint64_t sum_of(const uint8_t *bytes, size_t number) {
         sum += some;
     }
     return sum;
+}
+
+/* Words of eight bytes, which wrap round. */
+FOR_EACH_PROCESSOR
+static uint64_t sum_of_words(const uint8_t *bytes, size_t number) {
+    uint64_t sums[4] = {0}, words[4];
+    size_t place = 0, one;
+    for (; place + sizeof words <= number; place += sizeof words) {
+        memcpy(words, bytes + place, sizeof words);
+        for (one = 0; one < 4; one++) sums[one] += words[one];
+    }
+    for (; place + sizeof words[0] <= number; place += sizeof words[0]) {
+        memcpy(words, bytes + place, sizeof words[0]);
+        sums[0] += words[0];
+    }
+    return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
 FOR_EACH_PROCESSOR
@@ -809,7 +829,7 @@ LOOK_UP(uint64_t)
 
 /* ------------------------------------------------------------------------------------------------------ operations */
 
-enum { RESAMPLE, CUT, JITTER, LOOK_UP, COPY };
+enum { RESAMPLE, CUT, JITTER, LOOK_UP, COPY, SUM };
 
 /* One operation on every image; `each` and `other` have an entry for each of them, `fixed` is for all. */
 typedef struct {
@@ -849,6 +869,11 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
     int plane;
     if (op->what == COPY) {
         memcpy(out, image->bytes, bytes_of(image));
+        return 0;
+    }
+    if (op->what == SUM) {
+        const uint64_t sum = sum_of_words(image->bytes, bytes_of(image));
+        memcpy(out, &sum, sizeof sum);
         return 0;
     }
     if (op->what == JITTER) {
@@ -1198,6 +1223,9 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Addresses in, im
 
 PyMODINIT_FUNC PyInit__native(void) {
     use(MOST);
+#ifdef HAS_AVX2
+    find_channels();
+#endif
 #ifdef HAS_THREADS
     parallel = (Parallel)(intptr_t)dlsym(RTLD_DEFAULT, "GOMP_parallel");
     of_process = getpid();

@@ -1,20 +1,22 @@
 """Rows written to the memory of several batches in one call: copied, or as operations make them."""
 
+import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from flatout.pipeline.kernels.native import Told, compiled
 
-__all__ = ["Write", "Writing", "copying"]
+__all__ = ["Write", "Writing", "copying", "summed", "torchs_wait"]
 
 Write = Callable[[Tensor, Sequence[Tensor], int, int], None]
 """Of places of rows (int64, contiguous), new batches, the rows of each but the last, and threads: fills the batches."""
 
-_COPY = 4  # as in native.c
+_COPY, _SUM = 4, 5  # as in native.c
 _MOST_BYTES = 2**31 - 1  # of a row
 
 
@@ -52,3 +54,28 @@ def copying(rows: Tensor) -> Write | None:
         return None
     table, row_bytes = torch.tensor([(_COPY, *[0] * 7)], device="cpu"), rows[:1].nbytes
     return Writing((table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes, rows, table)
+
+
+def summed(blocks: Any, sums: Any) -> bool:
+    """Write the sum of each block's words, wrapped round, to `sums`; return whether there is compiled code for it.
+
+    Args:
+        blocks: NumPy's uint64, [B, N]; words of a block lie one after the other, blocks evenly spaced.
+        sums: NumPy's uint64, [B], contiguous.
+    """
+    number, words = blocks.shape
+    if compiled is None or not number or 8 * words > _MOST_BYTES or blocks.strides[0] % (8 * words):
+        return False
+    step, table = blocks.strides[0] // (8 * words), array("q", (_SUM, *[0] * 7))
+    rows = array("q", range(0, number * step, step)) if step > 1 else None
+    compiled.operate(
+        table.buffer_info()[0], 1, blocks.ctypes.data, 1, 8 * words, 1, 0, (number - 1) * step + 1,
+        0 if rows is None else rows.buffer_info()[0], 0, number, sums.ctypes.data, 8, number, 0, 0,
+        torch.get_num_threads(), torchs_wait(),
+    )  # fmt: skip
+    return True
+
+
+def torchs_wait() -> bool:
+    """Return whether torch's threads are there for work of this thread; another one of Python would have its own."""
+    return torch.get_num_threads() > 1 and threading.current_thread() is threading.main_thread()
