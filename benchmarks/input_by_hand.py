@@ -127,12 +127,24 @@ def _stored(pixels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return store
 
 
-def resize_gather(setting: Setting, workload: Workload) -> Pass:
+def resize_gather(setting: Setting, workload: Workload, dtype: torch.dtype = torch.float32) -> Pass:
     pixels, labels = _colored(setting, workload)
-    images = _stored(pixels, torch.float32)
+    images = _stored(pixels, dtype)
     return _passes(
         lambda rows: [images.index_select(0, rows), labels.index_select(0, rows)], len(labels), workload.batch
     )
+
+
+def bytes_gather(setting: Setting, workload: Workload) -> Pass:
+    return resize_gather(setting, workload, torch.uint8)
+
+
+def bytes_batches(setting: Setting, workload: Workload) -> Pass:
+    pixels, labels = _colored(setting, workload)
+    return _passes(
+        lambda rows: [_enlarge(pixels.index_select(0, rows)).contiguous(), labels.index_select(0, rows)],
+        len(labels), workload.batch,
+    )  # fmt: skip
 
 
 def resize_on_device(setting: Setting, workload: Workload) -> Pass:
@@ -289,6 +301,7 @@ BY_HAND_ON_DEVICE = {"resize": {"bytes there, scaled": resize_on_device}}
 BY_HAND: dict[str, dict[str, Callable[[Setting, Workload], Pass]]] = {
     "mnist": {"prepared": digits_gather, "prepared, 32 at once": digits_many, "uint8, scaled": digits_scale},
     "resize": {"prepared": resize_gather, "uint8, scaled": resize_scale, "resized in batches": resize_batches},
+    "bytes": {"prepared": bytes_gather, "resized in batches": bytes_batches},
     "augment": {"uint8, augmented in batches": augment_batches},
     "table": {"prepared": table_gather, "prepared, 32 at once": table_many},
     "python": {"prepared": computed_gather},

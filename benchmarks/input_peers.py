@@ -197,6 +197,7 @@ _GENERAL = {
 PEERS: dict[str, dict[str, Callable[[Setting, Workload], Pass]]] = {
     "mnist": _GENERAL | {"grain, written again for NumPy": grain_rewritten},
     "resize": _GENERAL,
+    "bytes": _GENERAL,
     "augment": _GENERAL,
     "table": _GENERAL,
     "python": _GENERAL,

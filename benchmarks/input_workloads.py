@@ -178,6 +178,11 @@ def enlarged(setting: Setting) -> Dataset[Any]:
     return Pictures(setting.num_samples, (32, 32, 3), steps.Compose(chain))
 
 
+def enlarged_bytes(setting: Setting) -> Dataset[Any]:
+    steps = torchvision().transforms
+    return Pictures(setting.num_samples, (32, 32, 3), steps.Compose([steps.Resize(224), steps.PILToTensor()]))
+
+
 def augmented(setting: Setting) -> Dataset[Any]:
     steps = torchvision().transforms
     changes = [steps.RandomCrop(224, padding=16), steps.RandomHorizontalFlip(), steps.ColorJitter(0.2, 0.2, 0.2)]
@@ -207,6 +212,11 @@ WORKLOADS = {
             Goal(150e3, note="bytes kept or sent, scaled there", of="on a device"),
             Goal(0.9, "later", "hand", of="on a device"),
         ),
+    ),
+    "bytes": Workload(
+        "as resize, with PILToTensor in place of ToTensor and Normalize: bytes, to be scaled after their copy",
+        enlarged_bytes, 10_000, 32,
+        (Goal(150e3), Goal(50.0, "later", "plain"), Goal(0.9, "later", "hand"), *NEVER_WORSE),
     ),
     "augment": Workload(
         "as resize, with RandomCrop(224, padding=16), flip and ColorJitter(0.2, 0.2, 0.2) before ToTensor",

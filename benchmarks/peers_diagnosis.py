@@ -69,6 +69,7 @@ WORDS = {  # what an answer must say to name the cause that a code stands for
     "DI004": r"no_sync|accumulat|all.?reduce|communication",
     "DI005": r"uneven|imbalance|straggler|batch.{0,20}(size|differ)",
     "ME001": r"retain|graph.{0,20}alive|memory (creep|leak|growth)|memory.{0,20}(growing|rising)",
+    "ME002": r"memory.{0,20}(grow|creep|leak|rising)|(keep|accumulat|append).{0,40}(tensor|list|memory)",
     "EP001": r"validation|evaluation",
     "EP002": r"validation|evaluation|no_grad",
     "EP003": r"checkpoint|torch\.save",

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from flatout.pipeline.signals import any_but_signals
+
 __all__ = ["Ahead"]
 
 T = TypeVar("T")
@@ -27,7 +29,7 @@ class Ahead(Generic[T]):
                 self._begun.append(([self._take()], None))
             except StopIteration as end:  # which may wait here for long: its frames, and what they hold, need not
                 self._begun.append(([], end.with_traceback(None)))
-            except Exception as error:
+            except any_but_signals() as error:
                 self._begun.append(([], error))
         taken, failed = self._begun.popleft()
         if failed is not None:

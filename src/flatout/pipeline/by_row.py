@@ -15,6 +15,7 @@ from torch.utils.data.dataloader import default_collate
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import same
 from flatout.pipeline.layout import Layout, layout_of
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
 
 __all__ = ["DEPENDS", "DRAWS", "ByRow", "rows_equal"]
@@ -52,7 +53,7 @@ class ByRow:
         places = sorted({(self._turn + number * each // self._tried) % number for each in range(self._tried)})
         try:
             some = [copy.deepcopy(samples[place]) for place in places]
-        except Exception as error:  # a stranger's sample
+        except any_but_signals() as error:  # a stranger's sample
             some, self.against = [], f"copying a sample raised {type(error).__name__}"
         copied = time.perf_counter()
         batch = self._collate(samples)
@@ -81,7 +82,7 @@ class ByRow:
                     return DEPENDS
                 if place == places[0] and not rows_equal(found[1], parts, [place]):
                     return DEPENDS
-        except Exception as error:  # a stranger's function on a batch of a size that it may never have seen
+        except any_but_signals() as error:  # a stranger's function on a batch of a size that it may never have seen
             return f"its collate function raised {type(error).__name__} on 1 sample"
         return ""
 

@@ -30,6 +30,7 @@ from flatout.pipeline.proof import Pace, agree
 from flatout.pipeline.ready import Ready
 from flatout.pipeline.samples import KeptSamples, kept_samples
 from flatout.pipeline.sharing import name_for_ranks
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.streams import drawn_from
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
@@ -61,8 +62,7 @@ class Cache:
         self.samples: KeptSamples | None = None  # in place of rows
         self._filled: Callable[[], Any] = weakref.ref(loader)  # the one that fills
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
-        self._seeds = WorkerSeeds()
-        self._ref: Callable[[], Any] = weakly(loader)
+        self._seeds, self._ref = WorkerSeeds(), weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
         self._changes, self._pace, self.reason = 0, Pace(), ""
         self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOp(), IntraOp()
@@ -107,7 +107,7 @@ class Cache:
         return self._filling(loader, iterate)
 
     def _begin(self, loader: Any) -> None:
-        self._plan = plan_of(loader, self._budget)
+        self._plan, self._mark = plan_of(loader, self._budget), None
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
         self._rehearsed, self.on_disk, self.samples, self._gather = False, None, None, None
         self.reason, self.keeping = self._plan.reason, self._fresh(maker)
@@ -156,7 +156,7 @@ class Cache:
         try:
             with computing_on(self._computing):
                 reason = reason or self.keeping.add(self.dataset, indices, batch)
-        except Exception as error:  # the script has its batch, whatever becomes of ours
+        except any_but_signals() as error:  # the script has its batch, whatever becomes of ours
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
@@ -170,7 +170,7 @@ class Cache:
         if self._gather is not None and not self._pace.due:
             try:
                 return self._given(self._gather.one(indices))
-            except Exception:  # an odd index: what follows knows what is to be done
+            except any_but_signals():  # an odd index: what follows knows what is to be done
                 self._gather = None
         if self._plan.passed_through and early is not None:
             self._hit()
@@ -196,7 +196,7 @@ class Cache:
         try:
             given = early.take(indices.tolist()) if early is not None and self.keeping.direct else None
             return self.keeping.take(indices, stream, given)
-        except Exception as error:  # the script's own call will say it, if it is the script's
+        except any_but_signals() as error:  # the script's own call will say it, if it is the script's
             self._refuse(f"making batches at once raised {type(error).__name__}")
             if stream is not None:
                 stream.set_state(began)
@@ -216,7 +216,7 @@ class Cache:
         before, batch = random_states(), None
         try:
             reason, batch = self._rehearse(missing, early)
-        except Exception as error:  # the script's own call will say it, if it is the script's
+        except any_but_signals() as error:  # the script's own call will say it, if it is the script's
             if self.keeping.makes and not self._random:  # a sample that the kernels do not suit
                 restore_random_states(before)
                 self.keeping = self._fresh()
@@ -288,7 +288,7 @@ class Cache:
         try:
             again = asking(self._plan, self._computing)
             good = agree(self.dataset, self.collate, self.keeping.shown, indices, again) or self._purpose == "timing"
-        except Exception as error:
+        except any_but_signals() as error:
             self._refuse(f"{type(self.dataset).__name__} raised {type(error).__name__} when it was asked again")
             return False
         if not good:

@@ -120,13 +120,13 @@ class CompiledSteps:
     def _of_one_shape(
         self, number: int, images: torch.Tensor, drawn: Sequence[Sequence[Drawn]]
     ) -> native.Program | None:
-        sizes = torch.tensor([tuple(images.shape[1:3])]).expand(number, 2)
-        if not self._fixed:
-            return self._program(sizes, images, drawn)
         kind = (number, images.shape[1:], torch.get_default_dtype())
-        if kind not in self._programs:
-            self._programs[kind] = self._program(sizes, images, drawn)
-        return self._programs[kind]
+        if self._fixed and kind in self._programs:
+            return self._programs[kind]
+        program = self._program(torch.tensor([tuple(images.shape[1:3])]).expand(number, 2), images, drawn)
+        if self._fixed:
+            self._programs[kind] = program
+        return program
 
     def _program(
         self, sizes: torch.Tensor, like: torch.Tensor, drawn: Sequence[Sequence[Drawn]]
@@ -154,5 +154,6 @@ def _threads_for(num_bytes: int) -> tuple[int, bool]:
     32 images that are enlarged to 19 MB take 0.41 to 0.52 ms on two threads of torch, 0.51 to 0.60 on two that are
     begun for them, 0.73 to 0.79 on one (n=8 medians of 312 batches in turn, 2 cores of an AMD EPYC).
     """
-    most = _most_threads(num_bytes)
-    return (torch.get_num_threads(), True) if most > 1 and torchs_wait() else (most, False)
+    if num_bytes >= 2 * _THREAD_BYTES and torchs_wait():
+        return torch.get_num_threads(), True
+    return _most_threads(num_bytes), False

@@ -33,6 +33,7 @@ from pathlib import Path
 import torch
 
 from flatout.pipeline.disk_format import Array, BadEntry, Plan, lay_out, read, write
+from flatout.pipeline.signals import any_but_signals
 from flatout.units import format_bytes
 
 __all__ = ["Stored", "load", "save"]
@@ -79,7 +80,7 @@ def save(
             return f"they take {format_bytes(plan.num_bytes)}, and {format_bytes(max_bytes)} may be taken"
         folder.mkdir(parents=True, exist_ok=True)
         return _save(plan, folder, max_bytes, pace)
-    except OSError as error:
+    except any_but_signals(OSError) as error:
         return f"{folder} cannot be written ({error.strerror or type(error).__name__})"
     except (ValueError, MemoryError, RuntimeError) as error:
         return str(error) or type(error).__name__
@@ -191,13 +192,13 @@ def load(folder: Path, key: str) -> Stored | None:
     path = folder / _name(key)
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _OPEN)
-    except OSError as error:
+    except any_but_signals(OSError) as error:
         if error.errno == errno.ELOOP:  # a link: none of ours
             _discard(path)
         return None
     try:
         return _load(path, file, key)
-    except (OSError, MemoryError, RuntimeError):
+    except any_but_signals(OSError, MemoryError, RuntimeError):
         return None
     finally:
         os.close(file)  # the mapping has a descriptor of its own, and with it the lock
@@ -213,7 +214,7 @@ def _load(path: Path, file: int, key: str) -> Stored | None:
         mapped = mmap.mmap(file, 0, flags=mmap.MAP_PRIVATE | _NO_RESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         if arrays and len(mapped) < arrays[-1].end:
             raise BadEntry
-    except (BadEntry, ValueError, OSError) as error:  # ValueError: it is empty meanwhile
+    except any_but_signals(BadEntry, ValueError, OSError) as error:  # ValueError: it is empty meanwhile
         if not isinstance(error, OSError) or error.errno == errno.EIO:
             _discard(path, file)
         return None

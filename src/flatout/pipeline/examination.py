@@ -27,6 +27,7 @@ from flatout.pipeline.dataset_state import (
     undrawn,
     unsafe,
 )
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
 
 __all__ = [
@@ -83,7 +84,7 @@ def _asked_twice(
     try:
         with Untouched(dataset) as untouched:
             reason = _of_two(dataset, index, other, times, samples)
-    except Exception as error:  # whatever a stranger's data set may raise
+    except any_but_signals() as error:  # whatever a stranger's data set may raise
         return f"{name}[{index}] raised {type(error).__name__}: {error}".splitlines()[0][:200]
     if untouched.changed:
         return f"{name} {_CHANGES}"

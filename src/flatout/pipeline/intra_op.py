@@ -79,8 +79,8 @@ class IntraOp:
 
 
 def _on_one(make: Callable[[], T], threads: int) -> T:
-    torch.set_num_threads(1)
     try:
+        torch.set_num_threads(1)
         return make()
     finally:
         torch.set_num_threads(threads)

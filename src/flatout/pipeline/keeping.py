@@ -14,6 +14,7 @@ from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget, memory_of_workers
 from flatout.pipeline.read_by_workers import Given
 from flatout.pipeline.sharing import shared_store
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.stage import worth_keeping
 from flatout.pipeline.store import Store, mapped_bytes
 from flatout.pipeline.untouched import Untouched
@@ -260,7 +261,7 @@ class Keeping:
             with Untouched(self._collate) as untouched:
                 try:
                     made = self._collate(samples)
-                except Exception as error:  # a stranger's function on a batch of a size it may never have seen
+                except any_but_signals() as error:  # a stranger's function on a batch of a size it may never have seen
                     return f"its collate function raised {type(error).__name__} on {len(some)} samples"
                 if not undrawn(before, random_states()):
                     restore_random_states(before)
@@ -285,7 +286,7 @@ def rows_refused(keeping: Keeping, loader: Any) -> str:
         batch = loader.collate_fn(ask(loader.dataset, some))
         drew = not undrawn(before, random_states())
         return (DRAWS if drew else "") or keeping.add(loader.dataset, torch.tensor(some), batch)
-    except Exception:  # the script's own batches will show it
+    except any_but_signals():  # the script's own batches will show it
         return ""
     finally:
         restore_random_states(before)

@@ -22,6 +22,7 @@ from flatout.pipeline.keeping import Keeping
 from flatout.pipeline.keys import Key, Limits, key_of
 from flatout.pipeline.proof import agree
 from flatout.pipeline.saving import Behind
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["Folder", "OnDisk", "file_of"]
 
@@ -48,7 +49,7 @@ class Folder:
             there = next(each for each in (self.path, *self.path.parents) if each.exists())
             taken = sum(each.stat().st_size for each in self.path.glob("*.samples"))
             return min(_MOST_BYTES, int(_MOST_OF_FREE * (shutil.disk_usage(there).free + taken)))
-        except OSError:
+        except any_but_signals(OSError):
             return 0
 
     def make(self) -> None:
@@ -68,7 +69,7 @@ class Folder:
         try:
             self.make()
             return file_of(self.path, num_bytes)
-        except (OSError, RuntimeError, ValueError):
+        except any_but_signals(OSError, RuntimeError, ValueError):
             return None
 
 
@@ -115,7 +116,7 @@ class OnDisk:
             fits = keeping.take_up(dataset, (stored.arrays, stored.facts))
             if not fits or not agree(dataset, self._collate, keeping.take, some_indices(len(dataset), _PROVEN_ON)):
                 return False
-        except Exception:  # what the data set raises, it raises again where it is asked for
+        except any_but_signals():  # what the data set raises, it raises again where it is asked for
             return False
         finally:
             restore_random_states(before)
@@ -136,7 +137,7 @@ class OnDisk:
                 folder.make()
                 arrays, facts = keeping.content(behind.pause)
                 reason = save(folder.path, key.digest, arrays, facts, max_bytes=folder.max_bytes, pace=behind.stop)
-            except Exception as error:
+            except any_but_signals() as error:
                 reason = f"{type(error).__name__}: {error}"
             self.state = f"not saved: {reason}" if reason else f"saved in {folder.path}"
 

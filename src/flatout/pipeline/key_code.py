@@ -14,6 +14,7 @@ from typing import Any
 
 from flatout.pipeline.key_files import Untold, digest
 from flatout.pipeline.key_versions import owner_of
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["Code"]
 
@@ -192,7 +193,7 @@ class Code:
         file = getattr(module, "__file__", None)
         try:
             source = Path(file).read_bytes() if file else b""
-        except OSError as error:
+        except any_but_signals(OSError) as error:
             raise Untold(f"the source of module {module.__name__} cannot be read ({error.strerror})") from None
         return digest("module", source, *(self._tell(item) for item in sorted(plain.items())))
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from flatout.pipeline.signals import any_but_signals
+
 __all__ = ["Allowance", "Files", "Limits", "Untold", "digest"]
 
 _PASSED_BY = {".flatout", ".git", "__pycache__"}  # change without the data changing
@@ -112,7 +114,7 @@ class Files:
             return b""
         try:
             found = _settled(text)
-        except (OSError, ValueError):
+        except any_but_signals(OSError, ValueError):
             return self._beside(os.path.dirname(text))
         self._allowance.file(text)
         if stat.S_ISREG(found.st_mode):
@@ -152,14 +154,14 @@ class Files:
         try:
             with os.scandir(folder) as found:
                 names = sorted(one.name for one in found if one.name not in _PASSED_BY)
-        except OSError as error:
+        except any_but_signals(OSError) as error:
             raise Untold(f"{folder} cannot be read ({error.strerror})") from None
         for name in names:
             self._allowance.file(folder)
             path = os.path.join(folder, name)
             try:
                 yield path, _settled(path)
-            except OSError:  # a link to nowhere
+            except any_but_signals(OSError):  # a link to nowhere
                 yield path, os.lstat(path)
 
 

@@ -27,6 +27,7 @@ from flatout.pipeline.key_code import Code
 from flatout.pipeline.key_content import told_content
 from flatout.pipeline.key_files import Allowance, Files, Limits, Untold, digest
 from flatout.pipeline.key_versions import environment
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["Key", "Limits", "key_of"]
 
@@ -61,7 +62,7 @@ def key_of(*things: object, limits: Limits | None = None) -> Key:
         return Key("", str(untold))
     except RecursionError:
         return Key("", "it is nested too deeply")
-    except Exception as error:  # a stranger's object may do anything when it is looked at
+    except any_but_signals() as error:  # a stranger's object may do anything when it is looked at
         return Key("", f"looking at it raised {type(error).__name__}: {error}")
     return Key(digest("key", *around, *told).hex(), "")
 
@@ -188,7 +189,7 @@ class _Teller:
             found = reduce(thing) if reduce is not None else thing.__reduce_ex__(4)
         except Untold:
             raise
-        except Exception as error:
+        except any_but_signals() as error:
             name = f"{kind.__module__}.{kind.__qualname__}"
             raise Untold(f"an object of {name}, which shows no state ({error})") from None
         if isinstance(found, str):

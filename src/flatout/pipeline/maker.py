@@ -16,6 +16,7 @@ from flatout.pipeline.kernels import Kernel, RandomKernel, flatten, kernel_for
 from flatout.pipeline.kernels.table import Table, num_pointwise, table_of
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.read_by_workers import Given, ReadValues
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.sources import Source, Value, source_of
 from flatout.pipeline.steps import Step, Steps
 
@@ -85,7 +86,7 @@ class Maker:
         states = random_states()
         try:
             self._table = self._table_of(len(self._steps) - number)
-        except Exception:  # a stranger's data set, or a sample that a kernel does not suit
+        except any_but_signals():  # a stranger's data set, or a sample that a kernel does not suit
             self._table = None
         finally:
             restore_random_states(states)
@@ -198,7 +199,7 @@ def maker_of(loader: Any) -> Maker | None:
             return None
         maker = Maker(source, steps, len(loader.dataset))
         return maker if _proven(maker, loader) else None
-    except Exception:  # a stranger's data set, or a batch that a kernel does not suit
+    except any_but_signals():  # a stranger's data set, or a batch that a kernel does not suit
         return None
     finally:
         restore_random_states(states)

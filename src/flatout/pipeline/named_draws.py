@@ -13,6 +13,7 @@ from typing import Any
 
 from flatout.pipeline.dataset_state import parts
 from flatout.pipeline.reach import is_filled, names_in
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["names_draws"]
 
@@ -35,7 +36,7 @@ def names_draws(dataset: Any) -> bool:
     """
     try:
         return any(map(_draws, _reading(list(parts(dataset)))))
-    except Exception:  # a stranger's objects, looked at
+    except any_but_signals():  # a stranger's objects, looked at
         return True
 
 

@@ -76,11 +76,16 @@ class _FillingWorkers:
         self._next: Callable[[Any], Any] = type(iterator)._next_data
         self._pending = twin.batch_sampler.pending
         self._deliver = deliver
+        self._whole = True  # all batches of the pass came so far
 
     def next_data(self) -> Any:
         """Return the next batch, as the iterator's own method of that name does."""
+        whole, self._whole = self._whole, False  # whatever is raised: the script may go on, and batches come otherwise
         flagged: Flagged = self._next(self._iterator())
-        self._deliver(as_tensor(self._pending.popleft()), flagged.batch, DRAWS if flagged.drew else flagged.against)
+        if whole:
+            against = DRAWS if flagged.drew else flagged.against
+            self._deliver(as_tensor(self._pending.popleft()), flagged.batch, against)
+        self._whole = whole
         return flagged.batch
 
 

@@ -14,6 +14,7 @@ from flatout.pipeline.memory import Budget
 from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.one_core import programs
 from flatout.pipeline.read_by_workers import can_read
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
 from flatout.pipeline.waiting import in_flight, num_reading, reads_quickly, suit_one_core
@@ -108,7 +109,7 @@ def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
     try:
         with streams_kept():
             found = layout_of(loader.collate_fn(samples), 1)
-    except Exception:  # a stranger's function on a batch of a size it may never have seen
+    except any_but_signals():  # a stranger's function on a batch of a size it may never have seen
         return False
     return found is not None and budget.fits(found[0].num_bytes * len(loader.dataset))
 

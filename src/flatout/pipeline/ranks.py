@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from flatout.pipeline.signals import any_but_signals
+
 __all__ = ["Block", "local_ranks"]
 
 _TOLD = (  # by torchrun and what builds on it, Open MPI, MPICH
@@ -78,7 +80,7 @@ class Block:
             if os.readlink(link) != f"/memfd:{self._label} (deleted)":
                 return -1
             file = os.open(link, os.O_RDWR)
-        except (OSError, ValueError):
+        except any_but_signals(OSError, ValueError):
             return -1
         if os.fstat(file).st_size == num_bytes:
             return file

@@ -5,7 +5,6 @@ Code of installed packages is not followed; what the user's functions and method
 
 import dis
 import functools
-import io
 import logging
 import random
 import sys
@@ -16,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
+
+from flatout.pipeline.of_kind import OfKind
 
 __all__ = ["LEAVES", "handle_of", "is_filled", "is_generator", "is_own", "module_of", "names_in", "parts"]
 
@@ -115,8 +116,8 @@ def _of_class(kind: type) -> list[Any]:
     return found
 
 
-@functools.lru_cache(maxsize=2048)
-def _holds_generator(kind: type) -> bool:
+@OfKind
+def _holds_generator(kind: Any) -> bool:
     return any(is_generator(value) for value in vars(kind).values())
 
 
@@ -200,11 +201,17 @@ def is_own(module: str) -> bool:
 
 def handle_of(part: Any) -> str:
     """Return what `part` stands for outside of this process or in another thread, an empty string for nothing."""
-    if isinstance(part, io.IOBase) or callable(getattr(type(part), "fileno", None)):
+    kind, claimed = type(part), part.__class__  # a proxy's are two
+    return _handle_of_kind(kind) or ("" if claimed is kind else _handle_of_kind(claimed))
+
+
+@OfKind
+def _handle_of_kind(kind: Any) -> str:
+    if callable(getattr(kind, "fileno", None)):  # every io.IOBase has it
         return "an open file"
-    if isinstance(part, threading.Thread):
+    if issubclass(kind, threading.Thread):
         return "a thread"
-    package = module_of(type(part)).partition(".")[0]
+    package = module_of(kind).partition(".")[0]
     return f"an object of {package}" if package in _HANDLES else ""
 
 
@@ -212,7 +219,7 @@ def is_generator(part: Any) -> bool:
     """Return whether `part` is a random generator, none of the process's own three."""
     numpy, torch = sys.modules.get("numpy"), sys.modules["torch"]
     kind: type = type(part)
-    if not _is_of_generators(kind, numpy is not None):
+    if not (_is_of_generators(kind) or (numpy is not None and _is_of_numpys(kind))):
         return False
     shared = [getattr(random, "_inst", None), torch.default_generator]  # the process's own: watched, and seeded
     if numpy is not None:
@@ -220,12 +227,15 @@ def is_generator(part: Any) -> bool:
     return not any(part is one for one in shared)
 
 
-@functools.lru_cache(maxsize=2048)
-def _is_of_generators(kind: type, with_numpy: bool) -> bool:
-    kinds: tuple[Any, ...] = (random.Random, sys.modules["torch"].Generator)
-    if with_numpy:
-        kinds = (*kinds, sys.modules["numpy"].random.Generator, sys.modules["numpy"].random.RandomState)
-    return issubclass(kind, kinds)
+@OfKind
+def _is_of_generators(kind: Any) -> bool:
+    return issubclass(kind, (random.Random, sys.modules["torch"].Generator))
+
+
+@OfKind
+def _is_of_numpys(kind: Any) -> bool:
+    numbers = sys.modules["numpy"].random
+    return issubclass(kind, (numbers.Generator, numbers.RandomState))
 
 
 def _of_partial(part: Any) -> list[Any]:

@@ -22,13 +22,16 @@ from flatout.pipeline.sources import Source
 
 __all__ = ["Given", "ReadByWorkers", "ReadValues", "can_read"]
 
+_LATE = 1  # answer that nobody waited for, as often as a signal came
+
 
 @dataclass(frozen=True)
 class ReadValues:
-    """What was read of some samples: what their transform is given, and the other parts of their batch."""
+    """What was read of some samples, those `asked` for: what their transform is given, and the batch's other parts."""
 
     value: torch.Tensor | list[torch.Tensor] | Written
     others: list[Any]
+    asked: Sequence[int] = ()
 
     def some(self, places: Sequence[int]) -> "ReadValues":
         """Return that of some of the samples."""
@@ -65,34 +68,22 @@ class ReadByWorkers:
         They are asked for as many batches ahead as are drawn, of each for the samples that `wanted(indices)` names.
         """
         assert isinstance(batches, DrawnAhead)
-        due, feed = deque[list[int]](), deque[list[int]]()
+        return _Following(self, batches, wanted)
 
-        def ask(indices: torch.Tensor) -> None:
-            asked: list[int] = wanted(indices).tolist()
-            due.append(asked)
-            feed.extend([asked] if asked else [])
+    def begin(self, feed: deque[list[int]]) -> Any:
+        """Return workers that read what `feed` asks for."""
+        return _MultiProcessingDataLoaderIter(_twin(self._loader, _Reading(self._source, self._rows), feed))
 
-        for indices in batches.upcoming:
-            ask(indices)
-        workers = _MultiProcessingDataLoaderIter(_twin(self._loader, _Reading(self._source, self._rows), feed))
-        try:
-            for indices in batches:
-                if len(batches.upcoming) > len(due) - 1:
-                    ask(batches.upcoming[-1])
-                self._asked = due.popleft()
-                if self._asked:
-                    self._read = _next_of(workers)
-                yield indices
-        finally:
-            self._asked, self._read = [], None
-            workers._shutdown_workers()
+    def due(self, asked: list[int], read: "ReadValues | Exception | None") -> None:
+        """Take what was read of the batch that is due; `asked`: the samples that were wanted of it."""
+        self._asked, self._read = asked, read
 
     def take(self, indices: Sequence[int]) -> ReadValues:
         """Return what was read of `indices`; raise what was raised."""
         read, places = self._read, {index: place for place, index in enumerate(self._asked)}
         if isinstance(read, Exception):
             raise read
-        if read is None or not set(indices) <= set(places):
+        if read is None or list(read.asked) != self._asked or not set(indices) <= set(places):
             return self._read_here(indices)
         return read if list(indices) == self._asked else read.some([places[index] for index in indices])
 
@@ -102,7 +93,49 @@ class ReadByWorkers:
         self._here = self._here or self._source.reader()
         value, others = self._source.assemble(list(map(self._here, indices)), None)
         assert isinstance(value, torch.Tensor | list)
-        return ReadValues(value, others)
+        return ReadValues(value, others, indices)
+
+
+class _Following:
+    """The indices of batches whose samples workers read meanwhile.
+
+    No generator: what a handler of a signal raises would end it, and the script may go on. What was read says of what,
+    so that nothing is taken for another batch's when an answer was not waited for.
+    """
+
+    def __init__(
+        self, reader: ReadByWorkers, batches: DrawnAhead, wanted: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        self._reader, self._batches, self._wanted = reader, batches, wanted
+        self._due, self._feed = deque[list[int]](), deque[list[int]]()
+        self._workers: Any = None
+
+    def __iter__(self) -> "_Following":
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        if self._workers is None:
+            for upcoming in self._batches.upcoming:
+                self._ask(upcoming)
+            self._workers = self._reader.begin(self._feed)
+        try:
+            indices = next(self._batches)
+        except StopIteration:
+            self._reader.due([], None)
+            self._workers._shutdown_workers()
+            raise
+        if len(self._batches.upcoming) > len(self._due) - 1:
+            self._ask(self._batches.upcoming[-1])
+        asked = self._due.popleft()
+        self._reader.due(asked, None)
+        if asked:
+            self._reader.due(asked, _next_of(self._workers, asked))
+        return indices
+
+    def _ask(self, indices: torch.Tensor) -> None:
+        asked: list[int] = self._wanted(indices).tolist()
+        self._due.append(asked)
+        self._feed.extend([asked] if asked else [])
 
 
 class _Feed:
@@ -127,8 +160,8 @@ class _Reading:
         self._source, self._rows = source, rows
         self._one: Callable[[int], Any] | None = None
 
-    def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor | None, list[Any], list[Any]]:
-        """Return all bytes of the values in one piece, the shapes of those that differ, and the other parts.
+    def __getitems__(self, indices: list[int]) -> tuple[list[int], torch.Tensor | None, list[Any], list[Any]]:
+        """Return what was asked for, all bytes of the values in one piece, shapes of those that differ, other parts.
 
         No bytes where the values were written to their places.
         """
@@ -140,12 +173,12 @@ class _Reading:
         if self._rows is not None:
             samples, given = written(self._source.form, given, (self._rows[index] for index in indices))
             if samples:
-                return None, [], self._source.others(samples)
+                return indices, None, [], self._source.others(samples)
         value, others = self._source.assemble(list(given), SharedMemory())
         if isinstance(value, torch.Tensor):
-            return value, [], others
+            return indices, value, [], others
         assert isinstance(value, list)
-        return torch.cat([each.flatten() for each in value]), [tuple(each.shape) for each in value], others
+        return indices, torch.cat([each.flatten() for each in value]), [tuple(each.shape) for each in value], others
 
 
 def _twin(loader: Any, reading: _Reading, feed: deque[list[int]]) -> Any:
@@ -167,17 +200,24 @@ def _as_it_is(values: Any) -> Any:
     return values
 
 
-def _next_of(workers: Any) -> ReadValues | Exception:
-    if not workers._tasks_outstanding:
-        workers._try_put_index()
+def _next_of(workers: Any, asked: list[int]) -> ReadValues | Exception | None:
+    """Return what was read of `asked`; None where what comes next was read of others."""
+    read: list[int] = []
     try:
-        value, shapes, others = workers._next_data()
+        for _ in range(_LATE + 1):
+            if not workers._tasks_outstanding:
+                workers._try_put_index()
+            read, value, shapes, others = workers._next_data()
+            if read == asked:
+                break
+        else:
+            return None
     except Exception as error:  # of the data set, or of a worker that has ended: raised where somebody asks
         return error
     if shapes:
         counts = [torch.Size(shape).numel() for shape in shapes]
         value = [each.view(shape) for each, shape in zip(value.split(counts), shapes, strict=True)]
-    return ReadValues(Written() if value is None else value, others)
+    return ReadValues(Written() if value is None else value, others, asked)
 
 
 def _picked(part: Any, places: Sequence[int]) -> Any:

@@ -10,6 +10,7 @@ from flatout.pipeline.copies import Mark, loaded
 from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, undrawn
 from flatout.pipeline.examination import detached, samples_of
 from flatout.pipeline.reading_batches import AroundBatches, transforms_batches
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.sources import slots
 
 __all__ = ["AroundTransform", "Entry", "Reader", "at_once", "behind", "reader_of"]
@@ -128,7 +129,7 @@ def reader_of(dataset: Any, place: int, random: bool) -> Reader:
             reader.read(dataset, place)
             if undrawn(before, random_states()):  # else what is random is another one, or outside of it
                 return reader
-        except Exception:  # not this one
+        except any_but_signals():  # not this one
             continue
         finally:
             restore_random_states(before)

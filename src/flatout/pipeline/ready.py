@@ -3,7 +3,6 @@
 What makes them draws nothing, and what they are made of is kept: nobody can tell.
 """
 
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from flatout.pipeline.gathering import Gather
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.order import DrawnAhead, InOneDraw
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["Ready"]
 
@@ -52,11 +52,19 @@ class Ready:
 
     def __next__(self) -> torch.Tensor:
         """Return the indices of the next batch, which is to be made by itself."""
-        return self._undone.popleft() if self._undone else next(self._order)
+        if not self._undone:
+            return next(self._order)
+        first = self._undone[0]
+        if len(first) <= self._size:
+            return self._undone.popleft()
+        self._undone = deque((*first.split(self._size), *list(self._undone)[1:]))
+        return self._undone.popleft()
 
     def batch(self) -> Any:
         """Return the next batch, None where it is to be made by itself."""
         gather = self._gather()
+        if self._made:
+            self._undone.clear()  # an interrupt may have come between the two
         if self._made and (gather is None or gather is not self._by or gather.state() != self._state):
             self._undone.extend(self._indices.split(self._size)[-len(self._made) :])
             self._made.clear()
@@ -67,10 +75,13 @@ class Ready:
     def _make(self, gather: Gather) -> None:
         self._by, self._state = gather, gather.state()
         number = gather.num_at_once(self._size)
-        self._indices = self._order.several(number) if number else self._indices[:0]
+        self._undone.append(self._order.several(number) if number else self._indices[:0])
+        self._indices = self._undone[0]  # undone for now, whatever is raised meanwhile, an interrupt too
         if not len(self._indices):
+            self._undone.clear()
             return
-        self._undone.extend(self._indices.split(self._size))  # whatever is raised meanwhile, an interrupt too
-        with contextlib.suppress(Exception):  # an odd index: who makes batches one by one knows what is to be done
+        try:
             self._made.extend(self._intra_op.run(gather.several, self._indices, self._size))
             self._undone.clear()
+        except any_but_signals():  # an odd index: who makes batches one by one knows what is to be done
+            pass

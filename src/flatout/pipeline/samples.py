@@ -17,6 +17,7 @@ from flatout.pipeline.own_streams import generators_in, restore_states, states_o
 from flatout.pipeline.proof import Pace
 from flatout.pipeline.reading import Entry, Reader, at_once, behind, reader_of
 from flatout.pipeline.reading_batches import AroundBatches
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
 from flatout.units import format_bytes
 
@@ -101,7 +102,7 @@ class KeptSamples:
             self._limit = num_bytes
             alike = all(self._agrees([index]) for index in some) and self._agrees(some)
             return "" if alike else "and samples asked for by themselves come out otherwise"
-        except Exception as error:  # a stranger's data set, given something that it does not expect
+        except any_but_signals() as error:  # a stranger's data set, given something that it does not expect
             return f"and reading samples by themselves raised {type(error).__name__}: {error}".splitlines()[0][:200]
 
     def prove(self, number: int) -> str:
@@ -145,7 +146,7 @@ class KeptSamples:
         try:
             made = self._read(missing)
             kept = {index: copied(entry) for index, entry in made.items()}
-        except Exception as error:  # the script's own call will say it, if it is the script's
+        except any_but_signals() as error:  # the script's own call will say it, if it is the script's
             self._refuse(f"reading samples by themselves raised {type(error).__name__}")
         if not undrawn(before, random_states()) or own != states_of(self._own):
             self._refuse("random numbers are drawn while a sample is read")
@@ -192,7 +193,7 @@ class KeptSamples:
         try:
             if not self._agrees([index]):
                 self._refuse(f"sample {index} is another than it was")
-        except Exception as error:
+        except any_but_signals() as error:
             self._refuse(f"{type(self._dataset).__name__} raised {type(error).__name__} when it was asked again")
 
     def _agrees(self, indices: list[int]) -> bool:

@@ -17,6 +17,7 @@ from flatout.pipeline.layout import Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.ranks import Block, local_ranks
+from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.store import Store, mapped_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def name_for_ranks(loader: Any, plan: "Plan", budget: Budget) -> str:
         if not budget.fits(_bytes_of_one(loader, plan.maker) * len(loader.dataset) // local_ranks()):
             return ""
         return key_of(loader.dataset, loader.collate_fn, sys.byteorder, limits=_LIMITS).digest
-    except Exception:  # of the data set or its collate function: the script's own call will say it
+    except any_but_signals():  # of the data set or its collate function: the script's own call will say it
         return ""
     finally:
         restore_random_states(states)
@@ -64,7 +65,7 @@ def shared_store(name: str, rows: Sequence[Rows], num_samples: int, budget: Budg
         return None
     try:
         block = Block(f"{name} {rows!r}", num_bytes)
-    except (OSError, AttributeError):  # no such memory on this system, or none is left
+    except any_but_signals(OSError, AttributeError):  # no such memory on this system, or none is left
         return None
     store = Store(rows, num_samples, block.memory[flags:], flags=block.memory[:num_samples])
     budget.take(num_bytes // local_ranks(), store)

@@ -19,6 +19,7 @@ from flatout.pipeline.form import Form, pack
 from flatout.pipeline.layout import Layout, layout_of
 from flatout.pipeline.one_by_one import room_for, written
 from flatout.pipeline.recycled import Recycled
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["Source", "Value", "slots", "source_of"]
 
@@ -194,7 +195,7 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
         given = [one(index) for index in some_indices(len(dataset), _TRIED)]
         forms = {packed[0] for packed in (pack([value]) for value, _ in given) if packed is not None}
         found = layout_of(_collated([sample for _, sample in given[:1]]), 1)
-    except Exception:  # a stranger's data set, given something that it does not expect
+    except any_but_signals():  # a stranger's data set, given something that it does not expect
         return None
     place = next((place for place, part in enumerate(found[1]) if _is_token(part)), None) if found else None
     if found is None or place is None or len(forms) != 1:

@@ -39,9 +39,12 @@ def drawn_from(stream: Any) -> Iterator[None]:
         yield
         return
     own = torch.random.get_rng_state()
-    torch.random.set_rng_state(stream.get_state())
+    begun = False
     try:
+        torch.random.set_rng_state(stream.get_state())
+        begun = True
         yield
     finally:
-        stream.set_state(torch.random.get_rng_state())
+        if begun:
+            stream.set_state(torch.random.get_rng_state())
         torch.random.set_rng_state(own)

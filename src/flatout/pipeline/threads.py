@@ -21,8 +21,8 @@ def computing_on(number: int) -> Iterator[None]:
     if number == before:
         yield
         return
-    torch.set_num_threads(number)
     try:
+        torch.set_num_threads(number)
         yield
     finally:
         torch.set_num_threads(before)

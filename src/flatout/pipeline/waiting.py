@@ -16,6 +16,7 @@ from flatout.machine import usable_cores
 from flatout.pipeline.desk import Desk, Reader
 from flatout.pipeline.examination import some_indices
 from flatout.pipeline.one_core import OneCore, usable
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["AskedEarly", "Reader", "in_flight", "num_reading", "reads_quickly", "scales", "suit_one_core"]
 
@@ -100,7 +101,7 @@ def reads_quickly(reader: Reader, length: int) -> bool:
             start = time.perf_counter()
             one(index)
             taken.append(time.perf_counter() - start)
-    except Exception:  # the script's own call will say it
+    except any_but_signals():  # the script's own call will say it
         return False
     return sorted(taken)[len(taken) // 2] < _HANDED_OVER_S
 
@@ -110,7 +111,7 @@ def num_reading(reader: Reader, length: int) -> int:
     cores = usable_cores()
     try:
         return cores if cores > 1 and scales(reader, length, cores) else 0
-    except Exception:  # the script's own call will say it
+    except any_but_signals():  # the script's own call will say it
         return 0
 
 
@@ -141,23 +142,11 @@ class AskedEarly:
 
         `early`: samples of later batches are asked for by then, of which `wanted(indices)` says which.
         """
-        ahead: deque[torch.Tensor] = deque()
-        try:
-            if not early:
-                yield from batches
-                return
-            for indices in batches:
-                self._ask(wanted(indices).tolist())
-                ahead.append(indices)
-                while sum(map(len, ahead)) >= 2 * self._num_threads:
-                    yield ahead.popleft()
-            yield from ahead
-        finally:
-            self.end()
+        return _Following(self, batches, wanted if early else None, 2 * self._num_threads)
 
     def take(self, indices: Sequence[int]) -> list[Any]:
         """Return samples in the order of `indices`; raise what the data set raised."""
-        self._ask(indices)
+        self.ask(indices)
         self._asked.difference_update(indices)
         made = self._desk.wait(indices)
         return [made[index] for index in indices]
@@ -167,7 +156,8 @@ class AskedEarly:
         self._desk.end()
         self._asked.clear()
 
-    def _ask(self, indices: Sequence[int]) -> None:
+    def ask(self, indices: Sequence[int]) -> None:
+        """Let threads ask for samples that were not asked for yet."""
         desk = self._desk
         if desk.ended:
             raise RuntimeError("samples were asked for after the end of their pass")
@@ -177,3 +167,32 @@ class AskedEarly:
                 desk.todo.put(index)
         desk.wanted = max(desk.wanted, min(self._num_threads, len(self._asked)))
         desk.grow()
+
+
+class _Following:
+    """The indices of batches whose samples are asked for meanwhile.
+
+    No generator: what a handler of a signal raises would end it, and the script may go on.
+    """
+
+    def __init__(self, early: AskedEarly, batches: Iterator[torch.Tensor], wanted: Any, most: int) -> None:
+        self._early, self._batches, self._wanted, self._most = early, batches, wanted, most
+        self._ahead: deque[torch.Tensor] = deque()
+
+    def __iter__(self) -> "_Following":
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        try:
+            while self._wanted is not None and sum(map(len, self._ahead)) < self._most:
+                self._ahead.append(next(self._batches))
+                self._early.ask(self._wanted(self._ahead[-1]).tolist())
+        except StopIteration:
+            self._wanted = None
+        if self._ahead:
+            return self._ahead.popleft()
+        try:
+            return next(self._batches)
+        except StopIteration:
+            self._early.end()
+            raise

@@ -53,9 +53,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     whole = None if _grows(run, breakdown) else of_one_statement(run, spot)
     called = ""
-    if whole is not None and whole.seconds > NOTEWORTHY * spot.seconds:
+    if whole is not None:
         host_s = seconds(costs(run, Phase.HOST))
-        share = breakdown.share(Phase.HOST) * min(1.0, whole.seconds / host_s)
+        share = max(share, breakdown.share(Phase.HOST) * min(1.0, whole.seconds / host_s))
+    if whole is not None and whole.seconds > NOTEWORTHY * spot.seconds:
         called = f"below {at(whole.place)}, {'most' if spot.seconds > whole.seconds / 2 else 'part'} of it "
     return Finding(
         code="HO001",

@@ -18,6 +18,7 @@ from flatout.pipeline.steps import Steps
 
 SIDE = st.integers(1, 70)
 SIZE = st.tuples(SIDE, SIDE)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="flatout was installed without a C compiler")
@@ -108,13 +109,17 @@ def test_other_filters_are_left_to_pillow():
     assert [chosen for chosen in range(6) if native.resamples(chosen)] == [2, 3]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8]
+)
 @pytest.mark.parametrize("colored", [False, True])
 @pytest.mark.parametrize("lead", [False, True])
-def test_a_table_of_any_type_is_looked_up(dtype, colored, lead):
-    batch = bytes_of(3, (5, 7), colored, seed=1, lead=lead)
+@pytest.mark.parametrize("size", [(5, 7), (16, 13)])
+def test_a_table_of_any_type_is_looked_up(dtype, colored, lead, size):
+    batch = bytes_of(3, size, colored, seed=1, lead=lead)
     channels = 3 if colored else 1
-    for values in (torch.randn(channels, 256).to(dtype), torch.randn(1, 256).to(dtype)):
+    tables = [(50 * torch.randn(number, 256)).to(dtype) for number in (channels, 1)]
+    for values in (*tables, torch.arange(256).expand(channels, 256).to(dtype).contiguous()):
         made = native.operated(native.look_up(values), batch)
         planes = batch.permute(0, 3, 1, 2) if colored else batch[:, None]
         wanted = torch.stack(

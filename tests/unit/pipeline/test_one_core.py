@@ -131,7 +131,7 @@ def test_what_is_started_after_the_end_of_a_pass_is_let_go_by_the_last_thread(st
     dataset = Late(started)
     early = AskedEarly(lambda: dataset.__getitem__, 4, one_core=True)
     early.take(range(10, 40))
-    early._ask([3, 4, 5, 6])
+    early.ask([3, 4, 5, 6])
     for _ in range(4):
         there.acquire()
     early.end()

@@ -201,7 +201,7 @@ def test_a_thread_computes_on_as_many_as_it_was_told_whatever_others_set_meanwhi
 
     early = AskedEarly(reader, 1, 2)
     try:
-        early._ask([0])
+        early.ask([0])
         begun.wait(10)
         torch.set_num_threads(1)  # as a batch that is made on one thread has it
         changed.set()

@@ -244,6 +244,22 @@ def test_what_one_statement_after_the_step_costs_goes_together(script, part):
     assert "below `train` (train.py:12), part of it in `Monitor.update` (train.py:4)" in found.message
 
 
+def test_the_little_that_a_statement_costs_besides_is_counted_and_not_spoken_of(script):
+    at = script(MONITORED)
+    outer = at("whole", "<module>")
+    lines = [
+        line(1.0, at("forward", "train"), outer, phase=Phase.FORWARD),
+        line(1.0, at("backward", "train"), outer, phase=Phase.BACKWARD),
+        line(1.0, at("step", "train"), outer, phase=Phase.OPTIMIZER),
+        host(at("update", "Monitor.update"), at("call", "train"), outer, part="tail", seconds=2.0),
+        line(0.1, at("call", "train"), outer, phase=Phase.HOST, part="tail", leaf="torch"),
+        host(at("other", "train"), outer, part="tail", seconds=0.4),
+    ]
+    found = applied(PYTHON_WORK, example(step_ms=100, forward=60, lines=lines))
+    assert found.share == pytest.approx(0.4 * 2.1 / 2.5)
+    assert "Python in the training loop, in `Monitor.update` (train.py:4)" in found.message
+
+
 AROUND_THE_STEP = """
 def train(batches):
     for x in batches:

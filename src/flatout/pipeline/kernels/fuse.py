@@ -28,7 +28,7 @@ def fuse(kernels: Sequence[Kernel]) -> list[Kernel]:
     number = num_pointwise(kernels)
     if native.available() and number and kernels[-number].name in _FROM_IMAGES:
         joined = _join(kernels[-number:])
-        if len(joined) == 1 and joined[0].run_into is not None:
+        if len(joined) == 1 and (joined[0].run_into is not None or joined[0].view is not None):
             return [*kernels[:-number], looked_up(kernels[-number:], joined[0])]
     return _join(kernels)
 

@@ -827,13 +827,34 @@ LOOK_UP(uint16_t)
 LOOK_UP(uint32_t)
 LOOK_UP(uint64_t)
 
+/* The same for bytes that become bytes; without a table they stay as they are. */
+static void look_up_bytes(const uint8_t *in, size_t pixels, int channels, int lead, const uint8_t *table, size_t step,
+                          uint8_t *out) {
+    int channel;
+    if (channels == 3 && !lead)
+        part(in, pixels, out);
+    else
+        memcpy(out, in, channels * pixels);
+    for (channel = 0; table && channel < channels; channel++, table += step) {
+        uint8_t *bytes = out + channel * pixels;
+        size_t pixel;
+#ifdef HAS_AVX2
+        if (has_vbmi) {
+            replace_vbmi(bytes, pixels, table);
+            continue;
+        }
+#endif
+        for (pixel = 0; pixel < pixels; pixel++) bytes[pixel] = table[bytes[pixel]];
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------------ operations */
 
 enum { RESAMPLE, CUT, JITTER, LOOK_UP, COPY, SUM };
 
 /* One operation on every image; `each` and `other` have an entry for each of them, `fixed` is for all. */
 typedef struct {
-    int64_t what, tall, wide, more, less; /* more: cubic, or bytes of a value; less: tallest first, or the table's step */
+    int64_t what, tall, wide, more, less; /* more: cubic, or bytes of a value, 0: bytes stay; less: tallest first, or the table's step */
     int64_t each, other, fixed;           /* boxes, places, order; strengths; fill, table */
 } Operation;
 
@@ -885,7 +906,10 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
         return 0;
     }
     if (op->what == LOOK_UP) {
-        if (op->more == 2)
+        if (op->more < 2)
+            look_up_bytes(image->bytes, pixels, image->channels, image->lead, op->more ? ADDRESS(op->fixed) : NULL, op->less,
+                          out);
+        else if (op->more == 2)
             look_up_uint16_t(image->bytes, pixels, image->channels, image->lead, ADDRESS(op->fixed), op->less, (void *)out);
 #ifdef HAS_AVX2
         else if (op->more == 4 && has_vbmi)

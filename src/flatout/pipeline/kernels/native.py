@@ -101,11 +101,13 @@ def look_up(values: Tensor) -> Operation | None:
     """Return the operation that takes for each byte what a table has for it, the channels first.
 
     Args:
-        values: [C, 256] of any type of 2, 4 or 8 bytes, or [1, 256] for all channels; contiguous.
+        values: [C, 256] of any type of 1, 2, 4 or 8 bytes, or [1, 256] for all channels; contiguous.
     """
-    if compiled is None or values.element_size() not in (2, 4, 8):
+    if compiled is None or values.element_size() not in (1, 2, 4, 8):
         return None
-    return Operation(_LOOK_UP, settings=(values.element_size(), 256 if len(values) > 1 else 0), fixed=values)
+    stay = values.dtype is torch.uint8 and bool((values == torch.arange(256, dtype=torch.uint8)).all())
+    step = 256 if len(values) > 1 else 0
+    return Operation(_LOOK_UP, settings=(0 if stay else values.element_size(), step), fixed=values)
 
 
 class Program:

@@ -1,5 +1,6 @@
 """Rows written to the memory of several batches in one call: copied, or as operations make them."""
 
+import os
 import threading
 from array import array
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ Write = Callable[[Tensor, Sequence[Tensor], int, int], None]
 
 _COPY, _SUM = 4, 5  # as in native.c
 _MOST_BYTES = 2**31 - 1  # of a row
+_begun: set[int] = set()  # processes in which torch's threads made batches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +41,8 @@ class Writing:
     def __call__(self, places: Tensor, batches: Sequence[Tensor], each: int, threads: int) -> None:
         """Do as `Write` says; raise IndexError where a place is none of an image, ValueError where they were moved."""
         assert compiled is not None
+        if threads > 1:
+            _begun.add(os.getpid())
         if self.images.data_ptr() != self.told[2]:
             raise ValueError("the images lie elsewhere by now")
         addresses, number = array("q", [batch.data_ptr() for batch in batches]), len(places)
@@ -71,11 +75,19 @@ def summed(blocks: Any, sums: Any) -> bool:
     compiled.operate(
         table.buffer_info()[0], 1, blocks.ctypes.data, 1, 8 * words, 1, 0, (number - 1) * step + 1,
         0 if rows is None else rows.buffer_info()[0], 0, number, sums.ctypes.data, 8, number, 0, 0,
-        torch.get_num_threads(), torchs_wait(),
+        torch.get_num_threads(), torchs_wait(begin=False),
     )  # fmt: skip
     return True
 
 
-def torchs_wait() -> bool:
-    """Return whether torch's threads are there for work of this thread; another one of Python would have its own."""
-    return torch.get_num_threads() > 1 and threading.current_thread() is threading.main_thread()
+def torchs_wait(*, begin: bool = True) -> bool:
+    """Return whether torch's threads are there for work of this thread; another one of Python would have its own.
+
+    `begin`: they may be begun for it. Without it, only where batches were made on them before: a process that is forked
+    when they are there cannot use several threads of torch, and the script may fork before it makes a batch.
+    """
+    if torch.get_num_threads() < 2 or threading.current_thread() is not threading.main_thread():
+        return False
+    if begin:
+        _begun.add(os.getpid())
+    return os.getpid() in _begun

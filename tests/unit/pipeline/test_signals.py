@@ -1,0 +1,174 @@
+"""What a handler of a signal raises reaches the script, whatever was asked for when the signal came."""
+
+import contextlib
+import functools
+import os
+import signal
+import types
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from flatout.pipeline import compile_loader
+from flatout.pipeline.signals import any_but_signals
+
+
+class TimeUp(Exception):
+    pass
+
+
+class Handler:
+    def __call__(self, *_):
+        raise TimeUp
+
+    def method(self, *_):
+        raise TimeUp
+
+
+def end(*_):
+    raise TimeUp
+
+
+@pytest.fixture(params=["function", "method", "object", "partial"])
+def handled(request):
+    handlers = {"function": end, "method": Handler().method, "object": Handler(), "partial": functools.partial(end, 1)}
+    before = signal.signal(signal.SIGUSR2, handlers[request.param])
+    yield
+    signal.signal(signal.SIGUSR2, before)
+
+
+told = types.ModuleType("")  # which nobody looks into, and puts nothing of it back
+
+
+class Squares(Dataset):
+    """Counts how often a sample is asked for, by whomever; a signal comes with one of these."""
+
+    def __init__(self, number, draws=False):
+        self.number, self.draws = number, draws
+
+    def __len__(self):
+        return self.number
+
+    def __getitem__(self, index):
+        told.asked += 1
+        if told.asked == told.signalled_at:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        return torch.full((3,), float(index)) + (torch.rand(3) if self.draws else 0.0)
+
+
+def collate(samples):
+    return torch.stack(samples)
+
+
+def heard(number_asked, draws, collate_fn, passes=3):
+    """Return how often the script hears of the signal that comes with the n-th question, and how many there were."""
+    told.asked, told.signalled_at, times = 0, number_asked, 0
+    loader = DataLoader(Squares(20, draws), batch_size=4, collate_fn=collate_fn)
+    made = None
+    for _ in range(passes):
+        try:
+            made = made or compile_loader(loader)
+            for batch in made:
+                assert len(batch) == 4
+        except TimeUp:
+            times += 1
+    return times, told.asked
+
+
+@pytest.mark.parametrize("collate_fn", [None, collate])
+@pytest.mark.parametrize("draws", [False, True])
+def test_a_signal_is_heard_once_whenever_it_comes(handled, draws, collate_fn):
+    _, number = heard(None, draws, collate_fn)
+    assert number > 20
+    assert [heard(at, draws, collate_fn)[0] for at in range(1, number + 1)] == [1] * number
+
+
+def test_batches_after_it_are_those_of_the_plain_loader(handled):
+    _, number = heard(None, False, None)
+    for at in range(1, number + 1):
+        told.asked, told.signalled_at = 0, at
+        loader, made = DataLoader(Squares(20), batch_size=4), None
+        while made is None or told.asked < at:
+            try:
+                made = made or compile_loader(loader)
+                list(made)
+            except TimeUp:
+                break
+        made = made or compile_loader(loader)
+        assert all(torch.equal(one, other) for one, other in zip(made, loader, strict=True))
+
+
+def test_other_errors_are_caught(handled):
+    def fails():
+        raise TimeUp  # by no handler
+
+    try:
+        fails()
+    except any_but_signals() as error:
+        assert isinstance(error, TimeUp)
+
+
+def test_an_error_of_a_function_that_is_also_a_handler_is_caught_where_no_signal_came(handled):
+    def wrapped(*_):
+        raise TimeUp
+
+    signal.signal(signal.SIGUSR2, wrapped)
+    try:
+        wrapped([1, 2])
+    except any_but_signals() as error:
+        assert isinstance(error, TimeUp)
+
+
+def test_of_some_kinds_others_pass():
+    with pytest.raises(KeyError):
+        try:
+            raise KeyError
+        except any_but_signals(OSError, ValueError):
+            pass
+
+
+def test_torch_computes_on_as_many_threads_and_draws_from_its_stream_after_any_signal(two_threads, handled):
+    made, before = compile_loader(DataLoader(Squares(4000), batch_size=4)), torch.get_rng_state()
+    told.asked, told.signalled_at = 0, None
+    list(made), list(made)
+    alarmed = signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGUSR2))
+    for turn in range(150):
+        with contextlib.suppress(TimeUp):
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + turn * 1e-5)
+            list(made)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        assert torch.get_num_threads() == 2
+    signal.signal(signal.SIGALRM, alarmed)
+    torch.set_rng_state(before)
+
+
+def test_no_batch_comes_under_another_ones_name_after_signals_at_any_time(two_threads):
+    signalled = 0
+
+    def end(*_):
+        raise TimeUp
+
+    made, alarmed = compile_loader(DataLoader(Squares(4000), batch_size=4)), signal.signal(signal.SIGALRM, end)
+    told.asked, told.signalled_at = 0, None
+    list(made), list(made)
+    try:
+        for turn in range(150):
+            walked, numbers, armed, ended = iter(made), [], False, False
+            while not ended:
+                try:
+                    if not armed:
+                        armed = True
+                        signal.setitimer(signal.ITIMER_REAL, 0.0001 + turn * 1e-5)
+                    while True:
+                        numbers += next(walked)[:, 0].tolist()
+                except StopIteration:
+                    ended = True
+                except TimeUp:
+                    signalled += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert numbers == sorted(set(numbers)) and len(numbers) >= 3992, turn
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarmed)
+    assert signalled > 20
