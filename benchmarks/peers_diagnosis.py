@@ -14,7 +14,7 @@ What a tool says first is its answer. Whether that is the planted cause is decid
 expression for each rule code, the same for every tool but flatout, which says a code: an answer is right where the
 expression of one of the accepted codes matches it. The words are generous: "the DataLoader is the bottleneck" is a
 right answer for every cause in the input, where flatout's code must be that of the cause. A line is right where the
-whole answer names a file and a marked line of it.
+whole answer names a file and a marked line of it. Whether the cause is anywhere among what was said is counted, too.
 On a healthy script every finding counts; those that claim 10 % or more count as alarms where a tool gives a share.
 A tool that could not measure a script is "blind" there, and no answer is a wrong answer. Where another tool names the
 cause first and flatout does not, a line below the table says so.
@@ -279,10 +279,18 @@ def judge(tool: str, script: planted.Script, said: Said) -> dict:
     return {"cause": right, "line": named if any(cause.line for cause in script.causes) else None}
 
 
-def table(results: dict[str, dict[str, dict]], kinds: dict[str, str]) -> list[str]:
+def anywhere(tool: str, script: planted.Script, row: dict) -> bool:
+    """Return whether any of the findings, as far as they were kept, names a planted cause."""
+    codes = {code for cause in script.causes for code in cause.codes}
+    words = codes if tool == "flatout" else {WORDS[code] for code in codes}
+    return any(re.search(each, row["said"], re.IGNORECASE) for each in words)
+
+
+def table(results: dict[str, dict[str, dict]], scripts: dict[str, planted.Script]) -> list[str]:
     """Return the side-by-side table."""
-    heads = ("right cause first", "right line", "healthy: any finding", ">= 10 %", "blind")
-    widths = (19, 12, 22, 9, 8)
+    kinds = {name: script.kind for name, script in scripts.items()}
+    heads = ("right cause first", "anywhere", "right line", "healthy: any finding", ">= 10 %", "blind")
+    widths = (19, 10, 12, 22, 9, 8)
     lines = [f"{'tool':<14}" + "".join(f"{head:<{width}}" for head, width in zip(heads, widths, strict=True)) + "time"]
     for tool, rows in results.items():
         flawed = [row for name, row in rows.items() if kinds[name] == "flawed"]
@@ -290,9 +298,11 @@ def table(results: dict[str, dict[str, dict]], kinds: dict[str, str]) -> list[st
         if not rows:
             continue
         cause, asked = [row["cause"] for row in flawed], [row["line"] for row in flawed if row["line"] is not None]
+        found = [anywhere(tool, scripts[name], row) for name, row in rows.items() if kinds[name] == "flawed"]
         wall_s = sorted(row["wall_s"] for row in rows.values())[len(rows) // 2]
         cells = [
             f"{sum(cause)}/{len(cause)}",
+            f"{sum(found)}/{len(found)}",
             f"{sum(asked)}/{len(asked)}",
             f"{sum(row['findings'] > 0 for row in healthy)}/{len(healthy)}",
             f"{sum(row['alarms'] > 0 for row in healthy)}/{len(healthy)}",
@@ -353,7 +363,7 @@ def main() -> int:
             planted.say(f"{tool:<14}{script.name:<24}{row.get('cause', row.get('findings'))!s:<7}{first[:80]!r}")
     machine = "  ".join(f"{key} {value}" for key, value in planted.machine().items())
     shown = {tool: rows for tool, rows in results.items() if rows}
-    planted.say("", machine, *table(shown, {script.name: script.kind for script in truth}))
+    planted.say("", machine, *table(shown, {script.name: script for script in truth}))
     return 0
 
 
