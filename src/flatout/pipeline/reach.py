@@ -201,8 +201,9 @@ def is_own(module: str) -> bool:
 
 def handle_of(part: Any) -> str:
     """Return what `part` stands for outside of this process or in another thread, an empty string for nothing."""
-    kind, claimed = type(part), part.__class__  # a proxy's are two
-    return _handle_of_kind(kind) or ("" if claimed is kind else _handle_of_kind(claimed))
+    kind, claimed = type(part), getattr(part, "__class__", None)  # a proxy's are two
+    other = isinstance(claimed, type) and claimed is not kind
+    return _handle_of_kind(kind) or (_handle_of_kind(claimed) if other else "")
 
 
 @OfKind

@@ -854,7 +854,8 @@ enum { RESAMPLE, CUT, JITTER, LOOK_UP, COPY, SUM };
 
 /* One operation on every image; `each` and `other` have an entry for each of them, `fixed` is for all. */
 typedef struct {
-    int64_t what, tall, wide, more, less; /* more: cubic, or bytes of a value, 0: bytes stay; less: tallest first, or the table's step */
+    /* more: cubic, or bytes of a value, 0 where bytes stay; less: tallest first, or the table's step */
+    int64_t what, tall, wide, more, less;
     int64_t each, other, fixed;           /* boxes, places, order; strengths; fill, table */
 } Operation;
 
