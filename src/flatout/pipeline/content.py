@@ -47,10 +47,10 @@ def _of_array(array: Any, numpy: Any) -> int | None:
 
 
 def _sums(blocks: Any, numpy: Any) -> Any:
-    """Return the sum of each block, on torch's threads: memory gives one of them half of what it has.
+    """Return the sum of each block, on several threads: memory gives one of them half of what it has.
 
-    They wait for work after a pass, and keep from its core whoever else would want it. Of 47 MB 0.76 to 0.85 ms on two
-    cores of an AMD EPYC, 1.38 to 1.43 ms on one (medians of n=40, three times each).
+    On torch's, where batches were made on them: they wait for work after a pass, and keep others from their core. Of
+    47 MB then 0.76 to 0.85 ms on two cores of an AMD EPYC, 1.38 to 1.43 ms on one (medians of n=40, three times each).
     """
     from flatout.pipeline.kernels.several import summed
 

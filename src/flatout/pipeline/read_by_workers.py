@@ -22,7 +22,7 @@ from flatout.pipeline.sources import Source
 
 __all__ = ["Given", "ReadByWorkers", "ReadValues", "can_read"]
 
-_LATE = 1  # answer that nobody waited for, as often as a signal came
+_LATE = 1  # answers, to an earlier batch that a signal's handler ended the wait for, which are passed over
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,6 @@ def _as_it_is(values: Any) -> Any:
 
 def _next_of(workers: Any, asked: list[int]) -> ReadValues | Exception | None:
     """Return what was read of `asked`; None where what comes next was read of others."""
-    read: list[int] = []
     try:
         for _ in range(_LATE + 1):
             if not workers._tasks_outstanding:

@@ -75,7 +75,9 @@ class Ready:
     def _make(self, gather: Gather) -> None:
         self._by, self._state = gather, gather.state()
         number = gather.num_at_once(self._size)
-        self._undone.append(self._order.several(number) if number else self._indices[:0])
+        if not number:
+            return
+        self._undone.append(self._order.several(number))
         self._indices = self._undone[0]  # undone for now, whatever is raised meanwhile, an interrupt too
         if not len(self._indices):
             self._undone.clear()
