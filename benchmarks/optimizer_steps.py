@@ -1,4 +1,5 @@
-"""A step of the optimizer and of the training, as torch's loop, one pass and torch's fused code make it, in turn.
+"""A step of the optimizer and of the training, as torch's loop, one pass (whose roots are torch's, or the processor's)
+and torch's fused code make it, in turn.
 
 `python benchmarks/optimizer_steps.py [--turns 6] [--steps 300]`; medians over the steps of a turn, then over turns.
 """
@@ -19,7 +20,8 @@ from flatout.probe.seams import Seams
 from flatout.probe.tape import Tape
 from flatout.schema.trial import Selection
 
-WAYS = ("torch's loop", "one pass", "torch's fused code")
+WAYS = ("torch's loop", "one pass", "torch's fused code", "one pass, hardware roots")
+FIXES = {"one pass": "one-pass-optimizer", "one pass, hardware roots": "hardware-sqrt"}
 
 
 def mnist_guide() -> tuple[nn.Module, Tensor]:
@@ -51,13 +53,14 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def one_turn(
-    make: Callable[[], tuple[nn.Module, Tensor]], optimizer: str, way: str, site: Site, steps: int
+    make: Callable[[], tuple[nn.Module, Tensor]], optimizer: str, way: str, sites: dict[str, Site], steps: int
 ) -> Iterator:
     """Yield the microseconds of the optimizer and of the whole step, both medians, and the weights that came out."""
     torch.manual_seed(0)
     model, batch = make()
     stepped = OPTIMIZERS[optimizer](model.parameters(), **({"fused": True} if way == WAYS[2] else {}))
-    site.enable() if way == WAYS[1] else site.disable()
+    for name, site in sites.items():
+        site.enable() if way == name else site.disable()
     times = []
     for _ in range(steps + 20):
         start = time.perf_counter()
@@ -80,8 +83,8 @@ def main() -> None:
     options = parser.parse_args()
     seams = Seams()
     modules = ModuleWatch(Tape(lambda step: None, lambda stretch: None))
-    site = install_fix(Selection("one-pass-optimizer", {}), seams, modules)
-    assert not site.failure, site.failure
+    sites = {way: install_fix(Selection(name, {}), seams, modules) for way, name in FIXES.items()}
+    assert not any(site.failure for site in sites.values())
     print(
         f"torch {torch.__version__}, {platform.machine()}, {torch.get_num_threads()} threads; "
         f"n={options.turns} turns of {options.steps} steps each (transformer: 50): medians (the range of turns)"
@@ -89,7 +92,7 @@ def main() -> None:
     print(f"{'':42}{'optimizer, us':>24}{'its ratio':>20}{'step, us':>24}{'its ratio':>20}  weights")
     for make, steps in ((mnist_guide, options.steps), (small_convolutions, options.steps), (transformer, 50)):
         for optimizer in OPTIMIZERS:
-            found = [[list(one_turn(make, optimizer, way, site, steps)) for way in WAYS] for _ in range(options.turns)]
+            found = [[list(one_turn(make, optimizer, way, sites, steps)) for way in WAYS] for _ in range(options.turns)]
             for place, way in enumerate(WAYS):
                 print(
                     f"{make.__name__:20}{optimizer:22}" + _row([(turn[0], turn[place]) for turn in found]) + f"  {way}"

@@ -34,6 +34,7 @@ torch mode, a transform or `torch.compile` looks at. It needs a C compiler when 
 """
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -46,35 +47,47 @@ from flatout.schema.trial import Equivalence
 if TYPE_CHECKING:
     from flatout.fixes.site import Make, Site
     from flatout.optimizers.kinds import Step
+    from flatout.probe.seams import Hits
 
-__all__ = ["FIX", "one_pass_optimizers"]
+__all__ = ["FIX", "is_compiled", "one_pass_optimizers", "stand_for_loops"]
 
 _LEAST = 1.1  # if steps of the optimizer took no time, without the input's: about half of that can go
 _KINDS = ("Adam", "AdamW", "SGD")
-_IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this process
+_IN_PLACE: dict[bool, Any] = {}  # what `one_pass_optimizers` has put in place in this process, by `hardware_sqrt`
 
 
 def patch(site: "Site") -> None:
     """Make the steps of torch's loops in one pass each."""
-    _stand_for(site.wrap, site.hit)
+    stand_for_loops(site.wrap, site.hit)
 
 
-def one_pass_optimizers() -> None:
+def one_pass_optimizers(*, hardware_sqrt: bool = False) -> None:
     """Make the steps of torch's Adam, AdamW and SGD on the CPU in one pass over memory, with the bits of its loops.
 
     It holds for the rest of the process, for optimizers that are there already, too; a second call changes nothing.
     What is not shown to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md), and so does everything
-    where flatout was installed without a C compiler.
+    where flatout was installed without a C compiler. `hardware_sqrt`: square roots are the processor's own, so that
+    weights may differ from the loop's in their last bits (docs/fixes/hardware-sqrt.md).
     """
     from flatout.probe.seams import Seams
 
-    if not _IN_PLACE and _is_compiled():
+    if hardware_sqrt not in _IN_PLACE and is_compiled():
         seams = Seams()
-        _IN_PLACE.append(seams)
-        _stand_for(lambda dotted, make: seams.wrap(dotted, lambda original, hits: make(original)), lambda name: None)
+        _IN_PLACE[hardware_sqrt] = seams
+
+        def wrap(dotted: str, make: "Make") -> bool:
+            def as_function(original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
+                made = make(original)  # may be an object, whose attributes are its own
+                return lambda *args, **kwargs: made(*args, **kwargs)
+
+            return seams.wrap(dotted, as_function)
+
+        stand_for_loops(wrap, lambda name: None, hardware_sqrt=hardware_sqrt)
 
 
-def _stand_for(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None]) -> None:
+def stand_for_loops(
+    wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None], *, hardware_sqrt: bool = False
+) -> None:
     """Put one pass in place of each of torch's loops, and in place of what leads to them."""
     import torch
 
@@ -89,12 +102,15 @@ def _stand_for(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None]) 
             made.append(OnePass(original, step, lambda: hit(dotted.replace(":_single_tensor_", "."))))
             return made[0]
 
-        wrap(dotted, make)
+        module, _, name = dotted.partition(":")
+        if wrap(dotted, make):
+            made[0].now_stands(getattr(sys.modules[module], name))
         return made
 
     optim = torch.optim
-    adam = stand_for("torch.optim.adam:_single_tensor_adam", AdamStep())
-    stand_for("torch.optim.adamw:_single_tensor_adamw", AdamStep(decoupled=True))  # before torch 2.7
+    adam = stand_for("torch.optim.adam:_single_tensor_adam", AdamStep(hardware_sqrt=hardware_sqrt))
+    before_2_7 = AdamStep(decoupled=True, hardware_sqrt=hardware_sqrt)
+    stand_for("torch.optim.adamw:_single_tensor_adamw", before_2_7)
     sgd = stand_for("torch.optim.sgd:_single_tensor_sgd", SgdStep())
     kinds = [each for each in (optim.Adam, optim.AdamW) if each.step is optim.Adam.step]
     states = ("exp_avg", "exp_avg_sq", "", "step")
@@ -110,13 +126,14 @@ def _is_torchs(kind: Any) -> bool:
     return not getattr(kind.step, "hooked", False)
 
 
-def _is_compiled() -> bool:
+def is_compiled() -> bool:
+    """Return whether there is compiled code for it."""
     return importlib.util.find_spec("flatout.optimizers._steps") is not None
 
 
 def choices(run: Run) -> tuple[dict[str, object], ...]:
     """Offer it where an optimizer that is known loops over tensors on the CPU, and there is compiled code."""
-    if run.environment.device_kind != "cpu" or not _is_compiled():
+    if run.environment.device_kind != "cpu" or not is_compiled():
         return ()
     loops = any(each.name in _KINDS and each.implementation == "loop" for each in run.optimizers)
     return ({},) if loops else ()

@@ -37,6 +37,7 @@ class Site:
         self.hits: dict[str, int] = {}
         self.failure = ""
         self.step_worth = 1.0
+        self.looks_for_modules = False  # the fix acts on outermost modules, or around their calls
         self._seams = seams
         self._modules = modules
         self._switches: list[tuple[Callable[[], None], Callable[[], None]]] = []
@@ -75,6 +76,7 @@ class Site:
 
         An outermost module is the one the script calls: the model, its DDP wrapper or its compiled wrapper.
         """
+        self.looks_for_modules = True
         self._roots.append((apply, revert))
 
     def around_forward(
@@ -91,6 +93,7 @@ class Site:
         `inner` is the module's own call and nothing else. `always`: also where no gradients are asked for, in
         evaluation mode, and around modules that are not trained.
         """
+        self.looks_for_modules = True
         there = self._modules.around_always if always else self._modules.around
         there.insert(
             0 if innermost else len(there), lambda module, inner: around(module, inner) if self.enabled else inner

@@ -5,6 +5,7 @@ tensors made for it, where it comes out which sums this build of torch fuses wit
 script's own tensors, at the first steps and every now and then. What cannot be shown is torch's own to do.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -17,7 +18,7 @@ from torch.autograd.graph import increment_version
 from flatout.optimizers import _steps as compiled
 from flatout.optimizers.kinds import Lists, Step
 
-__all__ = ["OnePass", "Prepared"]
+__all__ = ["OnePass", "Prepared", "stands_for"]
 
 Prepared = tuple[list[int], int]
 """Addresses and numbers of elements, and which sums are fused: for one step, as long as no tensor moves."""
@@ -29,7 +30,21 @@ _MOST_PROVEN = 16  # combinations of settings, some 10 ms each: where a schedule
 _PLAIN = (Tensor, torch.nn.Parameter)
 _LENT = compiled.take_exchange(getattr(Tensor, "__dlpack_c_exchange_api__", None))
 """Whether compiled code can look at tensors by itself, in place of some eight calls from Python for each."""
+_standing: list[tuple["weakref.ref[Any]", Callable[..., Any]]] = []  # what was put before what, of ours
+_names: dict[tuple[str, str], frozenset[str]] = {}  # by module and name of the function
 _FLOAT = torch.float32
+_ROUNDINGS = 4 * torch.finfo(_FLOAT).eps  # of a weight and of its change, where square roots differ in their last bit
+
+
+def stands_for(function: Any) -> Callable[..., Any] | None:
+    """Return what `function` was put before, if it is one of ours."""
+    return next((original for known, original in _standing if known() is function), None)
+
+
+def _undermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what is left when all of ours are taken away: one may stand before another, whose bits are not torch's."""
+    under = stands_for(function)
+    return function if under is None else _undermost(under)
 
 
 class OnePass:
@@ -39,7 +54,7 @@ class OnePass:
         """Prove nothing yet; `acted` is called after each step made here."""
         self._latest: list[int] = []  # what was told last
         self.original = original
-        self.names: frozenset[str] = frozenset()  # what torch calls the settings that it gives
+        self._called = (original.__module__, original.__name__)
         self._step, self._acted = step, acted
         self._way: int | None = None  # of all settings; none yet, or -1 where there is none
         self._ways: dict[tuple[Any, ...], int | None] = {}
@@ -49,11 +64,22 @@ class OnePass:
         """Make one step, as torch's function does."""
         if torch.compiler.is_dynamo_compiling():
             return self.original(*lists, **settings)
-        self.names = self.names or frozenset(settings)
+        if not self.names:
+            _names[self._called] = frozenset(settings)
         prepared = self.prepared(lists, settings)
         if prepared is None or not self.carry_out(prepared, lists, settings):
             return self.original(*lists, **settings)
         return None
+
+    def now_stands(self, wrapper: Callable[..., Any]) -> None:
+        """Say that `wrapper` leads here, and has been put before the original."""
+        _standing[:] = [each for each in _standing if each[0]() is not None]
+        _standing.append((weakref.ref(wrapper), self.original))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return what torch calls the settings that it gives; nothing before it has called its function."""
+        return _names.get(self._called, frozenset())
 
     def prepared(self, lists: Lists, settings: dict[str, Any]) -> Prepared | None:
         """Return what the compiled code is told of a step that is proven; None where it is torch's to make."""
@@ -131,12 +157,14 @@ class OnePass:
 
     def _same(self, lists: Lists, settings: dict[str, Any], way: int) -> bool:
         theirs, ours = ([[each.clone() for each in tensors] for tensors in lists] for _ in range(2))
-        self.original(*theirs, **settings)
+        _undermost(self.original)(*theirs, **settings)
         step = self._step
         told = _told(ours[0], ours[1], step.moments(ours, settings), step.counters(ours))
         if told is None or not step.carry_out(told, settings, way):
             return False
-        return all(map(_same_bits, chain(*ours), chain(*theirs)))
+        exact = 1 if step.rounded else 0  # the lists from there on
+        close = not exact or all(map(_is_close, ours[0], theirs[0], lists[0]))
+        return close and all(map(_same_bits, chain(*ours[exact:]), chain(*theirs[exact:])))
 
 
 def _told(weights: list[Any], gradients: list[Any], moments: Lists, counters: list[Any]) -> list[int] | None:
@@ -195,6 +223,13 @@ def _part(tensor: Tensor, place: int) -> Tensor:
     flat = tensor.detach().reshape(-1)
     start = place % max(1, flat.numel() - _CHECKED_ELEMENTS + 1)
     return flat[start : start + _CHECKED_ELEMENTS] if tensor.dim() else tensor.detach()
+
+
+def _is_close(one: Tensor, other: Tensor, before: Tensor) -> bool:
+    """Tell whether two weights differ by roundings of them and of what was added to the one before."""
+    room = _ROUNDINGS * (other.abs() + (other - before).abs())
+    near = ((one - other).abs() <= room) & one.isfinite() & other.isfinite()
+    return bool((near | one.eq(other) | (one.isnan() & other.isnan())).all())
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

@@ -5,16 +5,19 @@ a state that is not there yet, settings that choose another way) is the business
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from flatout.optimizers.one_pass import OnePass
+from flatout.optimizers import _steps as compiled
+from flatout.optimizers.one_pass import OnePass, stands_for
 
 __all__ = ["ShortStep"]
 
 _OTHER_WAYS = ("foreach", "fused", "capturable", "differentiable", "amsgrad")
+_STATES = (dict, defaultdict)  # others may give something else than what lies in them
 _OF_STEPS = {"has_complex": False, "has_sparse_grad": False, "grad_scale": None, "found_inf": None}
 
 _Given = tuple[tuple[list[Any], ...], dict[str, Any]]  # what torch's function would be called with
@@ -30,12 +33,12 @@ class ShortStep:
 
         Groups without any are left to torch.
         """
-        self._kinds, self._one_pass, self._lists, self._keeps = kinds, one_pass, lists, keeps
+        self._kinds, self._one_pass, self._lists, self._keeps = kinds, one_pass, tuple(lists), keeps
         module = sys.modules[one_pass.original.__module__]
         called = one_pass.original.__name__.removeprefix("_single_tensor_")
         self._way_there: tuple[tuple[Any, str], ...] = ((module, called), (module, one_pass.original.__name__))
         self._way_there += tuple((kind, "_init_group") for kind in kinds)
-        self._seen = [getattr(*way, None) for way in self._way_there]
+        self._seen = [(*way, getattr(*way, None)) for way in self._way_there]
 
     def make(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the step for `original`, which makes those that are not short."""
@@ -59,8 +62,8 @@ class ShortStep:
             return False
         if optimizer.defaults.get("differentiable"):
             return False
-        if any(getattr(*way, None) is not seen for way, seen in zip(self._way_there, self._seen, strict=True)):
-            return False  # somebody has put something else on the way to torch's loop
+        if not self._leads_here():
+            return False
         ready = []
         for group in optimizer.param_groups:
             given = self._given(group, optimizer.state)
@@ -77,24 +80,24 @@ class ShortStep:
                 self._one_pass.original(*lists, **settings)
         return True
 
+    def _leads_here(self) -> bool:
+        """Tell whether nobody has put something else on the way to torch's loop."""
+        for owner, name, seen in self._seen:
+            found = getattr(owner, name, None)
+            while found is not seen and found is not None:  # another of ours may stand before it
+                found = stands_for(found)
+            if found is None:
+                return False
+        return True
+
     def _given(self, group: dict[str, Any], states: Any) -> _Given | None:
         """Return what torch's step would call its function with; None where it would not, or looks at more."""
         names = self._one_pass.names
-        if not names or not self._keeps(group) or any(group.get(name) for name in _OTHER_WAYS):
+        if not names or not self._keeps(group) or any(map(group.get, _OTHER_WAYS)):
             return None
-        lists: tuple[list[Any], ...] = ([], [], *([] for _ in self._lists))
-        wanted = [(name, lists[place]) for place, name in enumerate(self._lists, 2) if name]
-        for parameter in group["params"]:
-            gradient = parameter.grad
-            if gradient is None:
-                continue
-            lists[0].append(parameter)
-            lists[1].append(gradient)
-            state = states.get(parameter)
-            for name, values in wanted:
-                if not state or state.get(name) is None:
-                    return None
-                values.append(state[name])
+        lists = compiled.collect(group["params"], states, self._lists) if type(states) in _STATES else None
+        if lists is None:
+            return None
         beta1, beta2 = group.get("betas", (None, None))
         known = {**group, **_OF_STEPS, "beta1": beta1, "beta2": beta2}
         return (lists, {name: known[name] for name in names}) if known.keys() >= names else None

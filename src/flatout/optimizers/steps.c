@@ -451,6 +451,60 @@ static PyObject *carry_out(Work *work, int threads) {
     return apart < 0 ? PyErr_NoMemory() : PyBool_FromLong(apart);
 }
 
+/* Append the values of `state` that have a name to their lists. 1; 0 where one is not there, -1 with an exception. */
+static int collect_state(PyObject *state, PyObject *names, PyObject *lists) {
+    Py_ssize_t place;
+    if (!state || !PyDict_CheckExact(state)) return 0;
+    for (place = 0; place < PyTuple_Size(names); place++) {
+        PyObject *name = PyTuple_GetItem(names, place), *value;
+        if (!PyUnicode_GetLength(name)) continue;
+        value = PyDict_GetItemWithError(state, name);
+        if (!value || value == Py_None) return PyErr_Occurred() ? -1 : 0;
+        if (PyList_Append(PyTuple_GetItem(lists, place + 2), value)) return -1;
+    }
+    return 1;
+}
+
+static int collect_one(PyObject *parameter, PyObject *states, PyObject *names, PyObject *lists) {
+    PyObject *gradient = PyObject_GetAttrString(parameter, "grad"), *state;
+    int done = gradient ? 1 : -1;
+    if (gradient && gradient != Py_None) {
+        if (PyList_Append(PyTuple_GetItem(lists, 0), parameter) || PyList_Append(PyTuple_GetItem(lists, 1), gradient))
+            done = -1;
+        if (done == 1) {
+            state = PyDict_GetItemWithError(states, parameter);
+            done = PyErr_Occurred() ? -1 : collect_state(state, names, lists);
+        }
+    }
+    Py_XDECREF(gradient);
+    return done;
+}
+
+static PyObject *py_collect(PyObject *self, PyObject *args) {
+    PyObject *parameters, *states, *names, *lists;
+    Py_ssize_t place, number;
+    int done = 1;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO!", &parameters, &states, &PyTuple_Type, &names)) return NULL;
+    if (!PyList_CheckExact(parameters) || !PyDict_Check(states)) Py_RETURN_NONE;
+    number = PyTuple_Size(names) + 2;
+    lists = PyTuple_New(number);
+    for (place = 0; lists && place < number; place++) {
+        PyObject *list = PyList_New(0);
+        if (!list || PyTuple_SetItem(lists, place, list)) Py_CLEAR(lists);
+    }
+    if (!lists) return NULL;
+    for (place = 0; place < PyList_Size(parameters) && done == 1; place++) {
+        PyObject *parameter = Py_NewRef(PyList_GetItem(parameters, place));
+        done = collect_one(parameter, states, names, lists);
+        Py_DECREF(parameter);
+    }
+    if (done == 1) return lists;
+    Py_DECREF(lists);
+    if (done < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_adam(PyObject *self, PyObject *args) {
     Work work = {0};
     Settings *given = &work.settings;
@@ -512,6 +566,9 @@ static PyMethodDef methods[] = {
     {"sgd", py_sgd, METH_VARARGS,
      "sgd(told, lr, momentum, dampening, weight_decay, nesterov, maximize, fused, threads): `told` as above, with the "
      "addresses of momenta where there are any."},
+    {"collect", py_collect, METH_VARARGS,
+     "collect(parameters, states, names): return lists of the parameters that have a gradient, of the gradients, and of "
+     "what their states have under each name, nothing for \"\"; None where one of these is not there."},
     {"flush", py_flush, METH_O, "flush(threads): tell whether small numbers count as zero on one of the threads."},
     {"look", py_look, METH_VARARGS,
      "look(lists, counters, types): return what is told of the tensors in a tuple of lists, weights and gradients first, "

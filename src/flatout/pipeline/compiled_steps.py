@@ -79,32 +79,32 @@ class CompiledSteps:
             return None
         like, recycled = program.new(images, 1, self._recycled), self._recycled
         shape, dtype, run = like.shape[1:], like.dtype, program.from_rows(images, like)
-        new = partial(torch.empty, dtype=dtype, device="cpu")
+        new = partial(torch.empty, dtype=dtype, device=torch.device("cpu"))
+        as_it_is = program.seen(images, like) is like
         lying = (images.data_ptr(), len(images), torch.get_default_dtype())
         fill = Writing(program.told(images), like.nbytes, images, program)
         few, some = (most // like.nbytes for most in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
 
         def check() -> None:
-            if (images.data_ptr(), len(images), torch.get_default_dtype()) != lying:
+            if (images.data_ptr(), images.shape[0], torch.get_default_dtype()) != lying:
                 raise Unsuited("torch's default type has changed, or where the images lie")
 
         def made(places: torch.Tensor) -> torch.Tensor:
-            number = len(places)
             check()
+            number = places.shape[0]  # len() of a tensor takes three times as long
             if number < some:
                 out = new((number, *shape))
                 run(places.contiguous(), out, 1 if number < few else torch.get_num_threads(), True)
             else:
                 out = recycled.empty((number, *shape), dtype)
                 run(places.contiguous(), out, *_threads_for(out.nbytes))
-            return program.seen(images, out)
+            return out if as_it_is else program.seen(images, out)
 
         def write(places: torch.Tensor, batches: Sequence[torch.Tensor], each: int, threads: int) -> None:
             check()
             fill(places, batches, each, threads)
 
-        seen = partial(program.seen, images)
-        return made, FromRows(lambda number: new((number, *shape)), write, like.nbytes, seen)
+        return made, FromRows(lambda number: new((number, *shape)), write, like.nbytes, partial(program.seen, images))
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]

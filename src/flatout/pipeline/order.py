@@ -75,6 +75,11 @@ class InOneDraw:
         self._given += len(indices)
         return indices
 
+    def cut(self) -> Iterator[torch.Tensor]:
+        """Draw, and return an iterator over all batches that are left, with less to do at each; this one stays."""
+        rest = self._drawn()[self._given :]
+        return iter(rest.split(self.size) if len(rest) else ())
+
     def several(self, number: int) -> torch.Tensor:
         """Return the indices of up to `number` batches in a row, none at the end."""
         found = self._drawn()[self._given : self._given + number * self.size]

@@ -164,6 +164,10 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._pin_memory, self._resident = False, resident
 
     def _next_data(self) -> Any:
+        if self._ready is None and not (self._num_workers or self._pin_memory or self._resident):
+            if type(self._indices) is InOneDraw:
+                self._indices = self._indices.cut()
+            return self._intra_op.run(self._make, next(self._indices), None)
         stream, data = self.streams.next(), None if self._ready is None else self._ready.batch()
         if data is None:
             indices = next(self._indices)

@@ -92,7 +92,7 @@ def _loop(run: Run) -> _Found | None:
     if loop is None:
         return None
     what = f"{loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. Set fused=True."
-    return loop.created_at, what, ("one-pass-optimizer", "fused-optimizer"), GONE
+    return loop.created_at, what, ("one-pass-optimizer", "hardware-sqrt", "fused-optimizer"), GONE
 
 
 def _loops(facts: OptimizerFacts) -> bool:

@@ -9,7 +9,7 @@ import types
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.signals import any_but_signals
@@ -184,3 +184,26 @@ def test_no_batch_comes_under_another_ones_name_after_signals_at_any_time(two_th
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarmed)
     assert signalled > 20
+
+
+def test_a_pass_whose_order_is_drawn_while_a_signal_comes_is_whole(handled, monkeypatch):
+    """Batches are made one by one where they lie in the data set's own arrays."""
+    numbers = torch.arange(20.0)
+    made, draw, asked = (
+        compile_loader(DataLoader(TensorDataset(numbers), batch_size=4, shuffle=True)),
+        torch.randperm,
+        [],
+    )
+    assert [len(list(made)) for _ in range(2)] == [5, 5]
+
+    def drawn(*args, **kwargs):
+        asked.append(1)
+        if len(asked) == 1:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        return draw(*args, **kwargs)
+
+    walked = iter(made)
+    monkeypatch.setattr(torch, "randperm", drawn)
+    with pytest.raises(TimeUp):
+        next(walked)
+    assert sorted(torch.cat([batch for (batch,) in walked]).tolist()) == numbers.tolist()

@@ -192,7 +192,7 @@ class Program:
         told, out_bytes = self.told(images), like[:1].nbytes
 
         def run(rows: Tensor, out: Tensor, threads: int, waiting: bool) -> None:
-            number = len(rows)
+            number = rows.shape[0]
             compiled.operate(
                 *told, rows.data_ptr(), 0, number, out.data_ptr(), out_bytes, number, 0, 0, threads, waiting
             )
