@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIX"]
 
-_LEAST = 1.08  # if steps of the optimizer took no time: roots are a third of it at most
+_LEAST = 1.08  # if steps of the optimizer took no time: roots are about a third of it
 _X86 = ("x86_64", "AMD64", "i386", "i686")
 
 

@@ -74,7 +74,7 @@ class UnderRecipe:
 
         self.sites = install_fixes(self._order.fixes, self.seams, self.modules)
         self._of_modules = any(site.looks_for_modules for site in self.sites)
-        if self._of_modules:  # else their calls stay as they are: a hook costs 3 us of each step
+        if self._of_modules:  # else calls of modules stay as they are
             self.modules.install(self.seams)
             self.seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
             self.seams.wrap("torch:save", self._save)
