@@ -8,10 +8,10 @@ the same in a script of your own.
 
 ## Why it helps
 
-torch's builds for x86 take square roots of float32 by Intel's Vector Mathematics: half of what a step of Adam in
-one pass computes. For the MNIST guide's network (109,386 weights) Adam took 191 us of a step of 490 by torch's loop, 82
-of 374 in one pass, 75 of 369 with `fused=True`, and 65 of 358 so; for a transformer of 3.2 million weights 4.8 ms, 3.0,
-1.8 and 2.3 of some 25 (medians of n=4 turns, 2 cores of an AMD EPYC; `python benchmarks/optimizer_steps.py`).
+torch's builds for x86 take square roots of float32 by Intel's Vector Mathematics, a good part of what a step of Adam
+in one pass computes. For the MNIST guide's network (109,386 weights) Adam took 191 us of a step of 490 by torch's loop,
+82 of 374 in one pass, 75 of 369 with `fused=True`, and 65 of 358 so; for a transformer of 3.2 million weights 4.8 ms,
+3.0, 1.8 and 2.3 of some 25 (medians of n=4 turns, 2 cores of an AMD EPYC; `python benchmarks/optimizer_steps.py`).
 
 ## How equal
 
@@ -19,7 +19,7 @@ ROUNDING. The instruction gives the number that is nearest to the root; Intel's 
 some 9 % of the numbers of one exponent and 25 % of those of the next (all 2^23 numbers of 20 exponents, torch 2.13, AMD
 EPYC). So weights may differ in their last bits after a step; both moments and the counters are held to the same bits,
 and weights to four roundings of a weight and of its change, when settings are proven, in the first steps and in every
-1000th. torch's own `fused=True` takes roots so, too.
+1000th.
 
 ## When it is wrong
 
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
-from flatout.fixes.one_pass_optimizer import is_compiled, stand_for_loops
+from flatout.fixes.one_pass_optimizer import loops_on_cpu, stand_for_loops
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FIX"]
 
-_LEAST = 1.08  # if steps of the optimizer took no time: roots are about a third of it
-_X86 = ("x86_64", "AMD64", "i386", "i686")
+_LEAST = 1.08  # if steps of the optimizer took no time: roots are a fifth of it
+_X86 = ("x86_64", "AMD64")
 
 
 def patch(site: "Site") -> None:
@@ -54,10 +54,7 @@ def patch(site: "Site") -> None:
 
 def choices(run: Run) -> tuple[dict[str, object], ...]:
     """Offer it where Adam or AdamW loops over tensors on a CPU for which torch has Intel's library."""
-    if run.environment.device_kind != "cpu" or platform.machine() not in _X86 or not is_compiled():
-        return ()
-    loops = any(each.name in ("Adam", "AdamW") and each.implementation == "loop" for each in run.optimizers)
-    return ({},) if loops else ()
+    return ({},) if platform.machine() in _X86 and loops_on_cpu(run, ("Adam", "AdamW")) else ()
 
 
 FIX = Fix(

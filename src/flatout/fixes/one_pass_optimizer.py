@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from flatout.optimizers.kinds import Step
     from flatout.probe.seams import Hits
 
-__all__ = ["FIX", "is_compiled", "one_pass_optimizers", "stand_for_loops"]
+__all__ = ["FIX", "loops_on_cpu", "one_pass_optimizers", "stand_for_loops"]
 
 _LEAST = 1.1  # if steps of the optimizer took no time, without the input's: about half of that can go
 _KINDS = ("Adam", "AdamW", "SGD")
@@ -64,14 +64,14 @@ def patch(site: "Site") -> None:
 def one_pass_optimizers(*, hardware_sqrt: bool = False) -> None:
     """Make the steps of torch's Adam, AdamW and SGD on the CPU in one pass over memory, with the bits of its loops.
 
-    It holds for the rest of the process, for optimizers that are there already, too; a second call changes nothing.
-    What is not shown to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md), and so does everything
-    where flatout was installed without a C compiler. `hardware_sqrt`: square roots are the processor's own, so that
-    weights may differ from the loop's in their last bits (docs/fixes/hardware-sqrt.md).
+    It holds for the rest of the process, for optimizers that are there already, too; a second call with the same
+    argument changes nothing. What is not shown to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md),
+    and so does everything where flatout was installed without a C compiler. `hardware_sqrt`: square roots are the
+    processor's own, so that weights may differ from the loop's in their last bits (docs/fixes/hardware-sqrt.md).
     """
     from flatout.probe.seams import Seams
 
-    if hardware_sqrt not in _IN_PLACE and is_compiled():
+    if hardware_sqrt not in _IN_PLACE and _is_compiled():
         seams = Seams()
         _IN_PLACE[hardware_sqrt] = seams
 
@@ -126,17 +126,20 @@ def _is_torchs(kind: Any) -> bool:
     return not getattr(kind.step, "hooked", False)
 
 
-def is_compiled() -> bool:
-    """Return whether there is compiled code for it."""
+def _is_compiled() -> bool:
     return importlib.util.find_spec("flatout.optimizers._steps") is not None
 
 
 def choices(run: Run) -> tuple[dict[str, object], ...]:
     """Offer it where an optimizer that is known loops over tensors on the CPU, and there is compiled code."""
-    if run.environment.device_kind != "cpu" or not is_compiled():
-        return ()
-    loops = any(each.name in _KINDS and each.implementation == "loop" for each in run.optimizers)
-    return ({},) if loops else ()
+    return ({},) if loops_on_cpu(run, _KINDS) else ()
+
+
+def loops_on_cpu(run: Run, kinds: tuple[str, ...]) -> bool:
+    """Return whether an optimizer of these kinds loops over tensors on the CPU, and there is compiled code for it."""
+    if run.environment.device_kind != "cpu" or not _is_compiled():
+        return False
+    return any(each.name in kinds and each.implementation == "loop" for each in run.optimizers)
 
 
 FIX = Fix(

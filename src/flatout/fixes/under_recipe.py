@@ -61,7 +61,7 @@ class UnderRecipe:
         self.modules = ModuleWatch(tape)
         self.modules.trouble = self._trouble
         self.sites: list[Site] = []
-        self._of_modules = False
+        self._looks_for_modules = False
         self._notes: list[str] = []
         self._optimizers: dict[int, Any] = {}
         self._num_steps = 0
@@ -73,8 +73,8 @@ class UnderRecipe:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         self.sites = install_fixes(self._order.fixes, self.seams, self.modules)
-        self._of_modules = any(site.looks_for_modules for site in self.sites)
-        if self._of_modules:  # else calls of modules stay as they are
+        self._looks_for_modules = any(site.looks_for_modules for site in self.sites)
+        if self._looks_for_modules:  # else calls of modules stay as they are
             self.modules.install(self.seams)
             self.seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
             self.seams.wrap("torch:save", self._save)
@@ -122,7 +122,7 @@ class UnderRecipe:
         """An optimizer has made a step: at first, look for modules where a fix wants them."""
         self._num_steps += 1
         number = self._num_steps
-        if self._of_modules and number <= 12:
+        if self._looks_for_modules and number <= 12:
             self._optimizers[id(optimizer)] = optimizer
             if number in _LOOK_AFTER:
                 self.modules.look({each for one in self._optimizers.values() for each in _parameters(one)})

@@ -27,18 +27,22 @@ class ShortStep:
     """Stands for the step of one class, between its hooks and `OnePass`."""
 
     def __init__(
-        self, kinds: Sequence[type], one_pass: OnePass, lists: Sequence[str], keeps: Callable[[dict[str, Any]], bool]
+        self,
+        kinds: Sequence[type],
+        one_pass: OnePass,
+        lists: tuple[str, ...],
+        keeps: Callable[[dict[str, Any]], bool],
     ) -> None:
         """Take `lists` of each state, "" for one that stays empty; `keeps` tells whether a group has states.
 
         Groups without any are left to torch.
         """
-        self._kinds, self._one_pass, self._lists, self._keeps = kinds, one_pass, tuple(lists), keeps
+        self._kinds, self._one_pass, self._lists, self._keeps = kinds, one_pass, lists, keeps
         module = sys.modules[one_pass.original.__module__]
         called = one_pass.original.__name__.removeprefix("_single_tensor_")
-        self._way_there: tuple[tuple[Any, str], ...] = ((module, called), (module, one_pass.original.__name__))
-        self._way_there += tuple((kind, "_init_group") for kind in kinds)
-        self._seen = [(*way, getattr(*way, None)) for way in self._way_there]
+        way_there: list[tuple[Any, str]] = [(module, called), (module, one_pass.original.__name__)]
+        way_there += [(kind, "_init_group") for kind in kinds]
+        self._seen = [(*place, getattr(*place, None)) for place in way_there]
 
     def make(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the step for `original`, which makes those that are not short."""
@@ -84,10 +88,10 @@ class ShortStep:
         """Tell whether nobody has put something else on the way to torch's loop."""
         for owner, name, seen in self._seen:
             found = getattr(owner, name, None)
-            while found is not seen and found is not None:  # another of ours may stand before it
+            while found is not seen:  # another of ours may stand before it
+                if found is None:
+                    return False
                 found = stands_for(found)
-            if found is None:
-                return False
         return True
 
     def _given(self, group: dict[str, Any], states: Any) -> _Given | None:

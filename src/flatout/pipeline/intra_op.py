@@ -44,31 +44,22 @@ class IntraOp:
         threads = torch.get_num_threads()
         if threads == 1:
             return make(*given)
+        make = partial(make, *given)
         if not self._left:
-            return self._tried(partial(make, *given), threads)
+            return self._tried(make, threads)
         self._left -= 1
-        if not self._all:
-            return _on_one(partial(make, *given), threads)
-        watched, clock = self._watched, self._clock
-        start = clock()
-        made = make(*given)
-        watched.append(clock() - start)
-        if len(watched) >= _WATCHED:
-            self._look_back()
-        return made
+        return self._noted(make, self._watched) if self._all else _on_one(make, threads)
 
     def _noted(self, make: Callable[[], T], taken: list[float]) -> T:
         start = self._clock()
         made = make()
         taken.append(self._clock() - start)
+        if len(self._watched) == _WATCHED:  # one that waits for a busy core takes as long as many others: their sum
+            self._slow = self._slow + 1 if sum(self._watched) > self._one_s * _WATCHED else 0
+            self._watched.clear()
+            if self._slow == _SLOW:
+                self._decide(False)
         return made
-
-    def _look_back(self) -> None:
-        """Look at the time of the last batches: one that waits for a busy core takes as long as many others."""
-        self._slow = self._slow + 1 if sum(self._watched) > self._one_s * len(self._watched) else 0
-        self._watched.clear()
-        if self._slow == _SLOW:
-            self._decide(False)
 
     def _tried(self, make: Callable[[], T], threads: int) -> T:
         if len(self._alone) < _TRIED // 2:

@@ -69,8 +69,7 @@ class InOneDraw:
 
     def __next__(self) -> torch.Tensor:
         if self._rest is None:
-            rest = self._drawn()[self._given :]
-            self._rest = iter(rest.split(self.size) if len(rest) else ())
+            self._rest = self.cut()
         indices = next(self._rest)
         self._given += len(indices)
         return indices

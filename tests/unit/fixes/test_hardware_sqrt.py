@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
 import subprocess
 import sys
 
@@ -21,8 +20,6 @@ from tests.unit.fixes.test_one_pass_optimizer import (
 from tests.unit.fixes.training import Process, same_bits, under
 
 __all__ = ["unhooked"]  # a fixture
-
-short_step = importlib.import_module("flatout.optimizers.short_step")
 
 
 @pytest.mark.parametrize(("name", "given"), [each for each in all_settings() if each[0] != "SGD"])
