@@ -70,11 +70,11 @@ class Desk:
                 return
 
     def serve(self) -> None:
-        """Make samples until there is nothing more to do."""
-        self.grow()
-        if self.ended:  # perhaps before this thread was there to be told
-            return
-        _compute_on(self.computing_on)
+        """Make samples until there is nothing more to do.
+
+        Threads that are kept on a core start others from there: moving each of them there as it began made the first
+        batch of a pass with 250 wait 98 to 107 ms in place of 91 to 96 (n=6 each in turns, an AMD EPYC under KVM).
+        """
         if self.core is None:
             self._make()
             return
@@ -85,6 +85,10 @@ class Desk:
             self.core.leave()
 
     def _make(self) -> None:
+        self.grow()
+        if self.ended:  # perhaps before this thread was there to be told
+            return
+        _compute_on(self.computing_on)
         core = self.core
         one: Callable[[int], Any] | None = None
         while (index := self.todo.get()) is not None:

@@ -87,12 +87,14 @@ class OneCore:
         return made
 
     def keep(self) -> None:
-        """Keep the calling thread on the core until `leave`."""
+        """Keep the calling thread on the core until `leave`; one that a kept thread has started is there already."""
         number = threading.get_native_id()
         with self._lock:
-            if not self._open:
-                with contextlib.suppress(OSError):  # the core was taken away
+            with contextlib.suppress(OSError):  # the core was taken away
+                if not self._open:
                     os.sched_setaffinity(0, self._core)
+                elif os.sched_getaffinity(0) == self._core:
+                    os.sched_setaffinity(0, self._all)
             self._own.add(number)
             _kept.add(number)
 

@@ -108,6 +108,30 @@ class Unpacks(Remote):
         return len(os.sched_getaffinity(0))
 
 
+def test_a_thread_that_a_kept_one_starts_late_uses_all_cores_where_they_were_let_go():
+    core, seen = OneCore(), []
+
+    def late():
+        core.keep()
+        seen.append(sorted(os.sched_getaffinity(0)))
+        core.leave()
+
+    def early():
+        core.keep()
+        thread = threading.Thread(target=late)
+        mask = os.sched_getaffinity(0)
+        core.open()
+        os.sched_setaffinity(0, mask)  # as it stood when the other was about to start
+        thread.start()
+        thread.join()
+        core.leave()
+
+    first = threading.Thread(target=early)
+    first.start()
+    first.join()
+    assert seen == [CORES]
+
+
 def test_threads_whose_samples_compute_go_where_they_like():
     dataset = Unpacks(1000)
     early = AskedEarly(lambda: dataset.__getitem__, 8, one_core=True)
