@@ -14,6 +14,7 @@ from flatout.pipeline.chosen import Chosen
 from flatout.pipeline.form import Form
 from flatout.pipeline.kernels import Unsuited, color, kernel_for, native
 from flatout.pipeline.parallel import cores_of_this_rank, shared
+from flatout.pipeline.recycled import Recycled
 from flatout.pipeline.steps import Steps
 
 SIDE = st.integers(1, 70)
@@ -100,6 +101,36 @@ def test_rows_of_any_length_are_enlarged_as_pillow_enlarges_them(width):
         assert np.array_equal(np.asarray(Image.fromarray(image.numpy()).resize(wanted[::-1], 2)), one.numpy())
 
 
+TABLES = {
+    "as they are": torch.arange(256, dtype=torch.uint8)[None],
+    "of bytes": torch.stack([torch.arange(256).add(shift).mul(7).remainder(256).byte() for shift in (0, 3, 90)]),
+    **{str(dtype): torch.linspace(-3, 9, 768).view(3, 256).to(dtype) for dtype in (torch.float16, *FLOATS[2:])},
+}
+
+
+@settings(max_examples=200)
+@given(
+    SIZE, st.tuples(st.integers(1, 150), st.integers(1, 150)), st.booleans(), st.sampled_from([2, 3]),
+    st.sampled_from(sorted(TABLES)), st.booleans(), st.integers(0, 3),
+)  # fmt: skip
+@example((32, 32), (224, 224), False, 2, "as they are", True, 0)
+@example((32, 32), (33, 64), False, 2, "of bytes", False, 1)
+@example((32, 32), (70, 63), False, 3, "torch.float32", False, 1)
+@example((40, 25), (100, 100), False, 3, "torch.float32", True, 0)
+def test_enlarged_images_are_looked_up_channel_by_channel(size, wanted, lead, chosen, name, alike, cut_off):
+    batch, table = bytes_of(3, size, True, seed=sum(size), lead=lead), TABLES[name]
+    window = [0, 0, *size] if alike else [0, cut_off % size[1], size[0], size[1] - cut_off % size[1]]
+    boxes = torch.tensor([[0, 0, *size], window, [0, 0, *size]])
+    program = native.Program([native.resample(boxes, wanted, chosen), native.look_up(table)])
+    out = program.new(batch, 3, Recycled())
+    program.run(batch, None, 0, 3, out, threads=2)
+    for image, (_, left, _, width), one in zip(batch, boxes.tolist(), program.seen(batch, out), strict=True):
+        pixels = Image.fromarray(image[:, left : left + width].contiguous().numpy())
+        made = torch.from_numpy(np.array(pixels.resize(wanted[::-1], chosen))).permute(2, 0, 1)
+        rows = table.expand(3, 256)
+        assert torch.equal(torch.stack([row[plane.long()] for row, plane in zip(rows, made, strict=True)]), one)
+
+
 def test_a_window_a_hundred_times_as_tall_as_wide_is_left_to_pillow():
     assert native.resample(torch.tensor([[0, 0, 301, 3]]), (4, 4), 2) is None
     assert native.resample(torch.tensor([[0, 0, 300, 3]]), (4, 4), 2) is not None
@@ -150,6 +181,9 @@ CHAINS = {
     "cropped": (T.RandomCrop(28, padding=4, fill=(3, 2, 1)), T.RandomVerticalFlip(), T.RandomHorizontalFlip(), TENSOR),
     "colors": (T.Resize(40), T.ColorJitter(0.4, 0.4, 0.4), T.RandomCrop(30), TENSOR, T.Normalize((0.5,), (0.2,))),
     "bytes": (T.Resize((31, 29)), T.RandomHorizontalFlip(), T.PILToTensor()),
+    "enlarged": (T.Resize((80, 96)), T.PILToTensor()),
+    "enlarged and changed": (T.Resize(90), T.ColorJitter(0.4, 0.4, 0.4), TENSOR, T.Normalize((0.5,), (0.2,))),
+    "enlarged and turned": (T.RandomResizedCrop(70), T.RandomHorizontalFlip(), T.ColorJitter(0.4), TENSOR),
     "hue between": (T.RandomCrop(24), T.ColorJitter(0.4, 0.4, 0.4, 0.2), T.RandomHorizontalFlip(), TENSOR),
     "hue last": (T.RandomVerticalFlip(), T.ColorJitter(hue=0.5), TENSOR),
     "erased": (T.RandomHorizontalFlip(), T.ColorJitter(0.4), TENSOR, T.RandomErasing(1.0)),

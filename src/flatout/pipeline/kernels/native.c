@@ -43,6 +43,62 @@ static int has_avx2, has_avx512, has_vbmi; /* of this processor, as far as they 
 
 #define BITS 22 /* of a weight's fraction */
 
+/* -------------------------------------------------------------------------------------------------------- channels */
+
+#ifdef HAS_AVX2
+/* Where in 192 bytes the 64 of each of three channels are: in the first 128, or beyond. */
+static uint8_t of_channel[3][64];
+static uint64_t beyond[3];
+
+static void find_channels(void) {
+    int channel, at;
+    for (channel = 0; channel < 3; channel++)
+        for (at = 0; at < 64; at++) {
+            of_channel[channel][at] = (uint8_t)((3 * at + channel) % 128);
+            beyond[channel] |= (uint64_t)(3 * at + channel >= 128) << at;
+        }
+}
+
+/* At least 64 pixels; the last ones perhaps twice. */
+VBMI static void part_vbmi(const uint8_t *in, size_t pixels, uint8_t *out, size_t apart) {
+    __m512i places[3];
+    size_t place;
+    int channel;
+    for (channel = 0; channel < 3; channel++) places[channel] = _mm512_loadu_si512(of_channel[channel]);
+    for (place = 0; place < pixels; place += 64) {
+        const size_t at = place + 64 <= pixels ? place : pixels - 64;
+        const uint8_t *from = in + 3 * at;
+        const __m512i one = _mm512_loadu_si512(from), two = _mm512_loadu_si512(from + 64);
+        const __m512i three = _mm512_loadu_si512(from + 128);
+        for (channel = 0; channel < 3; channel++)
+            _mm512_storeu_si512(out + channel * apart + at,
+                                _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(one, places[channel], two),
+                                                             (__mmask64)beyond[channel], places[channel], three));
+    }
+}
+#endif
+
+FOR_EACH_PROCESSOR
+static void part_plainly(const uint8_t *in, size_t pixels, uint8_t *red, uint8_t *green, uint8_t *blue) {
+    size_t place;
+    for (place = 0; place < pixels; place++) {
+        red[place] = in[3 * place];
+        green[place] = in[3 * place + 1];
+        blue[place] = in[3 * place + 2];
+    }
+}
+
+/* Colored pixels whose channels lie `apart` afterwards, one after the other. */
+static void part(const uint8_t *in, size_t pixels, uint8_t *out, size_t apart) {
+#ifdef HAS_AVX2
+    if (has_vbmi && pixels >= 64) {
+        part_vbmi(in, pixels, out, apart);
+        return;
+    }
+#endif
+    part_plainly(in, pixels, out, out + apart, out + 2 * apart);
+}
+
 /* ------------------------------------------------------------------------------------------------------ resampling */
 
 typedef struct {
@@ -426,6 +482,25 @@ static int make_lines(Resampling *room, int height, int width, int tall, int wid
     return make_line(&room->across, width, wide, cubic, 0) || make_line(&room->down, height, tall, cubic, bytes) ? -1 : 0;
 }
 
+/* A colored window made taller, lying lines first, whose channels lie one after the other afterwards: parted are the lines
+ * before there are more of them. 0, or -1 without memory. */
+static int resample_parted(const uint8_t *in, size_t row_bytes, int width, int tall, int wide, Resampling *room,
+                           uint8_t *out) {
+    const Line *down = &room->down;
+    const int top = down->first[0], number = down->first[tall - 1] + down->count[tall - 1] - top;
+    const size_t with_room = 3 * (size_t)wide + 4, plane = (size_t)number * wide;
+    uint8_t *lines = memory(&room->lines, number * with_room);
+    uint8_t *stacked = memory(&room->stacked, (size_t)width * LANES);
+    uint8_t *planes = memory(&room->rows, 3 * plane);
+    int row, channel;
+    if (!lines || !stacked || !planes) return -1;
+    across_rows(in, row_bytes, width, 3, &room->across, wide, top, top + number, stacked, lines, with_room);
+    for (row = 0; row < number; row++) part(lines + row * with_room, wide, planes + (size_t)row * wide, plane);
+    for (channel = 0; channel < 3; channel++)
+        down_rows(planes + channel * plane, wide, wide, down, tall, top, out + (size_t)channel * tall * wide, wide);
+    return 0;
+}
+
 /* A window resized: lying lines first, or standing ones. 0, or -1 without memory. */
 static int resample(const uint8_t *in, size_t row_bytes, int width, int channels, int tall, int wide, int down_first,
                     Resampling *room, uint8_t *out) {
@@ -518,38 +593,6 @@ VBMI static void replace_vbmi(uint8_t *bytes, size_t number, const uint8_t *tabl
     }
     for (; place < number; place++) bytes[place] = table[bytes[place]];
 }
-
-/* Where in 192 bytes the 64 of each of three channels are: in the first 128, or beyond. */
-static uint8_t of_channel[3][64];
-static uint64_t beyond[3];
-
-static void find_channels(void) {
-    int channel, at;
-    for (channel = 0; channel < 3; channel++)
-        for (at = 0; at < 64; at++) {
-            of_channel[channel][at] = (uint8_t)((3 * at + channel) % 128);
-            beyond[channel] |= (uint64_t)(3 * at + channel >= 128) << at;
-        }
-}
-
-VBMI static void part_vbmi(const uint8_t *in, size_t pixels, uint8_t *out, size_t apart) {
-    __m512i places[3];
-    size_t place;
-    int channel;
-    for (channel = 0; channel < 3; channel++) places[channel] = _mm512_loadu_si512(of_channel[channel]);
-    for (place = 0; place + 64 <= pixels; place += 64) {
-        const uint8_t *from = in + 3 * place;
-        const __m512i one = _mm512_loadu_si512(from), two = _mm512_loadu_si512(from + 64);
-        const __m512i three = _mm512_loadu_si512(from + 128);
-        for (channel = 0; channel < 3; channel++)
-            _mm512_storeu_si512(out + channel * apart + place,
-                                _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(one, places[channel], two),
-                                                             (__mmask64)beyond[channel], places[channel], three));
-    }
-    for (; place < pixels; place++)
-        for (channel = 0; channel < 3; channel++) out[channel * apart + place] = in[3 * place + channel];
-}
-
 #endif
 
 /* ----------------------------------------------------------------------------------------------------------- colors */
@@ -628,26 +671,6 @@ static uint64_t sum_of_words(const uint8_t *bytes, size_t number) {
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-FOR_EACH_PROCESSOR
-static void part_plainly(const uint8_t *in, size_t pixels, uint8_t *red, uint8_t *green, uint8_t *blue) {
-    size_t place;
-    for (place = 0; place < pixels; place++) {
-        red[place] = in[3 * place];
-        green[place] = in[3 * place + 1];
-        blue[place] = in[3 * place + 2];
-    }
-}
-
-static void part(const uint8_t *in, size_t pixels, uint8_t *out) {
-#ifdef HAS_AVX2
-    if (has_vbmi) {
-        part_vbmi(in, pixels, out, pixels);
-        return;
-    }
-#endif
-    part_plainly(in, pixels, out, out + pixels, out + 2 * pixels);
-}
-
 /* Colors turned round the circle of hues, of which a byte has 255 steps: into hue, saturation and value, each a byte, and
  * back. Pillow's numbers are floats of 32 bits, its constants and what they meet of 64. */
 FOR_EACH_PROCESSOR
@@ -711,7 +734,7 @@ static void jitter(const uint8_t *in, size_t pixels, int channels, int lead, con
                    const float *strengths, uint8_t *gray, uint8_t *out) {
     int turn;
     if (channels == 3 && !lead)
-        part(in, pixels, out);
+        part(in, pixels, out, pixels);
     else
         memcpy(out, in, pixels * channels);
     for (turn = 0; turn < 4; turn++)
@@ -796,7 +819,7 @@ VBMI static void look_up_all_vbmi(const uint8_t *in, size_t pixels, int channels
     }
     for (place = 0; place < pixels; place += PIECE) {
         const size_t number = pixels - place < PIECE ? pixels - place : PIECE;
-        part_vbmi(in + 3 * place, number, pieces[0], PIECE);
+        part(in + 3 * place, number, pieces[0], PIECE);
         for (channel = 0; channel < 3; channel++) {
             look_up_vbmi(pieces[channel], number, table + channel * step, parted + channel, staged);
             move_bytes(out + channel * pixels + place, staged, number * sizeof *out);
@@ -832,8 +855,8 @@ static void look_up_bytes(const uint8_t *in, size_t pixels, int channels, int le
                           uint8_t *out) {
     int channel;
     if (channels == 3 && !lead)
-        part(in, pixels, out);
-    else
+        part(in, pixels, out, pixels);
+    else if (in != out)
         memcpy(out, in, channels * pixels);
     for (channel = 0; table && channel < channels; channel++, table += step) {
         uint8_t *bytes = out + channel * pixels;
@@ -883,11 +906,30 @@ static int has_window(const Image *image, const int32_t *box) {
            box[3] <= image->width - box[1];
 }
 
-/* One operation on one image, the `number`-th; `image` becomes what it makes, without the bytes. */
-static int operate(const Operation *op, int64_t number, Image *image, Room *room, uint8_t *out) {
+static const int32_t *window_of(const Operation *op, int64_t number) {
+    return op->what == RESAMPLE && op->fixed ? ADDRESS(op->fixed) : (int32_t *)ADDRESS(op->each) + 4 * number;
+}
+
+static int stands_first(const Operation *op, const int32_t *box) {
+    return op->less && op->tall < box[2] && box[2] - op->tall > 2 * (box[3] - op->wide);
+}
+
+#define WIDE 64 /* pixels, from which on lines of one channel are mixed as quickly as those of three */
+
+/* Whether the channels of an image are parted while it is made larger, since what is done `next` wants them so. */
+static int parts(const Operation *op, const Operation *next, int64_t number, const Image *image) {
+    const int32_t *box = window_of(op, number);
+    if (op->what != RESAMPLE || image->lead || image->channels != 3 || (next->what != LOOK_UP && next->what != JITTER))
+        return 0;
+    return op->tall > box[2] && op->wide >= WIDE && !stands_first(op, box);
+}
+
+/* One operation on one image, the `number`-th; `image` becomes what it makes, without the bytes. `parted`: as `parts`
+ * tells. */
+static int operate(const Operation *op, int64_t number, int parted, Image *image, Room *room, uint8_t *out) {
     const int planes = image->lead ? image->channels : 1, channels = image->lead ? 1 : image->channels;
     const size_t pixels = (size_t)image->height * image->width;
-    const int32_t *each = (int32_t *)ADDRESS(op->each) + 4 * number;
+    const int32_t *each = window_of(op, number);
     int plane;
     if (op->what == COPY) {
         memcpy(out, image->bytes, bytes_of(image));
@@ -936,12 +978,14 @@ static int operate(const Operation *op, int64_t number, Image *image, Room *room
                 (uint8_t *)ADDRESS(op->fixed) + plane, into);
             continue;
         }
-        if (resample(in + ((size_t)each[0] * image->width + each[1]) * channels, (size_t)image->width * channels,
-                     each[3], channels, (int)op->tall, (int)op->wide,
-                     op->less && op->tall < each[2] && each[2] - op->tall > 2 * (each[3] - op->wide),
-                     &room->resampling, into))
+        in += ((size_t)each[0] * image->width + each[1]) * channels;
+        if (parted ? resample_parted(in, (size_t)image->width * channels, each[3], (int)op->tall, (int)op->wide,
+                                     &room->resampling, into)
+                   : resample(in, (size_t)image->width * channels, each[3], channels, (int)op->tall, (int)op->wide,
+                              stands_first(op, each), &room->resampling, into))
             return -1;
     }
+    image->lead |= parted;
     image->height = (int)op->tall;
     image->width = (int)op->wide;
     return 0;
@@ -996,13 +1040,15 @@ static int operate_in(Room *room, const Work *work, int64_t first, int64_t last)
         if (rows && place + AHEAD < last) fetch(work->given.bytes + rows[place + AHEAD] * bytes, bytes);
         for (at = 0; at < work->number && !failed; at++) {
             const Operation *op = work->ops + at;
+            const int is_last = at == work->number - 1, parted = !is_last && parts(op, op + 1, place, &image);
+            const int in_place = parted && at == work->number - 2 && op[1].what == LOOK_UP && op[1].more < 2;
             uint8_t *into = room_for(work, place);
-            if (at < work->number - 1) {
+            if (!is_last && !in_place) {
                 const int same = op->what == JITTER;
                 const size_t pixels = same ? (size_t)image.height * image.width : (size_t)op->tall * op->wide;
                 into = memory(&room->turns[at % 2], pixels * image.channels);
             }
-            failed = into ? operate(op, place, &image, room, into) : NO_MEMORY;
+            failed = into ? operate(op, place, parted, &image, room, into) : NO_MEMORY;
             image.bytes = into;
         }
     }
