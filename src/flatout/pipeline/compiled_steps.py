@@ -80,10 +80,10 @@ class CompiledSteps:
         like, recycled = program.new(images, 1, self._recycled), self._recycled
         shape, dtype, run = like.shape[1:], like.dtype, program.from_rows(images, like)
         new = partial(torch.empty, dtype=dtype, device=torch.device("cpu"))
-        as_it_is = program.seen(images, like) is like
+        as_it_is, most = program.seen(images, like) is like, max(like.nbytes, images[:1].nbytes)
         lying = (images.data_ptr(), len(images), torch.get_default_dtype())
         fill = Writing(program.told(images), like.nbytes, images, program)
-        few, some = (most // like.nbytes for most in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
+        few, some = (number // like.nbytes for number in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
 
         def check() -> None:
             if (images.data_ptr(), images.shape[0], torch.get_default_dtype()) != lying:
@@ -104,7 +104,7 @@ class CompiledSteps:
             check()
             fill(places, batches, each, threads)
 
-        return made, FromRows(lambda number: new((number, *shape)), write, like.nbytes, partial(program.seen, images))
+        return made, FromRows(lambda number: new((number, *shape)), write, most, partial(program.seen, images))
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]

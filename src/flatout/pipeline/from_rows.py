@@ -24,7 +24,7 @@ class FromRows:
     Attributes:
         new: memory for so many rows.
         write: fills such memory of several batches.
-        num_bytes: of what becomes of one row.
+        num_bytes: of what becomes of one row, or of the row, if that is more.
         seen: what a batch looks like, of its memory; None for that as it is.
     """
 

@@ -56,7 +56,7 @@ class Gather:
 
 
 def gathering(store: Store, maker: Maker | None, layout: Layout) -> Gather | None:
-    """Return the way to batches of what `store` has, None where more is to be done than one look-up.
+    """Return the way to batches of what `store` has, None where more is to be done than one run of compiled code.
 
     All samples must be there, and neither `maker` nor `store` may change as long as it is used.
     """

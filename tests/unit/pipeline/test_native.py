@@ -261,6 +261,29 @@ def test_what_becomes_of_images_is_written_to_its_places(lead, several_threads, 
     assert bool((room[others] == 7).all())
 
 
+ENLARGED = {"bytes": [T.Resize((80, 96)), T.PILToTensor()], "fractions": [T.Resize((80, 96)), TENSOR]}
+
+
+@pytest.mark.parametrize("lead", [False, True])
+@pytest.mark.parametrize("name", ENLARGED)
+def test_enlarged_images_are_written_to_places_and_to_several_batches(name, lead):
+    batch, places = bytes_of(20, (36, 33), colored=True, seed=5, lead=lead), torch.randperm(37)[:20]
+    steps = steps_of(ENLARGED[name])
+    wanted = steps.run(batch)
+    room = torch.full((37, *wanted.shape[1:]), 7, dtype=wanted.dtype)
+    assert steps.write(batch, Chosen(room, places, lambda wanted: room[wanted]))
+    assert torch.equal(room[places], wanted)
+    others = torch.ones(37, dtype=torch.bool).index_fill(0, places, value=False)
+    assert bool((room[others] == 7).all())
+    rows = torch.randperm(20)[:15]
+    one, several = steps.made_of_rows(batch)
+    batches = several.several(rows, 4)
+    assert [len(made) for made in batches] == [4, 4, 4, 3]
+    assert torch.equal(one(rows), wanted[rows])
+    assert torch.equal(torch.cat(batches), wanted[rows])
+    assert one(rows).stride() == batches[0].stride() == wanted.stride()
+
+
 @pytest.mark.parametrize("wrong", [-1, 9])
 def test_nothing_is_written_beyond_the_rows(wrong):
     room = torch.zeros(9, 12, 9, 3, dtype=torch.uint8)

@@ -879,7 +879,7 @@ enum { RESAMPLE, CUT, JITTER, LOOK_UP, COPY, SUM };
 typedef struct {
     /* more: cubic, or bytes of a value, 0 where bytes stay; less: tallest first, or the table's step */
     int64_t what, tall, wide, more, less;
-    int64_t each, other, fixed;           /* boxes, places, order; strengths; fill, table */
+    int64_t each, other, fixed;           /* boxes, places, order; strengths; fill, table, or one box */
 } Operation;
 
 typedef struct {
