@@ -914,7 +914,7 @@ static int stands_first(const Operation *op, const int32_t *box) {
     return op->less && op->tall < box[2] && box[2] - op->tall > 2 * (box[3] - op->wide);
 }
 
-#define WIDE 64 /* pixels, from which on lines of one channel are mixed as quickly as those of three */
+#define WIDE 64 /* pixels: shorter lines of one channel do not fill a register, see rows_between */
 
 /* Whether the channels of an image are parted while it is made larger, since what is done `next` wants them so. */
 static int parts(const Operation *op, const Operation *next, int64_t number, const Image *image) {

@@ -67,8 +67,8 @@ def resample(boxes: Tensor, size: tuple[int, int], pillow_filter: int) -> Operat
     heights, widths = boxes[:, 2], boxes[:, 3]
     if not resamples(pillow_filter) or min(size) < 1 or not bool((heights <= _TALLEST * widths).all()):
         return None
-    settings, alike = (pillow_filter == _BICUBIC, bool(_pillows_way(pillow_filter))), bool((boxes == boxes[:1]).all())
-    if alike:
+    settings = (pillow_filter == _BICUBIC, bool(_pillows_way(pillow_filter)))
+    if bool((boxes == boxes[:1]).all()):
         return Operation(_RESAMPLE, size, settings, fixed=_whole(boxes[:1]))
     return Operation(_RESAMPLE, size, settings, _whole(boxes))
 
