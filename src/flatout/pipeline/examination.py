@@ -15,18 +15,21 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.asking import Asking, waits
 from flatout.pipeline.dataset_state import (
     drawn_on_device,
     draws_elsewhere,
     fingerprint,
     holds_generator,
     random_states,
+    reseeds,
     restore_random_states,
     same,
     seed_streams,
     undrawn,
     unsafe,
 )
+from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
 
@@ -54,7 +57,8 @@ def examine(dataset: Any, times: list[tuple[float, float]] | None = None, sample
     """Return why the samples of `dataset` cannot be kept, an empty string when they can.
 
     The data set is left as it was; what it raises counts as a reason. `times` gets the seconds that the second call for
-    a sample took, on the wall and of all processors; `samples` the sample that was asked for last.
+    a sample took, on the wall and of all processors, and no time at all where threads may not ask for it;
+    `samples` the sample that was asked for last.
     """
     times, samples = [] if times is None else times, [] if samples is None else samples
     name = type(dataset).__name__
@@ -64,10 +68,17 @@ def examine(dataset: Any, times: list[tuple[float, float]] | None = None, sample
         return reason or f"{name} {elsewhere}"
     start = time.monotonic()
     some = some_indices(len(dataset), _SAMPLES)
+    alike: bool | None = None
     for number, index in enumerate(some):
+        if number == 1 and not own and _may_be_asked_at_once(dataset, *times[-1], len(some) - 1):
+            alike = _alike_at_once(dataset, some[1:], times, samples)
+        if alike:
+            break
         reason = _asked_twice(dataset, index, some[number - 1], own, times, samples)
         if reason or (number + 1 >= _FEWEST and time.monotonic() - start > _LONGEST_S):
             break
+    if alike is False:
+        times.append((0.0, 0.0))  # which is no wait: threads are not to ask for samples in the passes either
     return reason or (f"{name} {_OWN}" if own else "")
 
 
@@ -75,6 +86,44 @@ def some_indices(length: int, number: int) -> list[int]:
     """Return the first, the last and some between, spread evenly."""
     number = min(number, length)
     return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(number)})
+
+
+def _may_be_asked_at_once(dataset: Any, took_s: float, computed_s: float, number: int) -> bool:
+    """Return whether so many samples wait if the first is like the others, and set no stream that others draw from."""
+    return waits(took_s, number * computed_s) and not reseeds(dataset) and not names_draws(dataset)
+
+
+def _alike_at_once(
+    dataset: Any, indices: Sequence[int], times: list[tuple[float, float]], samples: list[Any]
+) -> bool | None:
+    """Return whether samples that wait, each asked of a copy by a thread of its own, are the same the second time.
+
+    False where in threads they differ, draw or raise; None where that cannot be told: where copies open something at
+    first, where something changes, and where samples compute, since nobody knows whose time on the processors it was.
+    They are then asked for again, one after the other, and nothing is noted here.
+    """
+    try:
+        with Untouched(dataset) as untouched, Asking([detached(dataset) for _ in indices], indices) as asking:
+            before, marks = random_states(), list(map(fingerprint, asking.copies))
+            first = asking.once()
+            if not first or not undrawn(before, random_states()):
+                return False
+            if marks != list(map(fingerprint, asking.copies)):
+                return None
+            _disturb()
+            computed_s = _computed_s()
+            second = asking.once()
+            computed_s = _computed_s() - computed_s
+            if not second or not all(same(one[0], other[0]) for one, other in zip(first, second, strict=True)):
+                return False
+            changed = marks != list(map(fingerprint, asking.copies)) or any(map(holds_generator, asking.copies))
+    except any_but_signals():  # whatever a stranger's data set may raise where several threads ask
+        return False
+    if changed or untouched.changed or not all(waits(took_s, computed_s) for _, took_s in second):
+        return None
+    times += [(took_s, computed_s / len(second)) for _, took_s in second]
+    samples[:] = [second[-1][0]]
+    return True
 
 
 def _asked_twice(

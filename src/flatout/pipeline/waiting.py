@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from flatout.machine import usable_cores
+from flatout.pipeline.asking import WAITS_S, waits
 from flatout.pipeline.desk import Desk, Reader
 from flatout.pipeline.examination import some_indices
 from flatout.pipeline.one_core import OneCore, usable
@@ -39,8 +40,6 @@ other, whole first passes in turns: 127 14,900 to 16,500, 182 16,800 to 18,300, 
 
 _MOST_COLD_S = 250e-6  # of the processor, for one sample out of a rest
 
-_WAITS_S = 0.5e-3  # a sample that takes less is not worth a thread's 40 us
-_SHARE = 0.4  # of a sample's time on the processor, below which it waits
 _SCALED_ON, _NEARLY = 6, 0.6  # 1.2 times as fast on two: decoding JPEG is 1.5 times (1.2 to 1.7, n=8)
 _READ, _HANDED_OVER_S = 15, 30e-6  # two workers deliver 30,000 small samples a second at most (LOADING)
 
@@ -52,7 +51,7 @@ def in_flight(times: Sequence[tuple[float, float]], one_core: bool = False) -> i
     process and what it started together: one that waits for the interpreter's lock waits for no disk. With as many in
     flight as one core can handle while one of them waits, more would wait for that core. `one_core`: they stay there.
     """
-    if not times or any(took < _WAITS_S or cpu > _SHARE * took for took, cpu in times):
+    if not times or not all(waits(took, cpu) for took, cpu in times):
         return 0
     handled_s = _ON_ONE_CORE_S if one_core else _HANDLED_S
     waited_s, busy_s = min(took for took, _ in times), min(cpu for _, cpu in times)
@@ -87,7 +86,7 @@ def scales(reader: Reader, length: int, num_threads: int) -> bool:
             alone_s, together_s = alone_s + middle - start, together_s + time.perf_counter() - middle
     finally:
         early.end()
-    return together_s * num_threads * _NEARLY < alone_s and alone_s > _WAITS_S * len(some) / 2
+    return together_s * num_threads * _NEARLY < alone_s and alone_s > WAITS_S * len(some) / 2
 
 
 def reads_quickly(reader: Reader, length: int) -> bool:

@@ -64,7 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="computed-padding",
         phase=Phase.FORWARD,
         share=share,
-        max_speedup=speedup_without(min(1.0, padded * computing)),
+        max_speedup=speedup_without(share),
         location=padding.place,
         message=f"{format_share(padded)} of the positions in the batches are padding, by the {padding.source} "
         f"(n={padding.batches} batches), and the model{called} computes them all. {advice}: about {format_ms(ms)} of "

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import signal
 import subprocess
 import sys
 import threading
@@ -16,8 +17,9 @@ from tests.unit.pipeline.test_equality import agree
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
-from flatout.pipeline import compile_loader
+from flatout.pipeline import asking, compile_loader
 from flatout.pipeline.ahead import Ahead
+from flatout.pipeline.dataset_state import same
 from flatout.pipeline.examination import examine
 from flatout.pipeline.waiting import AskedEarly, in_flight
 
@@ -66,6 +68,121 @@ def test_what_waits_is_told_from_what_computes():
         assert len(times) == 4
         found.append(in_flight(times) > 0)
     assert found == [True, False]
+
+
+def elsewhere():
+    return threading.current_thread() is not threading.main_thread()
+
+
+class Refuses(Remote):
+    """Is not to be asked by several threads."""
+
+    def __getitem__(self, index):
+        if elsewhere():
+            raise RuntimeError("made in another thread")
+        return super().__getitem__(index)
+
+
+class Moves(Remote):
+    """A sample is another one each time in another thread: as of a file whose place threads share."""
+
+    def __getitem__(self, index):
+        sample = super().__getitem__(index)
+        return (sample[0] + time.perf_counter(), sample[1]) if elsewhere() else sample
+
+
+class Draws(Remote):
+    """A sample is drawn in another thread alone, by a name that only a call shows."""
+
+    name = "ra" + "nd"
+
+    def __getitem__(self, index):
+        sample = super().__getitem__(index)
+        return (sample[0], getattr(torch, self.name)(3)) if elsewhere() else sample
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What other threads were asked for in an examination."""
+    noted, init = [], asking.Asking.__init__
+
+    def note(self, copies, indices):
+        noted.extend(indices)
+        init(self, copies, indices)
+
+    monkeypatch.setattr(asking.Asking, "__init__", note)
+    return noted
+
+
+def test_samples_that_wait_are_examined_at_once(asked):
+    times, samples = [], []
+    assert examine(Remote(wait_s=0.02), times, samples) == ""
+    assert asked == [13, 26, 39]  # the first is asked for here
+    assert len(times) == 4
+    assert samples[0][1] == "object 39"
+
+
+@pytest.mark.parametrize("kind", [Refuses, Moves, Draws])
+def test_what_threads_cannot_answer_is_asked_for_one_after_the_other(asked, kind):
+    times, states = [], torch.get_rng_state()
+    assert examine(kind(wait_s=0.02), times) == ""
+    assert asked
+    assert len(times) == 5
+    assert in_flight(times) == 0  # nor do threads ask for samples in the passes
+    assert torch.equal(torch.get_rng_state(), states)
+    loader = DataLoader(kind(wait_s=0.02), batch_size=4)
+    plain, compiled = list(loader), compile_loader(loader)
+    assert all(same(list(compiled), plain) for _ in range(2))
+
+
+def test_what_opens_at_the_first_access_is_asked_for_by_threads_all_the_same(asked):
+    class Opens(Remote):
+        def __getitem__(self, index):
+            self.opened = self.opened or "a connection"
+            return super().__getitem__(index)
+
+    times = []
+    assert examine(Opens(wait_s=0.02), times) == ""
+    assert asked
+    assert len(times) == 4
+    assert in_flight(times) > 0
+
+
+def test_what_names_a_draw_is_examined_one_after_the_other(asked):
+    class Names(Remote):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            return torch.rand(3) if index > self.length else sample
+
+    assert examine(Names()) == ""
+    assert not asked
+
+
+def test_what_computes_is_examined_one_after_the_other(asked):
+    assert examine([torch.zeros(2)] * 40) == ""
+    assert not asked
+
+
+def test_a_time_limit_ends_an_examination_whose_sample_never_comes():
+    class Hangs(Remote):
+        def __getitem__(self, index):
+            if index:
+                time.sleep(60)
+            return super().__getitem__(index)
+
+    def too_long(*_):
+        raise TimeoutError("too long")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    start = time.monotonic()
+    try:
+        with pytest.raises(TimeoutError, match="too long"):
+            examine(Hangs())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - start < 10
 
 
 def test_what_waits_for_another_thread_that_computes_does_not_wait_for_a_disk():

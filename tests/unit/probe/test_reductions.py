@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from flatout.probe import reductions
 from flatout.probe.reductions import _OTHERS, ReductionWatch
 
 
@@ -65,7 +66,8 @@ def test_other_reductions_are_not(body):
     assert not [each for each in watched(body) if each.alone_s]
 
 
-def test_what_takes_next_to_nothing_is_not_timed():
+def test_what_takes_next_to_nothing_is_not_timed(monkeypatch):
+    monkeypatch.setattr(reductions, "_WORTH_NS", 10**9)  # as a busy machine takes longer than 0.2 ms for anything
     (found,) = watched(lambda x: x.norm(dim=0), shape=(2, 10))
     assert found.alone_s == found.other_s == 0
 

@@ -116,6 +116,18 @@ def test_the_headline_tells_equal_results_from_reduced_precision():
     )
 
 
+def test_the_headline_says_the_least_of_an_interval_that_is_wide():
+    confirmed = replace(comparison(49.2), low=18.4, high=131.6)
+    assert headline(replace(tuned(), confirmation=confirmed)).startswith(
+        "1.61x as fast with the same maths, other rounding; at least 18x as fast with reduced precision."
+    )
+    exact, _, _ = kept_trials()
+    only = replace(ordinary(), trials=(exact,), recipe=recipe(exact), confirmation=replace(comparison(9.5), low=2.99))
+    assert headline(replace(only, confirmation=replace(only.confirmation, high=30.0))).startswith("At least 2.9x as")
+    narrow = replace(comparison(23), low=16.0, high=31.9)
+    assert "; 23x as fast with reduced precision." in headline(replace(tuned(), confirmation=narrow))
+
+
 def test_rounding_is_never_called_identical():
     _, rounding, _ = kept_trials()
     only = replace(ordinary(), trials=(rounding,), recipe=recipe(rounding, speedup=1.12), confirmation=None)
