@@ -39,6 +39,7 @@ __all__ = [
     "draws",
     "examine",
     "may_be_left_out",
+    "read_alone",
     "refusal",
     "samples_of",
     "some_indices",
@@ -70,7 +71,7 @@ def examine(dataset: Any, times: list[tuple[float, float]] | None = None, sample
     some = some_indices(len(dataset), _SAMPLES)
     alike: bool | None = None
     for number, index in enumerate(some):
-        if number == 1 and not own and _may_be_asked_at_once(dataset, *times[-1], len(some) - 1):
+        if number == 1 and not own and _others_wait(times, len(some) - 1) and not read_alone(dataset):
             alike = _alike_at_once(dataset, some[1:], times, samples)
         if alike:
             break
@@ -88,9 +89,15 @@ def some_indices(length: int, number: int) -> list[int]:
     return sorted({round(place * (length - 1) / max(1, number - 1)) for place in range(number)})
 
 
-def _may_be_asked_at_once(dataset: Any, took_s: float, computed_s: float, number: int) -> bool:
-    """Return whether so many samples wait if the first is like the others, and set no stream that others draw from."""
-    return waits(took_s, number * computed_s) and not reseeds(dataset) and not names_draws(dataset)
+def _others_wait(times: Sequence[tuple[float, float]], number: int) -> bool:
+    """Return whether so many samples wait, asked for at once, if each takes what the last one did."""
+    took_s, computed_s = times[-1]
+    return waits(took_s, number * computed_s)
+
+
+def read_alone(dataset: Any) -> bool:
+    """Return whether samples are to be read one after the other: elsewhere a stream would be set or drawn from."""
+    return reseeds(dataset) or names_draws(dataset)
 
 
 def _alike_at_once(

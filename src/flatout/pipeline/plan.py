@@ -5,13 +5,12 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import draws_elsewhere, fingerprint, holds_generator, reseeds
-from flatout.pipeline.examination import draws, examine, may_be_left_out, refusal, streams_kept
+from flatout.pipeline.dataset_state import draws_elsewhere, fingerprint, holds_generator
+from flatout.pipeline.examination import draws, examine, may_be_left_out, read_alone, refusal, streams_kept
 from flatout.pipeline.keeping import Keeping, rows_refused
 from flatout.pipeline.layout import layout_of
 from flatout.pipeline.maker import Maker, maker_of
 from flatout.pipeline.memory import Budget
-from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.one_core import programs
 from flatout.pipeline.read_by_workers import can_read
 from flatout.pipeline.signals import any_but_signals
@@ -84,7 +83,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     random = reason if may_be_left_out(reason) else ""
     if reason and not random:
         return Plan(reason)
-    maker, alone = (maker_of(loader) if not reason or draws(reason) else None), _alone(dataset)
+    maker, alone = (maker_of(loader) if not reason or draws(reason) else None), read_alone(dataset)
     reads = maker is not None and not maker.in_memory and not alone
     quick = maker is not None and reads and loader.num_workers and reads_quickly(maker.reader, maker.num_samples)
     workers = maker is not None and reads and not quick and can_read(loader, maker.source)
@@ -97,11 +96,6 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))
     return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting, one_core, passed)
-
-
-def _alone(dataset: Any) -> bool:
-    """Return whether samples are to be read one after the other: elsewhere a stream would be set or drawn from."""
-    return reseeds(dataset) or names_draws(dataset)
 
 
 def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
