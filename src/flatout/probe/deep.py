@@ -22,6 +22,7 @@ from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.frameworks import driving_framework
 from flatout.probe.lines import Doing, LineSampler, where
 from flatout.probe.padding import PaddingWatch
+from flatout.probe.precision import PrecisionWatch
 from flatout.probe.prices import PriceWatch
 from flatout.probe.reductions import ReductionWatch
 from flatout.probe.repeats import RepeatWatch
@@ -65,6 +66,7 @@ class DeepWatch:
         self._padding = PaddingWatch(self._tape)
         self._arithmetic = ArithmeticWatch(self._tape)
         self._convolutions = ConvolutionWatch(self._tape)
+        self._precision = PrecisionWatch(self._tape)
         self._exchange = ExchangeWatch(lambda error: self.trouble(error), recorder.training.optimizers)
         self._fallbacks = FallbackWatch(lambda error: self.trouble(error))
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
@@ -93,7 +95,7 @@ class DeepWatch:
         self._recorder.modules.on_forward = self._anomaly.apply
         self._recorder.modules.on_call = self._called
         self._recorder.modules.around += [
-            each.around for each in (self._arithmetic, self._unchanging, self._reductions)
+            each.around for each in (self._arithmetic, self._unchanging, self._reductions, self._precision)
         ]
         self._recorder.modules.around_always.append(self._repeats.around)
 
@@ -210,6 +212,7 @@ class DeepWatch:
             exchange=self._exchange.facts(),
             arithmetic=self._arithmetic.facts(),
             convolutions=self._convolutions.facts(),
+            narrower=self._precision.facts(),
             timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
             repeated=self._repeats.facts(),
             unchanging=self._unchanging.facts(),

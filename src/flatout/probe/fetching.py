@@ -10,7 +10,11 @@ from flatout.probe.lines import Doing
 from flatout.probe.remote_reads import RemoteWatch
 from flatout.probe.seams import Hits, Seams
 
-__all__ = ["FetchStats", "FetchWatch"]
+__all__ = ["FETCHERS", "FetchStats", "FetchWatch"]
+
+FETCHERS = tuple(
+    f"torch.utils.data._utils.fetch:{name}.fetch" for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+)
 
 _MOST_SPANS = 500  # of a process
 
@@ -41,13 +45,14 @@ class FetchWatch:
         self.busy_ns = 0
         self.busy_cpu_ns = 0
         self.collated_ns = 0
+        self.aside = False  # the batch is made otherwise than the script asks: it counts for nothing
         self._remote = RemoteWatch()
         self.spans: list[tuple[int, int, int]] = []  # of the first batches: begun, samples there, ended
 
     def install(self, seams: Seams) -> None:
         """Wrap the fetchers of map-style and iterable-style datasets, and the drawing of indices."""
-        for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
-            seams.wrap(f"torch.utils.data._utils.fetch:{name}.fetch", partial(self._fetch, seams))
+        for name in FETCHERS:
+            seams.wrap(name, partial(self._fetch, seams))
         seams.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter._next_index", self._next_index)
 
     def of(self, dataset: Any) -> FetchStats:
@@ -71,17 +76,21 @@ class FetchWatch:
                 self.doing.stage = ""
                 elapsed = perf_counter_ns() - start
                 collate = self.collated_ns - collated
-                if len(self.spans) < _MOST_SPANS:
-                    self.spans.append((start, start + elapsed - collate, start + elapsed))
-                stats.fetches += 1
-                stats.total_ns += elapsed
-                stats.collate_ns += collate
-                stats.sample_cpu_ns += max(0, thread_time_ns() - cpu - collate)
-                _count_remote(stats, remote, self._remote.now(), elapsed - collate)
-                self.busy_ns += elapsed
-                self.busy_cpu_ns += process_time_ns() - process_cpu
+                if not self.aside:
+                    stats.sample_cpu_ns += max(0, thread_time_ns() - cpu - collate)
+                    self.busy_cpu_ns += process_time_ns() - process_cpu
+                    self._count(stats, start, elapsed, collate)
+                    _count_remote(stats, remote, self._remote.now(), elapsed - collate)
 
         return fetch
+
+    def _count(self, stats: FetchStats, start: int, elapsed: int, collate: int) -> None:
+        if len(self.spans) < _MOST_SPANS:
+            self.spans.append((start, start + elapsed - collate, start + elapsed))
+        stats.fetches += 1
+        stats.total_ns += elapsed
+        stats.collate_ns += collate
+        self.busy_ns += elapsed
 
     def _next_index(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def next_index(iterator: Any) -> Any:

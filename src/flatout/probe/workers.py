@@ -10,14 +10,15 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 import torch
 
-from flatout.probe.fetching import FetchWatch
+from flatout.probe.fetching import FETCHERS, FetchWatch
 from flatout.probe.lines import Doing, LineSampler
 from flatout.probe.seams import Hits, Seams
+from flatout.probe.threads import ThreadTrial
 from flatout.probe.timeline import fetched
 from flatout.schema.phase import Phase
 from flatout.schema.plain import to_plain
@@ -56,13 +57,31 @@ class _WorkerWatch:
         self._worker_id = worker_id
         doing = Doing()
         self._fetching = FetchWatch(doing)
+        self._trial = ThreadTrial()
         self._sampler = LineSampler("worker", doing)
         self._start = perf_counter_ns()
 
     def begin(self) -> None:
-        self._fetching.install(Seams())
+        seams = Seams()
+        self._fetching.install(seams)
+        for name in FETCHERS:
+            seams.wrap(name, self._tried)
         self._sampler.start()
         threading.Thread(target=self._write_now_and_then, name="flatout-worker", daemon=True).start()
+
+    def _tried(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        trial, fetching = self._trial, self._fetching
+
+        def fetch(fetcher: Any, index: Any) -> Any:
+            hits.count += 1
+            fetching.aside = trial.before()
+            start, cpu = perf_counter_ns(), thread_time_ns()
+            try:
+                return original(fetcher, index)
+            finally:
+                trial.after((perf_counter_ns() - start) / 1e9, (thread_time_ns() - cpu) / 1e9)
+
+        return fetch
 
     def _write_now_and_then(self) -> None:
         while True:
@@ -73,12 +92,13 @@ class _WorkerWatch:
         facts = WorkerFacts(
             pid=os.getpid(),
             worker_id=self._worker_id,
-            torch_threads=torch.get_num_threads(),
+            torch_threads=self._trial.own or torch.get_num_threads(),
             os_threads=_os_threads(),
             fetches=sum(stats.fetches for stats in self._fetching.stats.values()),
             busy_s=self._fetching.busy_ns / 1e9,
             cpu_s=self._fetching.busy_cpu_ns / 1e9,
             alive_s=(perf_counter_ns() - self._start) / 1e9,
+            one_thread=self._trial.facts(),
         )
         body = {
             "worker": to_plain(facts),

@@ -5,7 +5,8 @@
 Host, forward and sync time of the steady steps, in order. The last third must be at least 1.5 times the first
 (medians whose middle halves do not overlap), over the whole recording or within each of its epochs, and what lies
 above where the growth began must be at least 5% of the mean step. Where no loader tells of epochs, the time itself
-does, when it falls back from its highest quarter to its lowest again and again, after as many steps.
+does, when it falls back from its highest quarter to its lowest again and again, after as many steps. The most it could
+give is all that the line costs, or the growth, where that is more.
 
 ## Why it matters
 
@@ -59,13 +60,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE:
         return None
     spot = _hotspot(run, phase)
+    at_most = max(share, breakdown.share(phase) * spot.share if spot else 0.0)
     when = "within each epoch" if rise.every_epoch else "over the recording"
     return Finding(
         code="HO003",
         name="growing-cost",
         phase=phase,
         share=share,
-        max_speedup=speedup_without(share),
+        max_speedup=speedup_without(at_most),
         location=spot.place if spot else None,
         message=f"{phase.value} time grows {format_ratio(rise.factor)} {when}, from {format_ms(rise.first_ms)} to "
         f"{format_ms(rise.last_ms)} a step{f', mostly in {at(spot.place)}' if spot else ''}: "

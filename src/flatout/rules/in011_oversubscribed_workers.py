@@ -19,25 +19,29 @@ One thread in each worker: `torch.set_num_threads(1)` and `cv2.setNumThreads(0)`
 
 ## When it is wrong
 
-Libraries may keep idle threads; only threads that were running are counted, apart from torch's setting. The gain is
-not known beforehand: the figure is the one with no waiting left.
+Libraries may keep idle threads; only threads that were running are counted, apart from torch's setting. The most it
+could give is no waiting, or all cores at work on what the step and a batch of one thread cost: the deep run makes
+batches with one thread in each worker and with the script's number, in turn. Only torch's threads are tried.
 """
 
 from dataclasses import replace
+from statistics import fmean, median
 
-from flatout.rules.bounds import speedup_without
+from flatout.rules.bounds import input_gain, speedup_without
 from flatout.rules.example import example
 from flatout.rules.loading import training_loader
+from flatout.rules.machine import while_steps_ran
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
 from flatout.rules.workers import workers_harm
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Environment, Frame, LoaderFacts, Run, WorkerFacts
+from flatout.schema.run import Environment, Frame, LoaderFacts, OneThread, Run, Utilization, WorkerFacts
 
 MIN_SHARE = 0.10
 MIN_BUSY = 0.1  # a worker that fetches for less of its life takes no cores from anybody
 LEAST_S = 1e-3  # of fetching, below which the clock of processor time says nothing of cores
+LEAST_TRIED = 3  # batches of each kind in one worker
 SEVERAL = 1.3  # mean busy cores of one worker above which it works with more than one thread
 
 
@@ -52,12 +56,16 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     several = any(worker.torch_threads > 1 or _busy_cores(worker) > SEVERAL for worker in workers)
     if not several or threads <= run.environment.num_cpus:
         return None
+    at_most = _with_one_thread(run, breakdown, workers, input_gain(breakdown, loader, 1.0, headroom, run))
+    share = min(share, 1 - 1 / at_most)
+    if share < MIN_SHARE:
+        return None
     return Finding(
         code="IN011",
         name="oversubscribed-workers",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_without(share),
+        max_speedup=at_most,
         location=loader.created_at,
         message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} waits for {len(workers)} workers that run "
         f"{threads:.0f} threads on cores={run.environment.num_cpus}. Give each worker one thread: "
@@ -79,6 +87,20 @@ def _at_one_time(run: Run, loader: LoaderFacts | None) -> tuple[WorkerFacts, ...
     return tuple(sorted(fetching, key=lambda worker: worker.fetches, reverse=True)[:wanted])
 
 
+def _with_one_thread(run: Run, breakdown: Breakdown, workers: tuple[WorkerFacts, ...], waits: float) -> float:
+    """Return the most that one thread in each worker can give: no wait, or all cores at work on what is left.
+
+    What a batch then costs on a core was tried in the deep run; where it was not, only the wait bounds the gain.
+    """
+    tried = [worker.one_thread.cpu_s for worker in workers if worker.one_thread.n >= LEAST_TRIED]
+    samples = while_steps_ran(run)
+    if not tried or not samples:
+        return speedup_without(waits)
+    step_s = breakdown.mean_ms / 1000
+    work_s = step_s * fmean(each.main_cpu for each in samples) + median(tried)
+    return min(speedup_without(waits), step_s * run.environment.num_cpus / work_s)
+
+
 def _busy_cores(worker: WorkerFacts) -> float:
     return worker.cpu_s / worker.busy_s
 
@@ -97,6 +119,13 @@ def _workers(torch_threads: int, busy_cores: float) -> tuple[WorkerFacts, ...]:
 _HARMFUL = replace(_LOADER, sample_s=0.008, collate_s=0.002)  # IN010: the wait is five times the work
 _UNTOLD = tuple(replace(worker, busy_s=5e-324, alive_s=0.0) for worker in _workers(2, 1.8))
 _IDLE = tuple(replace(worker, alive_s=60.0) for worker in _workers(1, 1.8))
+_HALF = Utilization(at_s=0.5, main_cpu=0.5, worker_cpu=3.0)
+
+
+def _tried(cpu_s: float) -> tuple[WorkerFacts, ...]:
+    one_thread = OneThread(n=9, several_s=0.1, single_s=0.03, cpu_s=cpu_s)
+    return tuple(replace(worker, one_thread=one_thread) for worker in _workers(4, 0.9))
+
 
 RULE = Rule(
     code="IN011",
@@ -105,12 +134,18 @@ RULE = Rule(
     fires_on=(
         example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_workers(4, 0.9)),
         example(step_ms=100, input=20, loaders=(_LOADER,), environment=_FOUR, workers=_workers(1, 1.8)),
+        example(
+            step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_tried(0.2), utilization=(_HALF,)
+        ),
     ),
     quiet_on=(
         example(step_ms=100, input=9.9, loaders=(_LOADER,), environment=_FOUR, workers=_workers(4, 0.9)),
         example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_workers(1, 0.98)),
         example(step_ms=100, input=50, loaders=(_HARMFUL,), environment=_FOUR, workers=_workers(4, 0.9)),
         example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_IDLE),
+        example(
+            step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_tried(0.4), utilization=(_HALF,)
+        ),
         example(step_ms=100, input=50, loaders=(_LOADER,), environment=_FOUR, workers=_UNTOLD),
         example(step_ms=100, input=50, loaders=(replace(_LOADER, num_workers=0),), environment=_FOUR),
         example(

@@ -18,6 +18,8 @@ __all__ = [
     "GraphBreak",
     "LoaderFacts",
     "ModelFacts",
+    "Narrower",
+    "OneThread",
     "OptimizerFacts",
     "RemoteReads",
     "Retained",
@@ -151,6 +153,16 @@ class ModelFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Narrower:
+    """What forward and backward of a model of float64 take, and those of its copy in float32: medians."""
+
+    model: str = ""
+    n: int = 0  # passes of each type; 0: not measured
+    wide_s: float = 0.0
+    narrow_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerFacts:
     """One optimizer."""
 
@@ -160,6 +172,16 @@ class OptimizerFacts:
     implementation: str = ""  # "fused", "foreach", "loop", or "" when unknown
     fused_available: bool = False
     created_at: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneThread:
+    """Batches of a worker made with the script's number of threads and with one, by all workers in turn: medians."""
+
+    n: int = 0  # batches of the rarer kind; 0: not tried
+    several_s: float = 0.0  # a batch with the script's number
+    single_s: float = 0.0  # with one
+    cpu_s: float = 0.0  # on a core, of the thread that made it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +196,7 @@ class WorkerFacts:
     busy_s: float = 0.0  # inside the fetcher
     cpu_s: float = 0.0  # CPU of the whole process while inside the fetcher
     alive_s: float = 0.0
+    one_thread: OneThread = field(default_factory=OneThread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

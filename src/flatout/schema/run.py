@@ -15,6 +15,8 @@ from flatout.schema.facts import (
     GraphBreak,
     LoaderFacts,
     ModelFacts,
+    Narrower,
+    OneThread,
     OptimizerFacts,
     RemoteReads,
     Retained,
@@ -63,6 +65,8 @@ __all__ = [
     "LineCost",
     "LoaderFacts",
     "ModelFacts",
+    "Narrower",
+    "OneThread",
     "OptimizerFacts",
     "Outside",
     "Padding",
@@ -227,6 +231,7 @@ class Causes:
     exchange: Exchange | None = None
     arithmetic: Arithmetic | None = None
     convolutions: Convolutions | None = None
+    narrower: Narrower | None = None
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()
