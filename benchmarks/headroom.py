@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from flatout.analysis.stairs import left_between
 from flatout.engine.diagnose import Limits, diagnose
 from flatout.engine.target import parse_target
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, LOADER_ALONE
@@ -192,9 +193,9 @@ def judge(kind: str, share: float, rounds: int) -> Iterator[Row]:
                 ratios[place].append(ms["train"] / ms[place])
         for each in report.headroom:
             truth = statistics.median(ratios[each.ceiling])
-            yield Row(
-                f"{kind}, {share:.0%}", each.ceiling, each.speedup, each.low, each.high, truth, each.num_pairs
-            )  # fmt: skip
+            least, most = left_between(each)
+            low, high = 1 / max(most, 1e-3), 1 / max(least, 1e-3)
+            yield Row(f"{kind}, {share:.0%}", each.ceiling, each.speedup, low, high, truth, each.num_pairs)
 
 
 def main() -> None:

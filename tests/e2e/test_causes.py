@@ -365,3 +365,66 @@ def test_bytes_from_the_network_that_nobody_reads_are_found_at_the_line_that_rea
     if found:
         assert script.splitlines()[codes["IN018"].location.line - 1].endswith("# READS")
         assert codes["IN018"].evidence[0].value > 10 * codes["IN018"].evidence[1].value
+
+
+DOUBLE = """
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 8)).to(torch.{dtype})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while True:
+    x = torch.rand(256, 512, dtype=torch.{dtype})
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_float64_costs_is_timed_on_a_copy_of_the_model(flatout):
+    found = diagnosed(flatout, DOUBLE.replace("{dtype}", "float64"))["CO002"]
+    assert re.search(r"Convert both to float32 once: a pass then takes \d+% of its time \(n=\d\)\.", found.message)
+    assert [each.label for each in found.evidence[-2:]] == ["one pass in float64", "in float32"]
+    assert "CO002" not in diagnosed(flatout, DOUBLE.replace("{dtype}", "float32"))
+
+
+THREADS = """
+import time
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4096
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return torch.full((8,), float(index)) * torch.get_num_threads()
+
+def several(worker_id):
+    torch.set_num_threads({threads})
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2, worker_init_fn=several)
+while True:
+    for x in loader:
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("threads", "tried"), [(3, True), (1, False)])
+def test_workers_with_several_threads_make_batches_with_one_in_turn(flatout, threads, tried):
+    flatout.write(THREADS.replace("{threads}", str(threads)))
+    ended = flatout.diagnose("train.py", steps=150)
+    assert ended.code == 0, ended.err
+    assert {worker.torch_threads for worker in ended.run.workers} == {threads}
+    assert len(ended.run.workers) == 2
+    for worker in ended.run.workers:
+        assert (worker.one_thread.n > 0) is tried
+        assert worker.one_thread.several_s >= 0.02 * tried
+        assert worker.one_thread.cpu_s < 0.02

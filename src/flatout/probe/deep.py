@@ -20,6 +20,7 @@ from flatout.probe.exchange import ExchangeWatch
 from flatout.probe.fallbacks import FallbackWatch
 from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.frameworks import driving_framework
+from flatout.probe.graphs import GraphWatch
 from flatout.probe.lines import Doing, LineSampler, where
 from flatout.probe.padding import PaddingWatch
 from flatout.probe.precision import PrecisionWatch
@@ -56,7 +57,7 @@ class DeepWatch:
         self._doing = Doing()
         self._fetching = FetchWatch(self._doing)
         self._retention = RetentionWatch()
-        self._collector = CollectorWatch(self._in_step)
+        self._collector = CollectorWatch(self._in_step, lambda: self._doing.where[0] == Phase.EPOCH_GAP)
         self._sampler = LineSampler("main", self._doing)
         self.copies = CopyWatch(self._in_step, lambda error: self.trouble(error))
         self.copies.counting = False
@@ -66,7 +67,7 @@ class DeepWatch:
         self._padding = PaddingWatch(self._tape)
         self._arithmetic = ArithmeticWatch(self._tape)
         self._convolutions = ConvolutionWatch(self._tape)
-        self._precision = PrecisionWatch(self._tape)
+        self._precision, self._graphs = PrecisionWatch(self._tape), GraphWatch(self._tape)
         self._exchange = ExchangeWatch(lambda error: self.trouble(error), recorder.training.optimizers)
         self._fallbacks = FallbackWatch(lambda error: self.trouble(error))
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
@@ -90,6 +91,7 @@ class DeepWatch:
         self._prices.install(seams)
         self._device.install(seams)
         self._fallbacks.install(seams)
+        self._collector.install(seams)
         self._tape.on_change = self._changed
         self._recorder.training.on_backward = self._before_backward
         self._recorder.modules.on_forward = self._anomaly.apply
@@ -97,7 +99,7 @@ class DeepWatch:
         self._recorder.modules.around += [
             each.around for each in (self._arithmetic, self._unchanging, self._reductions, self._precision)
         ]
-        self._recorder.modules.around_always.append(self._repeats.around)
+        self._recorder.modules.around_always += [self._repeats.around, self._graphs.around]
 
     @guarded
     def step(self, step: Step, number: int) -> None:
@@ -158,6 +160,7 @@ class DeepWatch:
     def _before_backward(self, tensor: Any) -> None:
         self._retention.mark(tensor)
         self._exchange.backward()
+        self._graphs.backward()
         self._anomaly.apply()
 
     # -- the end ------------------------------------------------------------------------------------------------
@@ -171,6 +174,8 @@ class DeepWatch:
         self._device.stop()
         part = self._recorder.part
         self._retained = self._retention.find(sys._getframe(1))
+        self._precision.measure()
+        self._graphs.measure()
         loaders = self._recorder.loading.loaders
         training = self._recorder.tape.tracker.trained_passes
         looked: dict[int, dict[str, Any]] = {}  # loaders made anew for each epoch share their dataset
@@ -213,6 +218,7 @@ class DeepWatch:
             arithmetic=self._arithmetic.facts(),
             convolutions=self._convolutions.facts(),
             narrower=self._precision.facts(),
+            unused_graphs=self._graphs.facts(),
             timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
             repeated=self._repeats.facts(),
             unchanging=self._unchanging.facts(),

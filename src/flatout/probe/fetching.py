@@ -45,6 +45,7 @@ class FetchWatch:
         self.busy_ns = 0
         self.busy_cpu_ns = 0
         self.collated_ns = 0
+        self.aside_ns = 0
         self.aside = False  # the batch is made otherwise than the script asks: it counts for nothing
         self._remote = RemoteWatch()
         self.spans: list[tuple[int, int, int]] = []  # of the first batches: begun, samples there, ended
@@ -76,17 +77,22 @@ class FetchWatch:
                 self.doing.stage = ""
                 elapsed = perf_counter_ns() - start
                 collate = self.collated_ns - collated
-                if not self.aside:
+                self._draw(start, elapsed, collate)
+                if self.aside:
+                    self.aside_ns += elapsed
+                else:
                     stats.sample_cpu_ns += max(0, thread_time_ns() - cpu - collate)
                     self.busy_cpu_ns += process_time_ns() - process_cpu
-                    self._count(stats, start, elapsed, collate)
+                    self._count(stats, elapsed, collate)
                     _count_remote(stats, remote, self._remote.now(), elapsed - collate)
 
         return fetch
 
-    def _count(self, stats: FetchStats, start: int, elapsed: int, collate: int) -> None:
+    def _draw(self, start: int, elapsed: int, collate: int) -> None:
         if len(self.spans) < _MOST_SPANS:
             self.spans.append((start, start + elapsed - collate, start + elapsed))
+
+    def _count(self, stats: FetchStats, elapsed: int, collate: int) -> None:
         stats.fetches += 1
         stats.total_ns += elapsed
         stats.collate_ns += collate

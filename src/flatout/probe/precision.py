@@ -1,15 +1,16 @@
-"""What float64 costs a model: forward and backward of a copy of it, in both types in turn, in the deep run."""
+"""What float64 costs a model: forward and backward of copies of it in both types, when the deep run has ended."""
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from flatout.probe.copied import KeptCall, wait
 from flatout.probe.datasets import random_states_kept
 from flatout.probe.tape import Tape
 from flatout.schema.run import Narrower
@@ -18,86 +19,105 @@ __all__ = ["PrecisionWatch"]
 
 _AT_CALL = 4  # by then what a model makes at its first pass is there
 _PAIRS = 7
-_LONGEST_S = 1.0
-_ELEMENTS = 1 << 26  # of a model that is copied twice: 0.75 GB more at most
-
-_Call = tuple[tuple[Any, ...], dict[str, Any]]
+_LONGEST_S = 1.5
+_LONGEST_PASS_S = 5.0
 
 
 class PrecisionWatch:
-    """Times one model that computes in float64 once more, and in float32."""
+    """Keeps one call of a model that computes in float64, and times it later."""
 
     def __init__(self, tape: Tape) -> None:
         """Watch nothing yet."""
         self._tape = tape
         self._calls: dict[int, int] = {}
+        self._kept: KeptCall | None = None
         self._found: Narrower | None = None
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `inner`, or for one call of a model of float64 what times its copies behind it."""
+        """Return `inner`, or for one call of a model of float64 what keeps what it was given."""
         calls = self._calls[id(module)] = self._calls.get(id(module), 0) + 1
-        if calls != _AT_CALL or self._found is not None or self._tape.tracing.possible or not _may_copy(module):
+        if calls != _AT_CALL or self._kept is not None or self._tape.tracing.possible:
             return inner
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            result = inner(*args, **kwargs)
-            with contextlib.suppress(Exception), random_states_kept():  # a model need not bear to be copied
-                self._found = _compared(module, (args, kwargs))
-            return result
+            with contextlib.suppress(Exception):  # a probe ends no script
+                if _is_wide(module) and KeptCall.possible(module, args, kwargs):
+                    self._kept = KeptCall(module, args, kwargs)
+            return inner(*args, **kwargs)
 
         return call
+
+    def measure(self) -> None:
+        """Time the model that was called, once the script's steps are over."""
+        if self._kept is not None:
+            with contextlib.suppress(Exception), random_states_kept():  # a model need not bear to be copied
+                self._found = _compared(self._kept)
+        self._kept = None
 
     def facts(self) -> Narrower | None:
         """Return what was measured; None where no model computes in float64, or none could be copied."""
         return self._found
 
 
-def _may_copy(module: Any) -> bool:
-    numbers = [one for one in module.parameters() if one.dtype is torch.float64]
-    return bool(numbers) and sum(one.numel() for one in numbers) <= _ELEMENTS
+def _is_wide(module: Any) -> bool:
+    """Return whether most of what a model holds is float64."""
+    sizes = [(one.dtype, one.numel() * one.element_size()) for one in (*module.parameters(), *module.buffers())]
+    wide = sum(size for dtype, size in sizes if dtype is torch.float64)
+    return bool(2 * wide > sum(size for _, size in sizes))
 
 
-def _compared(module: Any, call: _Call) -> Narrower | None:
-    """Return what a pass of each type takes: medians, the first of each left out."""
-    wide, narrow = copy.deepcopy(module), copy.deepcopy(module).float()
-    calls = _tensors_as(call, torch.float64), _tensors_as(call, torch.float32)
+def _compared(kept: KeptCall) -> Narrower | None:
+    """Return what a pass of each type takes: medians, the first of each left out where there are more."""
+    wide, narrow = kept.copied(), kept.copied().float()
     taken: tuple[list[float], list[float]] = ([], [])
-    begin = perf_counter()
-    while len(taken[1]) <= _PAIRS and perf_counter() - begin < _LONGEST_S:
-        for model, given, times in zip((wide, narrow), calls, taken, strict=True):
-            times.append(_timed(model, given))
-    n = len(taken[1]) - 1
-    if n < 1:
+    before, seen = torch.get_default_dtype(), _WideResults()
+    try:
+        torch.set_default_dtype(torch.float32)
+        given = kept.given(torch.float32)
+        with seen:
+            worth_more = _timed(narrow, given) < _LONGEST_PASS_S and not seen.any
+        begin = perf_counter()
+        while worth_more and len(taken[1]) <= _PAIRS and (not taken[1] or perf_counter() - begin < _LONGEST_S):
+            for model, dtype, times in zip((wide, narrow), (torch.float64, torch.float32), taken, strict=True):
+                torch.set_default_dtype(before if dtype is torch.float64 else dtype)
+                times.append(_timed(model, kept.given(dtype)))
+    finally:
+        torch.set_default_dtype(before)
+    if not taken[1]:
         return None
-    return Narrower(n=n, wide_s=median(taken[0][1:]), narrow_s=median(taken[1][1:]), model=type(module).__name__)
+    wide_s, narrow_s = (median(times[1:] or times) for times in taken)
+    return Narrower(model=type(kept.module).__name__, n=max(1, len(taken[1]) - 1), wide_s=wide_s, narrow_s=narrow_s)
 
 
-def _tensors_as(call: _Call, dtype: torch.dtype) -> _Call:
-    def converted(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
-            return value
-        return value.detach().to(dtype)
+class _WideResults(TorchDispatchMode):
+    """Notes whether anything still comes out in float64: constants of the model's own, or a conversion in it."""
 
-    converted_call: _Call = tree_map(converted, call)
-    return converted_call
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.any = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Do the operation, and look at the type of what it gives."""
+        result = func(*args, **(kwargs or {}))
+        self.any = self.any or any(getattr(leaf, "dtype", None) is torch.float64 for leaf in tree_leaves(result))
+        return result
 
 
-def _timed(model: Any, call: _Call) -> float:
+def _timed(model: Any, call: tuple[tuple[Any, ...], dict[str, Any]]) -> float:
     """Return the seconds of one forward and backward pass."""
-    _wait()
+    wait()
     begin = perf_counter()
     with torch.enable_grad():
         results = list(_differentiable(model.forward(*call[0], **call[1])))
         if results:
             weights = [one for one in model.parameters() if one.requires_grad]
-            total = torch.stack([one.sum() for one in results]).sum()
-            _gradients(total, weights)
-    _wait()
+            _gradients(torch.stack([one.sum() for one in results]).sum(), weights)
+    wait()
     return perf_counter() - begin
 
 
 def _gradients(total: torch.Tensor, weights: list[torch.Tensor]) -> None:
-    """Compute gradients the way torch's own engine is asked to, past what watches the training's backward passes."""
+    """Compute gradients as torch's own engine is asked to, past what watches the training's backward passes."""
     engine = torch.autograd.Variable._execution_engine
     engine.run_backward((total,), (torch.ones_like(total),), False, False, tuple(weights), True, False)
 
@@ -106,8 +126,3 @@ def _differentiable(results: Any) -> Iterator[torch.Tensor]:
     for leaf in tree_leaves(results):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             yield leaf
-
-
-def _wait() -> None:
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()

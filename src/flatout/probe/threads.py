@@ -14,7 +14,9 @@ from flatout.schema.run import OneThread
 
 __all__ = ["ThreadTrial"]
 
-_STRETCH_S = 0.25
+_STRETCH_S = 0.4
+_LONGEST_S = 0.15  # of a batch: longer ones hardly ever lie in one stretch
+_LEFT_ALONE = 3  # batches at first
 _ENOUGH = 40  # batches of each kind
 
 
@@ -24,6 +26,7 @@ class ThreadTrial:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Try nothing yet; `clock` says the same to all processes of the machine."""
         self._clock = clock
+        self._first: list[float] = []
         self._arms: tuple[list[float], list[float]] = ([], [])
         self._cpu_s: list[float] = []  # of a batch made with one thread
         self.own = 0  # the script's number of threads
@@ -40,7 +43,7 @@ class ThreadTrial:
         if now != (1 if self._single else self.own):  # first of all, or the data set has set them itself
             self.own, self._single = now, False
         stretch = int(self._clock() / _STRETCH_S)
-        single = stretch % 2 == 1 and self.own > 1
+        single = stretch % 2 == 1 and self.own > 1 and len(self._first) >= _LEFT_ALONE
         if single is not self._single:
             set_num_threads(1 if single else self.own)
             self._single = single
@@ -55,10 +58,14 @@ class ThreadTrial:
         if get_num_threads() != (1 if self._single else self.own):
             self._over = self._single  # set anew for each sample: there is nothing to try
             return
+        if len(self._first) < _LEFT_ALONE:
+            self._first.append(seconds)
+            self._over = len(self._first) == _LEFT_ALONE and median(self._first) > _LONGEST_S
+            return
         if self._counts and self._stretch == int(self._clock() / _STRETCH_S):
-            self._arms[self._single].append(seconds)
             if self._single:
-                self._cpu_s.append(cpu_s)
+                self._cpu_s.append(cpu_s)  # first: another thread asks for facts
+            self._arms[self._single].append(seconds)
         if min(map(len, self._arms)) >= _ENOUGH:
             self.end()
 

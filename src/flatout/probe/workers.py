@@ -76,10 +76,9 @@ class _WorkerWatch:
             hits.count += 1
             fetching.aside = trial.before()
             start, cpu = perf_counter_ns(), thread_time_ns()
-            try:
-                return original(fetcher, index)
-            finally:
-                trial.after((perf_counter_ns() - start) / 1e9, (thread_time_ns() - cpu) / 1e9)
+            batch = original(fetcher, index)  # what ends with an error is no batch
+            trial.after((perf_counter_ns() - start) / 1e9, (thread_time_ns() - cpu) / 1e9)
+            return batch
 
         return fetch
 
@@ -97,7 +96,7 @@ class _WorkerWatch:
             fetches=sum(stats.fetches for stats in self._fetching.stats.values()),
             busy_s=self._fetching.busy_ns / 1e9,
             cpu_s=self._fetching.busy_cpu_ns / 1e9,
-            alive_s=(perf_counter_ns() - self._start) / 1e9,
+            alive_s=(perf_counter_ns() - self._start - self._fetching.aside_ns) / 1e9,
             one_thread=self._trial.facts(),
         )
         body = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from flatout.analysis.stairs import Stair, stairs
+from flatout.analysis.stairs import Stair, left_between, stairs
 from flatout.report.account import format_rate
 from flatout.report.look import Look
 from flatout.report.visible import cells
@@ -18,7 +18,7 @@ from flatout.units import format_ms, format_share
 
 __all__ = ["Row", "headroom_lines", "rows", "sentences"]
 
-_HEADING = "Headroom: a step with its input held, place by place (95% intervals)"
+_HEADING = "Headroom: a step with its input held, place by place (95% intervals, +-2%)"
 _NAME, _AMOUNT, _INTERVAL, _SHARE = 23, 9, 15, 5
 _INDENT = 2
 _WORTH_NAMING = 0.02
@@ -99,7 +99,8 @@ def _interval(ceiling: Ceiling, whole_ms: float) -> str:
     """Return between what the step's time there lies."""
     if not ceiling.num_pairs or not 0 < ceiling.low <= ceiling.high:
         return ""
-    return f"{_figure(whole_ms / ceiling.high)} to {_figure(whole_ms / ceiling.low)}"
+    low, high = left_between(ceiling)
+    return f"{_figure(whole_ms * low)} to {_figure(whole_ms * high)}"
 
 
 def _figure(value_ms: float) -> str:

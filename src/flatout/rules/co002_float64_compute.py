@@ -4,7 +4,8 @@
 
 Whether parameters or inputs of the model are float64, and the share of forward and backward in the step. It fires
 from 30% on. What float32 would give is measured in the deep run: forward and backward of a copy of the model in both
-types, in turn. Where it cannot be copied, it is taken as if half the computing time went.
+types, in turn, after its last step. Where it cannot be copied (hooks, several ranks, more than 256 MB, float64 made
+inside), it is taken as if half the computing time went.
 
 ## Why it matters
 
@@ -33,7 +34,6 @@ from flatout.units import format_share
 
 MIN_SHARE = 0.30
 SAVED = 0.5  # where it was not measured
-LEAST = 3  # passes of each type
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -42,7 +42,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD)
     if model is None or share < MIN_SHARE:
         return None
-    narrower = _measured(run)
+    narrower = _measured(run, model)
     saved = 1 - narrower.narrow_s / narrower.wide_s if narrower else SAVED
     at_most = speedup_without(saved * share)
     if at_most < FLOOR:
@@ -68,9 +68,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
-def _measured(run: Run) -> Narrower | None:
+def _measured(run: Run, model: ModelFacts) -> Narrower | None:
     narrower = run.causes.narrower if run.causes else None
-    return narrower if narrower and narrower.n >= LEAST and narrower.wide_s > 0 else None
+    return narrower if narrower and narrower.model == model.name and narrower.n and narrower.wide_s > 0 else None
 
 
 def _there(narrower: Narrower) -> str:

@@ -1,4 +1,4 @@
-"""What the time between two epochs is made of: restarting the loader's workers, and the script's own code."""
+"""What the time between two epochs is made of: restarting workers, the garbage collector, the script's own code."""
 
 import re
 
@@ -7,7 +7,7 @@ from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import LineCost, LoaderFacts, Outside, Run
 
-__all__ = ["between_epochs", "own_code", "own_gap_s", "restart_s"]
+__all__ = ["between_epochs", "collected_share", "own_code", "own_gap_s", "restart_s"]
 
 WAITS_FOR_RANKS = re.compile(r"all_?reduce|all_gather|barrier|broadcast")
 
@@ -55,6 +55,15 @@ def _waiting_share(run: Run) -> float:
     """Return the share of the time between epochs in which this rank waits for others."""
     seen = seconds(costs(run, Phase.EPOCH_GAP))
     return seconds(costs(run, Phase.EPOCH_GAP, keep=_waits_for_ranks)) / seen if seen > 0 else 0.0
+
+
+def collected_share(run: Run) -> tuple[float, float]:
+    """Return the share of the time between epochs in which Python's garbage collector runs, and the part asked for."""
+    seen = seconds(costs(run, Phase.EPOCH_GAP))
+    if run.causes is None or seen <= 0:
+        return 0.0, 0.0
+    collector = run.causes.collector
+    return min(1.0, collector.between_s / seen), min(1.0, collector.between_asked_s / seen)
 
 
 def _waits_for_ranks(cost: LineCost) -> bool:

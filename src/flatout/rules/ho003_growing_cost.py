@@ -5,8 +5,8 @@
 Host, forward and sync time of the steady steps, in order. The last third must be at least 1.5 times the first
 (medians whose middle halves do not overlap), over the whole recording or within each of its epochs, and what lies
 above where the growth began must be at least 5% of the mean step. Where no loader tells of epochs, the time itself
-does, when it falls back from its highest quarter to its lowest again and again, after as many steps. The most it could
-give is all that the line costs, or the growth, where that is more.
+does, when it falls back from its highest quarter to its lowest again and again, after as many steps. Of host time the
+most it could give is all that the function costs, or the growth, where that is more.
 
 ## Why it matters
 
@@ -33,7 +33,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line, steps_of
 from flatout.rules.growth import Growth, factor_of, growth
 from flatout.rules.hosting import python_work, writing
-from flatout.rules.lines import Hotspot, costs, hottest, outer_lines
+from flatout.rules.lines import Hotspot, costs, hottest, outer_lines, seconds
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -60,7 +60,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE:
         return None
     spot = _hotspot(run, phase)
-    at_most = max(share, breakdown.share(phase) * spot.share if spot else 0.0)
+    at_most = max(share, _whole_of(run, breakdown, spot) if spot and phase == Phase.HOST else 0.0)
     when = "within each epoch" if rise.every_epoch else "over the recording"
     return Finding(
         code="HO003",
@@ -79,6 +79,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=(),
     )
+
+
+def _whole_of(run: Run, breakdown: Breakdown, spot: Hotspot) -> float:
+    """Return the share of the step that a function of the loop costs, whether it grows or not."""
+    seen = seconds(costs(run, Phase.HOST))
+    return breakdown.share(Phase.HOST) * min(1.0, spot.seconds / seen) if seen > 0 else 0.0
 
 
 def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:

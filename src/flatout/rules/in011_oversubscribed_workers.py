@@ -21,7 +21,8 @@ One thread in each worker: `torch.set_num_threads(1)` and `cv2.setNumThreads(0)`
 
 Libraries may keep idle threads; only threads that were running are counted, apart from torch's setting. The most it
 could give is no waiting, or all cores at work on what the step and a batch of one thread cost: the deep run makes
-batches with one thread in each worker and with the script's number, in turn. Only torch's threads are tried.
+batches with one thread in each worker and with the script's number, in turn; where one is slower, nothing is said. Only
+torch's threads are tried, and only in batches of less than 0.15 s.
 """
 
 from dataclasses import replace
@@ -92,13 +93,17 @@ def _with_one_thread(run: Run, breakdown: Breakdown, workers: tuple[WorkerFacts,
 
     What a batch then costs on a core was tried in the deep run; where it was not, only the wait bounds the gain.
     """
-    tried = [worker.one_thread.cpu_s for worker in workers if worker.one_thread.n >= LEAST_TRIED]
+    tried = [worker.one_thread for worker in workers if worker.one_thread.n >= LEAST_TRIED]
     samples = while_steps_ran(run)
     if not tried or not samples:
         return speedup_without(waits)
+    if median(each.single_s for each in tried) >= median(each.several_s for each in tried):
+        return 1.0
     step_s = breakdown.mean_ms / 1000
-    work_s = step_s * fmean(each.main_cpu for each in samples) + median(tried)
-    return min(speedup_without(waits), step_s * run.environment.num_cpus / work_s)
+    busy_s = step_s * fmean(each.main_cpu for each in samples)
+    own_s = min(busy_s, step_s - breakdown.ms(Phase.INPUT) / 1000)  # threads that wait for cores keep them busy
+    work_s = own_s + fmean(step.num_batches for step in run.steps) * median(each.cpu_s for each in tried)
+    return min(speedup_without(waits), step_s * run.environment.num_cpus / work_s) if work_s > 0 else 1.0
 
 
 def _busy_cores(worker: WorkerFacts) -> float:

@@ -27,6 +27,7 @@ __all__ = [
     "Stage",
     "SyncPoint",
     "Transfer",
+    "UnusedGraphs",
     "WorkerFacts",
 ]
 
@@ -163,6 +164,17 @@ class Narrower:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedGraphs:
+    """What a pass of a model takes with a graph that no backward pass uses, and without: medians of blocks in turn."""
+
+    model: str = ""
+    n: int = 0  # blocks of each kind; 0: not measured
+    piled: int = 0  # graphs alive together; 0: each is let go before the next
+    with_s: float = 0.0
+    without_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerFacts:
     """One optimizer."""
 
@@ -206,7 +218,7 @@ class Ceiling:
     ceiling: str  # which part was removed
     median_ms: float  # of a step without it
     speedup: float  # of a step without it, against the script as it is
-    low: float = 0.0  # of its 95 % interval
+    low: float = 0.0  # of its 95 % interval, from the blocks alone
     high: float = 0.0
     num_pairs: int = 0  # of blocks of steps with and without that part
 
@@ -248,6 +260,8 @@ class CollectorFacts:
     longest_s: float = 0.0
     place: Frame | None = None  # the user line that nearly all of the time fell on: it asks for the collection
     called: int = 0  # collections at that place
+    between_s: float = 0.0  # between epochs
+    between_asked_s: float = 0.0  # of that, where a line asks for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

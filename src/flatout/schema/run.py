@@ -24,6 +24,7 @@ from flatout.schema.facts import (
     Stage,
     SyncPoint,
     Transfer,
+    UnusedGraphs,
     WorkerFacts,
 )
 from flatout.schema.measured import (
@@ -84,6 +85,7 @@ __all__ = [
     "SyncPoint",
     "Transfer",
     "Unchanging",
+    "UnusedGraphs",
     "Utilization",
     "WorkerFacts",
 ]
@@ -232,6 +234,7 @@ class Causes:
     arithmetic: Arithmetic | None = None
     convolutions: Convolutions | None = None
     narrower: Narrower | None = None
+    unused_graphs: UnusedGraphs | None = None
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from flatout.analysis.stairs import gain_between, stairs
+from flatout.analysis.stairs import HOLDING, gain_between, left_between, stairs
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER, LOADER_ALONE, Ceiling
 
 
@@ -34,7 +34,9 @@ def test_intervals_of_both_places_count():
     (_, found) = stairs([held(HELD_SAMPLES, 2.0, 1.9, 2.1), held(HELD_INPUT, 4.0, 3.9, 4.1)])
     assert found.share == pytest.approx(0.25)
     assert found.low < 0.25 < found.high
-    assert (found.high - found.low) / 2 == pytest.approx(math.hypot(1 / 1.9 - 1 / 2.1, 1 / 3.9 - 1 / 4.1) / 2)
+    assert (found.high - found.low) / 2 == pytest.approx(
+        math.hypot((1 / 1.9 - 1 / 2.1) / 2, (1 / 3.9 - 1 / 4.1) / 2, HOLDING)
+    )
 
 
 def test_what_a_part_gives_is_the_step_without_it():
@@ -51,3 +53,14 @@ def test_strange_figures_give_finite_ones():
     for strange in (0.0, -1.0, math.inf, 1e-12):
         for each in stairs([held(HELD_RAW, strange, strange, strange), held(HELD_INPUT, 2.0, 1.9, 2.1)]):
             assert math.isfinite(each.share) and math.isfinite(each.high)
+
+
+def test_what_is_left_has_an_interval_with_what_holding_itself_leaves_unknown():
+    low, high = left_between(held(HELD_INPUT, 4.0, 2.0, 5.0))
+    assert low == pytest.approx(0.25 - math.hypot(0.05, HOLDING))
+    assert high == pytest.approx(0.25 + math.hypot(0.25, HOLDING))
+    assert left_between(held(HELD_INPUT, 100.0, 99.0, 101.0))[0] == 0.0
+    assert left_between(held(LOADER_ALONE, 4.0, 4.0, 4.0)) == (0.25, 0.25)
+    low, high = left_between(held(HELD_INPUT, 4.0, 4.5, 5.0))  # a figure outside of its own interval
+    assert low <= 1 / 5.0
+    assert high >= 0.25

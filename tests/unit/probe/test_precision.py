@@ -33,6 +33,8 @@ def test_both_types_are_timed_on_copies():
     results = calls(watch, net, 5, x)
     for _ in range(5):
         untouched(x)
+    assert watch.facts() is None  # nothing before the script has ended
+    watch.measure()
     found = watch.facts()
     assert found.model == "Sequential"
     assert found.n >= 1
@@ -48,6 +50,7 @@ def test_both_types_are_timed_on_copies():
 def test_a_model_without_float64_is_left_alone(module):
     watch = PrecisionWatch(plain_tape())
     calls(watch, module, 6, torch.randn(4, 8))
+    watch.measure()
     assert watch.facts() is None
 
 
@@ -56,11 +59,12 @@ def test_nothing_is_copied_where_something_may_be_traced():
     tape.tracing.possible = True
     watch = PrecisionWatch(tape)
     calls(watch, model(), 6, torch.randn(4, 8, dtype=torch.float64))
+    watch.measure()
     assert watch.facts() is None
 
 
 class Stubborn(torch.nn.Module):
-    """A model that cannot do with float32, cannot be copied, or gives nothing to differentiate."""
+    """A model that a copy in float32 says nothing of, or that cannot be copied, or that writes to what it is given."""
 
     def __init__(self, kind):
         super().__init__()
@@ -68,18 +72,61 @@ class Stubborn(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.randn(8, dtype=torch.float64))
         if kind == "lock":
             self.lock = threading.Lock()
+        elif kind == "mixed":
+            self.embedding = torch.nn.Parameter(torch.randn(64))
+        elif kind == "hook":
+            self.register_forward_hook(lambda module, given, result: None)
 
     def forward(self, x):
         if self.kind == "type" and self.weight.dtype is not torch.float64:
             raise TypeError("float64 only")
+        if self.kind == "writes":
+            x.add_(1.0)
         y = x * self.weight
+        if self.kind == "constant":
+            y = y + torch.ones(8, dtype=torch.float64)
+        elif self.kind == "default":
+            y = y + torch.ones(8)
         return {"y": y.detach()} if self.kind == "detached" else {"y": y}
 
 
-@pytest.mark.parametrize(("kind", "measured"), [("type", False), ("lock", False), ("detached", True), ("plain", True)])
-def test_a_model_that_cannot_be_copied_trains_on(kind, measured):
+KINDS = {
+    **dict.fromkeys(["type", "lock", "mixed", "hook", "constant"], False),
+    **dict.fromkeys(["detached", "writes", "default", "plain"], True),
+}
+
+
+@pytest.mark.parametrize(("kind", "measured"), KINDS.items())
+def test_a_model_is_measured_only_where_its_copy_says_something_of_it(kind, measured):
     watch, module = PrecisionWatch(plain_tape()), Stubborn(kind)
-    results = calls(watch, module, 6, torch.randn(4, 8, dtype=torch.float64))
-    assert len(results) == 6
+    x = torch.zeros(4, 8, dtype=torch.float64)
+    results = calls(watch, module, 6, x)
+    watch.measure()
     assert all(set(result) == {"y"} for result in results)
+    assert x.unique().tolist() == ([6.0] if kind == "writes" else [0.0])  # once for each call of the script's
     assert (watch.facts() is not None) is measured
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_what_a_call_is_given_besides_tensors_keeps_its_model_from_being_measured():
+    class Cached(Stubborn):
+        def forward(self, x, cache):
+            cache.setdefault("calls", []).append(len(x))
+            return x * self.weight
+
+    class Cache(dict):
+        pass
+
+    watch, cache = PrecisionWatch(plain_tape()), Cache()
+    calls(watch, Cached("plain"), 6, torch.zeros(4, 8, dtype=torch.float64), cache=cache)
+    watch.measure()
+    assert watch.facts() is None
+    assert cache["calls"] == [4] * 6
+
+
+def test_ranks_that_train_together_are_left_alone(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    watch = PrecisionWatch(plain_tape())
+    calls(watch, model(), 6, torch.randn(4, 8, dtype=torch.float64))
+    watch.measure()
+    assert watch.facts() is None

@@ -31,7 +31,7 @@ def make_batches(trial, machine, count, sets_its_own=False):
 
 def test_both_numbers_are_timed_and_the_scripts_own_comes_back(machine):
     trial = ThreadTrial(lambda: machine["now"])
-    seen = make_batches(trial, machine, 300)
+    seen = make_batches(trial, machine, 600)
     facts = trial.facts()
     assert (facts.several_s, facts.single_s, facts.n >= 10) == (0.030, 0.010, True)
     assert facts.cpu_s == pytest.approx(0.009)
@@ -67,10 +67,26 @@ def test_threads_set_at_the_first_sample_are_the_scripts(machine):
     assert trial.facts().n > 0
 
 
-def test_a_batch_that_lasts_beyond_its_stretch_counts_for_neither(machine):
+def test_the_first_batches_are_the_scripts(machine):
+    machine["now"] = 0.5  # in a stretch of one thread
+    trial = ThreadTrial(lambda: machine["now"])
+    assert make_batches(trial, machine, 4) == [8, 8, 8, 1]
+
+
+def test_batches_too_long_for_a_stretch_are_left_alone(machine):
     trial = ThreadTrial(lambda: machine["now"])
     for _ in range(20):
-        trial.before()
+        assert trial.before() is False
         machine["now"] += 0.3
         trial.after(0.3, 0.3)
+    assert (trial.facts().n, machine["threads"]) == (0, 8)
+
+
+def test_a_batch_that_ends_in_another_stretch_counts_for_neither(machine):
+    trial = ThreadTrial(lambda: machine["now"])
+    make_batches(trial, machine, 3)
+    for _ in range(40):
+        trial.before()
+        machine["now"] += 0.4
+        trial.after(0.4, 0.4)
     assert trial.facts().n == 0

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.rules import ep006_long_startup, example, line
+from flatout.rules import ep004_epoch_gap, ep006_long_startup, example, line
 from flatout.rules.gaps import between_epochs, own_gap_s, restart_s
 from flatout.rules.validation import passes, place, spent
 from flatout.schema.phase import Phase
-from flatout.schema.run import Frame, Header, LoaderFacts, Outside
+from flatout.schema.run import Causes, CollectorFacts, Frame, Header, LoaderFacts, Outside
 
 LOADER = LoaderFacts(
     is_training=True, num_workers=2, epochs_started=3, start_s=0.6, iterated_at=Frame("train.py", 40, "train")
@@ -110,3 +110,18 @@ def test_slow_first_steps_of_a_whole_training_count_as_start_up(settles_s, found
     finding = ep006_long_startup.check(truth.run, begun, ())
     assert (finding is not None) is found
     assert finding is None or finding.share == pytest.approx(25 / 85)
+
+
+@pytest.mark.parametrize(
+    ("collected_s", "asked_s", "said"),
+    [
+        (0.5, 0.0, "83% of it in Python's garbage collector. Freeze what lives after the set-up"),
+        (0.5, 0.4, "83% of it in Python's garbage collector. Leave out what asks for that"),
+        (0.2, 0.2, "passes between epochs. Do once what does not change"),
+    ],
+)
+def test_a_gap_that_is_the_garbage_collectors_is_called_that(collected_s, asked_s, said):
+    collector = CollectorFacts(between_s=collected_s, between_asked_s=asked_s)
+    seen = Causes(lines=(line(0.6, phase=Phase.EPOCH_GAP),), collector=collector, num_steps=100)
+    truth = example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, causes=seen)
+    assert said in ep004_epoch_gap.check(truth.run, truth.breakdown, ()).message

@@ -1,0 +1,80 @@
+"""One call of a model, kept to be made again on a copy of it when the script's steps are over.
+
+A copy is no stranger to what it was copied from: hooks are functions that both call, and modules of several ranks talk
+to each other. So models with hooks, all models of several ranks, and calls with anything but tensors and plain values
+are left alone.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch.cuda import synchronize as _synchronize  # before any probe has wrapped it
+from torch.utils._pytree import tree_leaves, tree_map
+
+from flatout.pipeline.ranks import local_ranks
+
+__all__ = ["KeptCall", "wait"]
+
+_MOST_BYTES = 1 << 28  # of a model, and of what one call is given
+_PLAIN = (bool, int, float, str, type(None))
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class KeptCall:
+    """A module and what it was given once."""
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the module itself, and a copy of what it is given: a forward pass may write to it."""
+        self.module, self.training = module, module.training
+        self._given = args, kwargs
+        self._given = self.given()
+
+    @classmethod
+    def possible(cls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a copy of `module` may be called as it is called now."""
+        return _alone() and _is_its_own(module) and _is_plain((args, kwargs))
+
+    def copied(self) -> Any:
+        """Return a copy of the module, in training or not as it was then."""
+        copied = copy.deepcopy(self.module)
+        return copied if copied.training == self.training else copied.train(self.training)
+
+    def given(self, dtype: torch.dtype = torch.float64) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return a copy of what the call was given, its tensors of float64 in `dtype`."""
+
+        def anew(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            return value.detach().to(dtype if value.dtype is torch.float64 else value.dtype, copy=True)
+
+        given: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(anew, self._given)
+        return given
+
+
+def wait() -> None:
+    """Wait for a device, where one is in use."""
+    if torch.cuda.is_initialized():
+        _synchronize()
+
+
+def _alone() -> bool:
+    """Return whether no other rank waits for what this one does."""
+    distributed = torch.distributed
+    return local_ranks() == 1 and not (distributed.is_available() and distributed.is_initialized())
+
+
+def _is_its_own(module: Any) -> bool:
+    if any(getattr(inner, name, None) for inner in module.modules() for name in _HOOKS):
+        return False
+    return _num_bytes([*module.parameters(), *module.buffers()]) <= _MOST_BYTES
+
+
+def _is_plain(call: tuple[Any, ...]) -> bool:
+    leaves = tree_leaves(call)
+    known = all(isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in leaves)
+    return known and _num_bytes([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]) <= _MOST_BYTES
+
+
+def _num_bytes(tensors: list[torch.Tensor]) -> int:
+    return sum(one.numel() * one.element_size() for one in tensors)
