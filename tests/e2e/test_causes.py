@@ -83,11 +83,11 @@ while True:
 """
 
 
-def diagnosed(flatout, script, *, workers=0):
+def diagnosed(flatout, script, *, workers=0, loads=True):
     flatout.write(script)
     ended = flatout.diagnose("train.py", steps=40)
     assert ended.code == 0, ended.err
-    reading = {f"worker {number}" for number in range(workers)} or {"reading"}
+    reading = {f"worker {number}" for number in range(workers)} or ({"reading"} if loads else set())
     assert {span.lane for span in ended.run.causes.timeline} == {"steps", "training thread", *reading}
     return {found.code: found for found in find(ended.run, account(ended.run))}
 
@@ -383,10 +383,10 @@ while True:
 
 
 def test_what_float64_costs_is_timed_on_a_copy_of_the_model(flatout):
-    found = diagnosed(flatout, DOUBLE.replace("{dtype}", "float64"))["CO002"]
+    found = diagnosed(flatout, DOUBLE.replace("{dtype}", "float64"), loads=False)["CO002"]
     assert re.search(r"Convert both to float32 once: a pass then takes \d+% of its time \(n=\d\)\.", found.message)
-    assert [each.label for each in found.evidence[-2:]] == ["one pass in float64", "in float32"]
-    assert "CO002" not in diagnosed(flatout, DOUBLE.replace("{dtype}", "float32"))
+    assert [each.name for each in found.evidence[-2:]] == ["one pass in float64", "in float32"]
+    assert "CO002" not in diagnosed(flatout, DOUBLE.replace("{dtype}", "float32"), loads=False)
 
 
 THREADS = """
@@ -428,3 +428,32 @@ def test_workers_with_several_threads_make_batches_with_one_in_turn(flatout, thr
         assert (worker.one_thread.n > 0) is tried
         assert worker.one_thread.several_s >= 0.02 * tried
         assert worker.one_thread.cpu_s < 0.02
+
+
+PILED = """
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Tanh(), torch.nn.Linear(256, 8))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.rand(64, 64))
+while True:
+    for (x,) in torch.utils.data.DataLoader(data, batch_size=8):
+        loss = net(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    errors = []
+    for (x,) in torch.utils.data.DataLoader(data, batch_size=4):
+        errors.append(net(x).square().mean())
+    print(torch.stack(errors).mean().item())
+"""
+
+
+def test_graphs_that_pile_up_in_a_validation_are_counted(flatout):
+    flatout.write(PILED)
+    ended = flatout.diagnose("train.py", steps=40)
+    assert ended.code == 0, ended.err
+    seen = ended.run.causes.unused_graphs
+    assert (seen.model, seen.n >= 1) == ("Sequential", True)
+    assert seen.piled in (16, 17)  # the next epoch begins before the list is gone
