@@ -444,7 +444,7 @@ while True:
         loss.backward()
         optimizer.step()
     errors = []
-    for (x,) in torch.utils.data.DataLoader(data, batch_size=4):
+    for (x,) in torch.utils.data.DataLoader(data, batch_size=2):
         errors.append(net(x).square().mean())
     print(torch.stack(errors).mean().item())
 """
@@ -456,4 +456,7 @@ def test_graphs_that_pile_up_in_a_validation_are_counted(flatout):
     assert ended.code == 0, ended.err
     seen = ended.run.causes.unused_graphs
     assert (seen.model, seen.n >= 1) == ("Sequential", True)
-    assert seen.piled in (16, 17)  # the next epoch begins before the list is gone
+    assert seen.piled in (
+        24,
+        25,
+    )  # of 32: the first eight might be a step's; the next epoch begins before the list is gone

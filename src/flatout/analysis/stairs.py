@@ -4,8 +4,9 @@ Ceilings are compared by their ratios to the script as it is, since each was mea
 were taken one after the other, on a machine that drifts.
 
 Intervals of blocks tell how well one process knows itself. Against the same scripts changed by hand the truth lay in 11
-of 60 of them (benchmarks/results/headroom_parts_cpu_2026-11-27.txt): holding a batch is not quite the same as having
-none to make. So what is said of a ceiling has `HOLDING` in its interval, too; what is decided by it has not.
+of 60 of them (benchmarks/results/headroom_parts_cpu_2026-11-27.txt): doing without a part of the work in one process is
+not quite what another process is without it. So what is said of a ceiling has `HOLDING` in its interval, too (54 of
+those 60, from which it was taken); what is decided by it has not.
 """
 
 import math
@@ -19,7 +20,6 @@ from flatout.schema.facts import (
     HELD_RAW,
     HELD_SAMPLES,
     HELD_TRANSFER,
-    LOADER_ALONE,
     Ceiling,
 )
 
@@ -90,9 +90,8 @@ def left_between(ceiling: Ceiling) -> tuple[float, float]:
     left, _ = _rest(ceiling)
     known = 0 < ceiling.low <= ceiling.high
     least, most = (1 / ceiling.high, 1 / ceiling.low) if known else (left, left)
-    own = HOLDING if ceiling.ceiling != LOADER_ALONE else 0.0
     low, high = min(least, left), max(most, left)
-    return max(0.0, left - math.hypot(left - low, own)), left + math.hypot(high - left, own)
+    return max(0.0, left - math.hypot(left - low, HOLDING)), left + math.hypot(high - left, HOLDING)
 
 
 def gain_between(headroom: Iterable[Ceiling], since: str, until: str) -> Gain | None:

@@ -121,7 +121,7 @@ def bound(run: Run) -> float:
     steps_s = sum(run.causes.phases_s.values()) if run.causes else 0.0
     if seen is None or steps_s <= 0:
         return math.inf
-    if seen.place is not None:  # a line asks for them, and is obeyed
+    if seen.called:  # somebody asks for them, and is obeyed
         return 1.0
     spent = (_UNSEEN * seen.seconds + seen.longest_s) / steps_s
     return 1 / max(1e-3, 1 - spent)

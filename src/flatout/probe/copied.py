@@ -1,11 +1,13 @@
 """One call of a model, kept to be made again on a copy of it when the script's steps are over.
 
 A copy is no stranger to what it was copied from: hooks are functions that both call, and modules of several ranks talk
-to each other. So models with hooks, all models of several ranks, and calls with anything but tensors and plain values
-are left alone.
+to each other. So models with hooks, all models of several ranks, calls with anything but tensors and plain values, and
+those under autocast are left alone.
 """
 
 import copy
+from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -17,6 +19,9 @@ from flatout.pipeline.ranks import local_ranks
 __all__ = ["KeptCall", "wait"]
 
 _MOST_BYTES = 1 << 28  # of a model, and of what one call is given
+_MOST_BYTES_ASIDE, _MOST_ITEMS = 1 << 20, 1000  # of an attribute that is neither parameter nor buffer
+_LONGEST_S = 0.5  # of one call
+_DEVICES = ("cpu", "cuda")
 _PLAIN = (bool, int, float, str, type(None))
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -27,13 +32,27 @@ class KeptCall:
     def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keep the module itself, and a copy of what it is given: a forward pass may write to it."""
         self.module, self.training = module, module.training
+        self._took_s = 0.0
         self._given = args, kwargs
         self._given = self.given()
 
     @classmethod
     def possible(cls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a copy of `module` may be called as it is called now."""
-        return _alone() and _is_its_own(module) and _is_plain((args, kwargs))
+        return _alone() and not _autocast() and _is_its_own(module) and _is_plain((args, kwargs))
+
+    def made(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the call itself, and note how long it takes."""
+        begin = perf_counter()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            self._took_s = perf_counter() - begin
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether there is time to make it again a few times."""
+        return self._took_s < _LONGEST_S
 
     def copied(self) -> Any:
         """Return a copy of the module, in training or not as it was then."""
@@ -64,10 +83,23 @@ def _alone() -> bool:
     return local_ranks() == 1 and not (distributed.is_available() and distributed.is_initialized())
 
 
+def _autocast() -> bool:
+    return any(torch.is_autocast_enabled(kind) for kind in _DEVICES)
+
+
 def _is_its_own(module: Any) -> bool:
-    if any(getattr(inner, name, None) for inner in module.modules() for name in _HOOKS):
-        return False
-    return _num_bytes([*module.parameters(), *module.buffers()]) <= _MOST_BYTES
+    for inner in module.modules():
+        if any(getattr(inner, name, None) for name in _HOOKS) or any(map(_is_large, vars(inner).values())):
+            return False
+    tensors = [*module.parameters(), *module.buffers()]
+    return all(one.device.type in _DEVICES for one in tensors) and _num_bytes(tensors) <= _MOST_BYTES
+
+
+def _is_large(value: Any) -> bool:
+    """Return whether an attribute of a module, no parameter and no buffer, is too much to be copied with it."""
+    if isinstance(value, (dict, list, tuple, set)):
+        return len(value) > _MOST_ITEMS
+    return int(getattr(value, "nbytes", 0) or 0) > _MOST_BYTES_ASIDE or isinstance(value, torch.utils.data.Dataset)
 
 
 def _is_plain(call: tuple[Any, ...]) -> bool:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter_ns
@@ -78,6 +79,7 @@ class DeepWatch:
         self._num_steps = 0
         self._framework = ""
         self._since_unix_s = 0.0
+        self._between_ns = self._changed_at = 0
         self._start_ns = perf_counter_ns()
 
     def install(self, seams: Seams) -> None:
@@ -149,6 +151,9 @@ class DeepWatch:
         return where(slot, tracker.between_epochs)
 
     def _changed(self, moment: int) -> None:
+        if self._doing.where[0] == Phase.EPOCH_GAP:
+            self._between_ns += moment - self._changed_at
+        self._changed_at = moment
         self._doing.where = self._where()
         self._timeline.changed(moment)
 
@@ -174,8 +179,6 @@ class DeepWatch:
         self._device.stop()
         part = self._recorder.part
         self._retained = self._retention.find(sys._getframe(1))
-        self._precision.measure()
-        self._graphs.measure()
         loaders = self._recorder.loading.loaders
         training = self._recorder.tape.tracker.trained_passes
         looked: dict[int, dict[str, Any]] = {}  # loaders made anew for each epoch share their dataset
@@ -194,7 +197,13 @@ class DeepWatch:
         if not models and steps:  # a training without modules has nothing else to hang it on
             models = (ModelFacts(anomaly_share=share, anomaly_steps=steps, anomaly_at=place),)
         part.put_many("models", models)
-        part.put("causes", self._causes())
+        causes = self._causes()
+        part.put("causes", causes)  # what follows may take seconds, of which there may be few
+        self._precision.measure()
+        self._graphs.measure()
+        narrower, graphs = self._precision.facts(), self._graphs.facts()
+        if narrower or graphs:
+            part.put("causes", replace(causes, narrower=narrower, unused_graphs=graphs))
 
     def _causes(self) -> Causes:
         spans = self._timeline.spans()
@@ -217,8 +226,7 @@ class DeepWatch:
             exchange=self._exchange.facts(),
             arithmetic=self._arithmetic.facts(),
             convolutions=self._convolutions.facts(),
-            narrower=self._precision.facts(),
-            unused_graphs=self._graphs.facts(),
+            between_epochs_s=self._between_ns / 1e9,
             timeline=(*spans, *fetched(READING, self._fetching.spans), *drawn(events)),
             repeated=self._repeats.facts(),
             unchanging=self._unchanging.facts(),

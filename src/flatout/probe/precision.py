@@ -20,7 +20,6 @@ __all__ = ["PrecisionWatch"]
 _AT_CALL = 4  # by then what a model makes at its first pass is there
 _PAIRS = 7
 _LONGEST_S = 1.5
-_LONGEST_PASS_S = 5.0
 
 
 class PrecisionWatch:
@@ -43,13 +42,13 @@ class PrecisionWatch:
             with contextlib.suppress(Exception):  # a probe ends no script
                 if _is_wide(module) and KeptCall.possible(module, args, kwargs):
                     self._kept = KeptCall(module, args, kwargs)
-            return inner(*args, **kwargs)
+            return inner(*args, **kwargs) if self._kept is None else self._kept.made(inner, args, kwargs)
 
         return call
 
     def measure(self) -> None:
         """Time the model that was called, once the script's steps are over."""
-        if self._kept is not None:
+        if self._kept is not None and self._kept.is_short:
             with contextlib.suppress(Exception), random_states_kept():  # a model need not bear to be copied
                 self._found = _compared(self._kept)
         self._kept = None
@@ -75,9 +74,9 @@ def _compared(kept: KeptCall) -> Narrower | None:
         torch.set_default_dtype(torch.float32)
         given = kept.given(torch.float32)
         with seen:
-            worth_more = _timed(narrow, given) < _LONGEST_PASS_S and not seen.any
+            _timed(narrow, given)
         begin = perf_counter()
-        while worth_more and len(taken[1]) <= _PAIRS and (not taken[1] or perf_counter() - begin < _LONGEST_S):
+        while not seen.any and len(taken[1]) <= _PAIRS and (not taken[1] or perf_counter() - begin < _LONGEST_S):
             for model, dtype, times in zip((wide, narrow), (torch.float64, torch.float32), taken, strict=True):
                 torch.set_default_dtype(before if dtype is torch.float64 else dtype)
                 times.append(_timed(model, kept.given(dtype)))

@@ -8,6 +8,7 @@ optimizer of torch, a step ends with `backward()`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from operator import add
 
 from flatout.probe.segments import AloneForwards, Segment
@@ -291,7 +292,6 @@ class StepTracker:
         wall, saved = segment.end - segment.start, segment.slots[CHECKPOINT]
         if saved and phase is not Phase.CHECKPOINT:
             self.on_outside(Outside(phase=Phase.CHECKPOINT, start_ns=segment.start, wall_ns=saved))
-        grad, batches = segment.grad_forwards > 0 and phase is Phase.VALIDATION, int(segment.batch)
-        self.on_outside(
-            Outside(phase=phase, start_ns=segment.start, wall_ns=wall - saved, with_grad=grad, num_batches=batches)
-        )
+        stretch = Outside(phase=phase, start_ns=segment.start, wall_ns=wall - saved, num_batches=int(segment.batch))
+        passes = segment.grad_forwards if phase is Phase.VALIDATION else 0
+        self.on_outside(replace(stretch, with_grad=True, grad_passes=passes) if passes else stretch)

@@ -162,6 +162,7 @@ def _merged(stretches: list[Outside]) -> list[Outside]:
                     wall_ns=sum(one.wall_ns for one in pair),
                     with_grad=pair[0].with_grad,
                     num_batches=sum(one.num_batches for one in pair),
+                    grad_passes=sum(one.grad_passes for one in pair),
                 )
             )
     return sorted(found, key=lambda one: one.start_ns)

@@ -4,8 +4,8 @@
 
 Whether parameters or inputs of the model are float64, and the share of forward and backward in the step. It fires
 from 30% on. What float32 would give is measured in the deep run: forward and backward of a copy of the model in both
-types, in turn, after its last step. Where it cannot be copied (hooks, several ranks, more than 256 MB, float64 made
-inside), it is taken as if half the computing time went.
+types, in turn, after its last step; below 2% of the step it is silent. Where none is made (hooks, several ranks, more
+than 256 MB, compiled, arguments that are no tensors, float64 made inside), half the computing time is taken to go.
 
 ## Why it matters
 
@@ -34,6 +34,7 @@ from flatout.units import format_share
 
 MIN_SHARE = 0.30
 SAVED = 0.5  # where it was not measured
+LEAST = 3  # passes of each type
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -70,7 +71,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _measured(run: Run, model: ModelFacts) -> Narrower | None:
     narrower = run.causes.narrower if run.causes else None
-    return narrower if narrower and narrower.model == model.name and narrower.n and narrower.wide_s > 0 else None
+    known = narrower is not None and narrower.model == model.name and narrower.n >= LEAST and narrower.wide_s > 0
+    return narrower if known else None
 
 
 def _there(narrower: Narrower) -> str:

@@ -80,8 +80,7 @@ def _cure(collected: float, asked: float) -> str:
 
 _LINES = (line(0.6, ("data.py", 90, "rebuild_index"), ("train.py", 20, "main"), phase=Phase.EPOCH_GAP),)
 _WORKERS = LoaderFacts(is_training=True, num_workers=2, epochs_started=3, start_s=0.9)
-_NO_LINE = line(0.6, phase=Phase.EPOCH_GAP)
-_COLLECTED = Causes(lines=(_NO_LINE,), collector=CollectorFacts(between_s=0.5), num_steps=100)
+_COLLECTED = Causes(collector=CollectorFacts(between_s=0.5), num_steps=100, between_epochs_s=0.6)
 
 RULE = Rule(
     code="EP004",

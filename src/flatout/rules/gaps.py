@@ -59,11 +59,12 @@ def _waiting_share(run: Run) -> float:
 
 def collected_share(run: Run) -> tuple[float, float]:
     """Return the share of the time between epochs in which Python's garbage collector runs, and the part asked for."""
-    seen = seconds(costs(run, Phase.EPOCH_GAP))
-    if run.causes is None or seen <= 0:
+    causes = run.causes
+    if causes is None or causes.between_epochs_s <= 0:
         return 0.0, 0.0
-    collector = run.causes.collector
-    return min(1.0, collector.between_s / seen), min(1.0, collector.between_asked_s / seen)
+    found = causes.collector
+    whole_s = causes.between_epochs_s
+    return min(1.0, found.between_s / whole_s), min(1.0, found.between_asked_s / whole_s)
 
 
 def _waits_for_ranks(cost: LineCost) -> bool:

@@ -6,7 +6,7 @@ Host, forward and sync time of the steady steps, in order. The last third must b
 (medians whose middle halves do not overlap), over the whole recording or within each of its epochs, and what lies
 above where the growth began must be at least 5% of the mean step. Where no loader tells of epochs, the time itself
 does, when it falls back from its highest quarter to its lowest again and again, after as many steps. Of host time the
-most it could give is all that the function costs, or the growth, where that is more.
+most it could give is all that the line costs, or the growth, where that is more.
 
 ## Why it matters
 
@@ -82,9 +82,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _whole_of(run: Run, breakdown: Breakdown, spot: Hotspot) -> float:
-    """Return the share of the step that a function of the loop costs, whether it grows or not."""
-    seen = seconds(costs(run, Phase.HOST))
-    return breakdown.share(Phase.HOST) * min(1.0, spot.seconds / seen) if seen > 0 else 0.0
+    """Return the share of the step that a line of the loop and what it calls cost, whether that grows or not."""
+    seen, place = seconds(costs(run, Phase.HOST)), spot.place
+    below = costs(run, Phase.HOST, keep=lambda cost: place in cost.stack)
+    return breakdown.share(Phase.HOST) * seconds(below) / seen if seen > 0 else 0.0
 
 
 def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:

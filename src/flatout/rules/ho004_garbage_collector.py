@@ -41,8 +41,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = min(1.0, seen.seconds / steps_s) if steps_s > 0 else 0.0
     if share < MIN_SHARE or seen.collections < MIN_COLLECTIONS:
         return None
-    cause = f"{at(seen.place)} asks for {seen.called} of them" if seen.place else "nobody asks for them"
-    cure = "Leave that call out" if seen.place else "Freeze what lives after the set-up, and collect rarely"
+    cause, cure = _cause_and_cure(seen)
     return Finding(
         code="HO004",
         name="garbage-collector",
@@ -57,8 +56,16 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("full ones", seen.full, ""),
             Evidence("longest", seen.longest_s, "s"),
         ),
-        fixes=() if seen.place else ("gc-control",),
+        fixes=() if seen.called else ("gc-control",),
     )
+
+
+def _cause_and_cure(seen: CollectorFacts) -> tuple[str, str]:
+    if seen.place is not None:
+        return f"{at(seen.place)} asks for {seen.called} of them", "Leave that call out"
+    if seen.called:
+        return f"a library asks for {seen.called} of them", "Look for a setting of it that does without"
+    return "nobody asks for them", "Freeze what lives after the set-up, and collect rarely"
 
 
 def _seen(seconds: float, collections: int, place: Frame | None = None) -> Causes:

@@ -259,7 +259,7 @@ class CollectorFacts:
     seconds: float = 0.0
     longest_s: float = 0.0
     place: Frame | None = None  # the user line that nearly all of the time fell on: it asks for the collection
-    called: int = 0  # collections at that place
+    called: int = 0  # collections at that place; without one, those that a library asks for
     between_s: float = 0.0  # between epochs
     between_asked_s: float = 0.0  # of that, where a line asks for it
 

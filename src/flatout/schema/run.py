@@ -150,6 +150,7 @@ class Outside:
     wall_ns: int
     with_grad: bool = False  # validation only: forward passes recorded gradients
     num_batches: int = 0  # batches taken from a loader in this stretch
+    grad_passes: int = 0  # validation only: passes of outermost modules that recorded gradients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +222,7 @@ class Causes:
     num_steps: int = 0
     wall_s: float = 0.0  # seconds of the main thread that the sampler watched
     phases_s: Mapping[str, float] = field(default_factory=dict)  # seconds by phase in the deep run
+    between_epochs_s: float = 0.0  # seconds of the deep run between its epochs
     syncs: tuple[SyncPoint, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     retained: tuple[Retained, ...] = ()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from flatout.probe.graphs import GraphWatch
+from flatout.probe.retention import RetentionWatch
 from flatout.probe.tape import Tape
 
 
@@ -49,9 +50,10 @@ def test_graphs_that_are_let_go_do_not_pile_up(watch, net):
 
 def test_graphs_that_are_kept_are_counted(watch, net):
     kept = []
-    validate(watch, net, 20, kept=kept)
+    train(watch, net, 5)
+    validate(watch, net, 28, kept=kept)
     watch.measure()
-    assert watch.facts().piled == 20
+    assert watch.facts().piled == 20  # the first eight might have been a step's
     assert all(one.grad_fn is not None for one in kept)
 
 
@@ -77,6 +79,7 @@ def test_a_copy_is_called_in_the_mode_of_the_call(watch, net):
             return super().forward(x)
 
     noted = Noted(8, 2).eval()
+    train(watch, net, 5)
     validate(watch, noted, 10)
     noted.train()
     modes.clear()
@@ -87,7 +90,54 @@ def test_a_copy_is_called_in_the_mode_of_the_call(watch, net):
 
 def test_a_model_with_hooks_is_left_alone(watch, net):
     seen = []
+    train(watch, net, 5)
     net[0].register_forward_hook(lambda module, given, result: seen.append(1))
     validate(watch, net, 12)
     watch.measure()
     assert (watch.facts(), len(seen)) == (None, 12)
+
+
+def test_steps_of_many_passes_are_no_validation(watch, net):
+    for _ in range(6):
+        losses = [watch.around(net, net.forward)(torch.randn(4, 8)).square().mean() for _ in range(20)]
+        watch.backward()
+        torch.stack(losses).sum().backward()
+    watch.measure()
+    assert watch.facts() is None
+
+
+def test_several_models_in_a_validation_are_left_to_the_estimate(watch, net):
+    train(watch, net, 5)
+    head = torch.nn.Linear(8, 1)
+    for _ in range(12):
+        validate(watch, net, 1)
+        validate(watch, head, 1)
+    watch.measure()
+    assert watch.facts() is None
+
+
+def test_under_autocast_nothing_is_made_again(watch, net):
+    train(watch, net, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        validate(watch, net, 20)
+    watch.measure()
+    assert watch.facts() is None
+
+
+def test_a_model_with_much_besides_its_parameters_is_not_copied(watch, net):
+    train(watch, net, 5)
+    net.bank = [torch.zeros(1)] * 2000
+    validate(watch, net, 20)
+    watch.measure()
+    assert watch.facts() is None
+
+
+def test_marks_of_losses_and_of_passes_do_not_meet(watch, net):
+    """A model that returns its loss: the same node carries both."""
+    retention, kept = RetentionWatch(), []
+    train(watch, net, 5)
+    for _ in range(30):
+        loss = watch.around(net, lambda x: net(x).square().mean())(torch.randn(4, 8))
+        kept.append(loss)
+        retention.mark(loss)
+    assert sum(mark() is not None for mark in retention._marks) == 30

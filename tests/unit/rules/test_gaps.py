@@ -122,6 +122,6 @@ def test_slow_first_steps_of_a_whole_training_count_as_start_up(settles_s, found
 )
 def test_a_gap_that_is_the_garbage_collectors_is_called_that(collected_s, asked_s, said):
     collector = CollectorFacts(between_s=collected_s, between_asked_s=asked_s)
-    seen = Causes(lines=(line(0.6, phase=Phase.EPOCH_GAP),), collector=collector, num_steps=100)
+    seen = Causes(collector=collector, num_steps=100, between_epochs_s=0.6)
     truth = example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, causes=seen)
     assert said in ep004_epoch_gap.check(truth.run, truth.breakdown, ()).message
