@@ -120,13 +120,20 @@ def function_key(frame: Frame) -> tuple[str, str, int]:
 
 
 def _place(group: Sequence[LineCost]) -> Frame:
-    """Return the hottest line of one function; when it was hardly seen, the line where the function begins."""
+    """Return the hottest line of one function that was seen often enough, or else the line where the function begins.
+
+    Of few samples one may stand for a long pause, in which Python's garbage collector ran, say. A line with half of the
+    function's samples is the hottest one, however few they are, down to four.
+    """
     by_line: dict[Frame, list[LineCost]] = defaultdict(list)
     for cost in group:
         by_line[cost.stack[0]].append(cost)
+    whole = sum(cost.samples for cost in group)
+    times_seen = {place: sum(cost.samples for cost in some) for place, some in by_line.items()}
+    known = [place for place, seen in times_seen.items() if seen >= min(MIN_SAMPLES, max(MIN_SAMPLES / 2, whole / 2))]
+    if known:
+        return max(known, key=lambda frame: seconds(by_line[frame]))
     place = max(by_line, key=lambda frame: seconds(by_line[frame]))
-    if sum(cost.samples for cost in by_line[place]) >= MIN_SAMPLES:
-        return place
     definition = enclosing_function(place)
     return Frame(place.file, definition.lineno, place.function) if definition else place
 

@@ -51,6 +51,17 @@ def test_a_function_seen_on_many_lines_is_named_by_its_first_line_when_its_sourc
     assert hottest(lines, among=lines).place == Frame(str(source), 3, "f")
 
 
+def test_a_line_with_half_of_few_samples_is_named():
+    lines = [line(0.06, ("a.py", 10, "f"), samples=6), line(0.05, ("a.py", 12, "f"), samples=3)]
+    assert hottest(lines, among=lines).place == Frame("a.py", 10, "f")
+
+
+def test_a_few_samples_of_a_long_pause_do_not_name_their_line():
+    """The garbage collector ran where the seventh sample was due, for more than the others together."""
+    lines = [line(0.7, ("a.py", 36, "f"), samples=7), line(0.5, ("a.py", 34, "f"), samples=190)]
+    assert hottest(lines, among=lines).place == Frame("a.py", 34, "f")
+
+
 def test_functions_of_one_name_in_one_file_are_told_apart(tmp_path):
     source = tmp_path / "transforms.py"
     source.write_text("class A:\n    def f(self):\n        pass\nclass B:\n    def f(self):\n        pass\n")
