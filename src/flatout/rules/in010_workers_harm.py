@@ -3,8 +3,8 @@
 ## What it measures
 
 The median wait for a batch (the first of each epoch left out) against the time a worker needs to make one: samples
-and collate. It fires when the wait is at least 10% of the step and 1.2 times the making: without workers, the
-training process would have had the batch sooner.
+and collate. It fires when the wait is 1.2 times the making, and what it is longer at least 10% of the step: without
+workers, the training process would have had the batch sooner.
 
 ## Why it matters
 
