@@ -69,8 +69,9 @@ def _cause_and_cure(seen: CollectorFacts) -> tuple[str, str]:
 
 
 def _seen(seconds: float, collections: int, place: Frame | None = None) -> Causes:
+    called = collections if place else 0
     found = CollectorFacts(
-        collections=collections, full=collections, seconds=seconds, longest_s=0.1, place=place, called=collections
+        collections=collections, full=collections, seconds=seconds, longest_s=0.1, place=place, called=called
     )
     return Causes(collector=found, num_steps=60, phases_s={"host": 1.0, "forward": 5.0})
 
