@@ -460,3 +460,29 @@ def test_graphs_that_pile_up_in_a_validation_are_counted(flatout):
         24,
         25,
     )  # of 32: the first eight might be a step's; the next epoch begins before the list is gone
+
+
+TIDIED = """
+import gc
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+kept = [[] for _ in range(1_000_000)]
+net = torch.nn.Linear(64, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.rand(256, 64))
+loader = torch.utils.data.DataLoader(data, batch_size=16)
+while True:
+    for (x,) in loader:
+        loss = net(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    gc.collect()  # ASKS
+"""
+
+
+def test_collecting_between_epochs_is_found_at_the_line_that_asks_for_it(flatout):
+    found = diagnosed(flatout, TIDIED)["EP004"]
+    assert TIDIED.splitlines()[found.location.line - 1].endswith("# ASKS")
+    assert "of it in Python's garbage collector. Leave out what asks for that." in found.message

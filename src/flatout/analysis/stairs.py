@@ -13,15 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from flatout.schema.facts import (
-    HELD_FIXED,
-    HELD_INPUT,
-    HELD_PINNED,
-    HELD_RAW,
-    HELD_SAMPLES,
-    HELD_TRANSFER,
-    Ceiling,
-)
+from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_PINNED, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER, Ceiling
 
 __all__ = ["HOLDING", "Gain", "Stair", "gain_between", "left_between", "stairs"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from threading import get_ident
 from time import perf_counter_ns
 
-from flatout.probe.asking import Asking
+from flatout.probe.gc_calls import CollectCalls
 from flatout.probe.places import user_stack
 from flatout.probe.seams import Seams
 from flatout.schema.run import CollectorFacts, Frame
@@ -26,21 +26,21 @@ class CollectorWatch:
     def __init__(self, inside: Callable[[], bool], between: Callable[[], bool] = lambda: False) -> None:
         """Clock nothing yet; `inside()` says whether a step is under way, `between()` whether an epoch has ended."""
         self._inside, self._between = inside, between
-        self._asking = Asking()
+        self._calls = CollectCalls()
         self._thread = 0
         self._began = 0
-        self._between_ns = self._between_asked_ns = 0
+        self._between_ns: dict[_Asker, int] = {}  # by who asked
         self._times_ns: list[int] = []
         self._full: dict[_Asker, list[int]] = {}  # full collections by who asked for them
 
     def install(self, seams: Seams) -> None:
         """Note who calls `gc.collect`."""
-        self._asking.install(seams)
+        self._calls.install(seams)
 
     def start(self) -> None:
         """Clock the collections of the calling thread from now on."""
         if self._called not in gc.callbacks:
-            self._thread = self._asking.thread = get_ident()
+            self._thread = self._calls.thread = get_ident()
             gc.callbacks.append(self._called)
 
     def stop(self) -> None:
@@ -58,17 +58,17 @@ class CollectorWatch:
             return
         taken = perf_counter_ns() - self._began
         if not self._inside():
-            self._between_ns += taken
-            self._between_asked_ns += taken * self._asking.asked
+            asker = self._asker()
+            self._between_ns[asker] = self._between_ns.get(asker, 0) + taken
             return
         self._times_ns.append(taken)
         if about["generation"] == _OLDEST:
             self._full.setdefault(self._asker(), []).append(taken)
 
     def _asker(self) -> _Asker:
-        if not self._asking.asked:
+        if not self._calls.asked:
             return None
-        stack = user_stack(sys._getframe(2)) if self._asking.by_user else ()
+        stack = user_stack(sys._getframe(2)) if self._calls.by_user else ()
         return Frame(*stack[0]) if stack else "library"
 
     def facts(self) -> CollectorFacts:
@@ -78,6 +78,7 @@ class CollectorWatch:
         for asker, times in self._full.items():
             if asker is not None and sum(times) >= _ONE_PLACE * whole:
                 place, called = asker if isinstance(asker, Frame) else None, len(times)
+        lines = {asker: spent for asker, spent in self._between_ns.items() if isinstance(asker, Frame)}
         return CollectorFacts(
             collections=len(self._times_ns),
             full=sum(map(len, self._full.values())),
@@ -85,6 +86,7 @@ class CollectorWatch:
             longest_s=max(self._times_ns, default=0) / 1e9,
             place=place,
             called=called,
-            between_s=self._between_ns / 1e9,
-            between_asked_s=self._between_asked_ns / 1e9,
+            between_s=sum(self._between_ns.values()) / 1e9,
+            between_asked_s=sum(spent for asker, spent in self._between_ns.items() if asker is not None) / 1e9,
+            between_at=max(lines, key=lines.__getitem__) if lines else None,
         )

@@ -201,9 +201,9 @@ class DeepWatch:
         part.put("causes", causes)  # what follows may take seconds, of which there may be few
         self._precision.measure()
         self._graphs.measure()
-        narrower, graphs = self._precision.facts(), self._graphs.facts()
-        if narrower or graphs:
-            part.put("causes", replace(causes, narrower=narrower, unused_graphs=graphs))
+        precision, graphs = self._precision.facts(), self._graphs.facts()
+        if precision or graphs:
+            part.put("causes", replace(causes, precision=precision, unused_graphs=graphs))
 
     def _causes(self) -> Causes:
         spans = self._timeline.spans()

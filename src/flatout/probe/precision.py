@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from flatout.probe.copied import KeptCall, wait
 from flatout.probe.datasets import random_states_kept
 from flatout.probe.tape import Tape
-from flatout.schema.run import Narrower
+from flatout.schema.run import PrecisionTrial
 
 __all__ = ["PrecisionWatch"]
 
@@ -30,7 +30,7 @@ class PrecisionWatch:
         self._tape = tape
         self._calls: dict[int, int] = {}
         self._kept: KeptCall | None = None
-        self._found: Narrower | None = None
+        self._found: PrecisionTrial | None = None
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or for one call of a model of float64 what keeps what it was given."""
@@ -53,7 +53,7 @@ class PrecisionWatch:
                 self._found = _compared(self._kept)
         self._kept = None
 
-    def facts(self) -> Narrower | None:
+    def facts(self) -> PrecisionTrial | None:
         """Return what was measured; None where no model computes in float64, or none could be copied."""
         return self._found
 
@@ -65,7 +65,7 @@ def _is_wide(module: Any) -> bool:
     return bool(2 * wide > sum(size for _, size in sizes))
 
 
-def _compared(kept: KeptCall) -> Narrower | None:
+def _compared(kept: KeptCall) -> PrecisionTrial | None:
     """Return what a pass of each type takes: medians, the first of each left out where there are more."""
     wide, narrow = kept.copied(), kept.copied().float()
     taken: tuple[list[float], list[float]] = ([], [])
@@ -84,8 +84,9 @@ def _compared(kept: KeptCall) -> Narrower | None:
         torch.set_default_dtype(before)
     if not taken[1]:
         return None
-    wide_s, narrow_s = (median(times[1:] or times) for times in taken)
-    return Narrower(model=type(kept.module).__name__, n=max(1, len(taken[1]) - 1), wide_s=wide_s, narrow_s=narrow_s)
+    double_s, single_s = (median(times[1:] or times) for times in taken)
+    name, n = type(kept.module).__name__, max(1, len(taken[1]) - 1)
+    return PrecisionTrial(model=name, n=n, float64_s=double_s, float32_s=single_s)
 
 
 class _WideResults(TorchDispatchMode):

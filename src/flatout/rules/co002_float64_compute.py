@@ -29,7 +29,7 @@ from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, LoaderFacts, ModelFacts, Narrower, Run
+from flatout.schema.run import Causes, LoaderFacts, ModelFacts, PrecisionTrial, Run
 from flatout.units import format_share
 
 MIN_SHARE = 0.30
@@ -43,8 +43,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD)
     if model is None or share < MIN_SHARE:
         return None
-    narrower = _measured(run, model)
-    saved = 1 - narrower.narrow_s / narrower.wide_s if narrower else SAVED
+    trial = _measured(run, model)
+    saved = 1 - trial.float32_s / trial.float64_s if trial else SAVED
     at_most = speedup_without(saved * share)
     if at_most < FLOOR:
         return None
@@ -59,30 +59,30 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=next((loader.created_at for loader in run.loaders if loader.is_training), None) if loaded else None,
         message=f"{of_step(breakdown, ms)} is forward and backward in float64 ({model.name or 'the model'}"
         f"{', whose batches come as float64 from the loader' if loaded else ''}). Convert both to float32 once"
-        f"{_there(narrower) if narrower else ''}.",
+        f"{_there(trial) if trial else ''}.",
         evidence=(
             Evidence("forward and backward", ms, "ms"),
             Evidence("parameters", model.num_elements, ""),
-            *_compared(narrower),
+            *_compared(trial),
         ),
         fixes=(),
     )
 
 
-def _measured(run: Run, model: ModelFacts) -> Narrower | None:
-    narrower = run.causes.narrower if run.causes else None
-    known = narrower is not None and narrower.model == model.name and narrower.n >= LEAST and narrower.wide_s > 0
-    return narrower if known else None
+def _measured(run: Run, model: ModelFacts) -> PrecisionTrial | None:
+    trial = run.causes.precision if run.causes else None
+    known = trial is not None and trial.model == model.name and trial.n >= LEAST and trial.float64_s > 0
+    return trial if known else None
 
 
-def _there(narrower: Narrower) -> str:
-    return f": a pass then takes {format_share(narrower.narrow_s / narrower.wide_s)} of its time (n={narrower.n})"
+def _there(trial: PrecisionTrial) -> str:
+    return f": a pass then takes {format_share(trial.float32_s / trial.float64_s)} of its time (n={trial.n})"
 
 
-def _compared(narrower: Narrower | None) -> tuple[Evidence, ...]:
-    if narrower is None:
+def _compared(trial: PrecisionTrial | None) -> tuple[Evidence, ...]:
+    if trial is None:
         return ()
-    pairs = (("one pass in float64", narrower.wide_s), ("in float32", narrower.narrow_s))
+    pairs = (("one pass in float64", trial.float64_s), ("in float32", trial.float32_s))
     return tuple(Evidence(label, seconds * 1000, "ms") for label, seconds in pairs)
 
 
@@ -93,8 +93,8 @@ def _is_double(model: ModelFacts) -> bool:
 _DOUBLE = ModelFacts(name="Net", num_elements=100_000, dtypes=("float64",), input_dtypes=("float64",))
 _MIXED = ModelFacts(name="Net", dtypes=("float32",), input_dtypes=("float64", "int64"))
 _SINGLE = ModelFacts(name="Net", dtypes=("float32",), input_dtypes=("float32",))
-_FASTER = Causes(narrower=Narrower(model="Net", n=7, wide_s=0.08, narrow_s=0.02))
-_NO_FASTER = Causes(narrower=Narrower(model="Net", n=7, wide_s=0.08, narrow_s=0.079))
+_FASTER = Causes(precision=PrecisionTrial(model="Net", n=7, float64_s=0.08, float32_s=0.02))
+_NO_FASTER = Causes(precision=PrecisionTrial(model="Net", n=7, float64_s=0.08, float32_s=0.079))
 
 RULE = Rule(
     code="CO002",

@@ -39,7 +39,7 @@ from flatout.units import format_ms
 
 MIN_SHARE = 0.02
 SAVED = 0.25  # the most that switching gradients off saved on four small models
-MOST = 0.95
+MOST = 0.95  # of validation, whatever was measured: loading and metrics stay
 LEAST = 3  # blocks of each kind
 
 

@@ -4,7 +4,8 @@
 
 The time between the last step of an epoch and the first of the next that is neither validation nor a checkpoint, nor
 the restart of loader workers (that is IN009), as a share of the recording without start-up. It fires at 7%. Where half
-of it is Python's garbage collector, as its callbacks clock it in the deep run, that is what it says.
+of it is Python's garbage collector, as its callbacks clock it in the deep run, that is what it says: of scripts with a
+loader, since without one it is known only later that an epoch had ended.
 
 ## Why it matters
 
@@ -46,8 +47,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if not gaps or share < MIN_SHARE:
         return None
     spot = hottest(own_code(run, loader), among=costs(run, Phase.EPOCH_GAP))
-    place = spot.place if spot else loader.iterated_at if loader else None
     collected, asked = collected_share(run)
+    asks = (
+        run.causes.collector.between_at if run.causes and collected >= COLLECTING and 2 * asked >= collected else None
+    )
+    place = asks or (spot.place if spot else loader.iterated_at if loader else None)
     return Finding(
         code="EP004",
         name="epoch-gap",
@@ -60,7 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         evidence=(
             Evidence("one gap", spent_s / len(gaps), "s"),
             Evidence("gaps", len(gaps), ""),
-            Evidence("share in the garbage collector", collected, ""),
+            *((Evidence("share in the garbage collector", collected, ""),) if collected else ()),
         ),
         fixes=(),
     )

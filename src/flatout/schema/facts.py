@@ -18,9 +18,9 @@ __all__ = [
     "GraphBreak",
     "LoaderFacts",
     "ModelFacts",
-    "Narrower",
     "OneThread",
     "OptimizerFacts",
+    "PrecisionTrial",
     "RemoteReads",
     "Retained",
     "SamplePrefix",
@@ -154,13 +154,13 @@ class ModelFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrower:
+class PrecisionTrial:
     """What forward and backward of a model of float64 take, and those of its copy in float32: medians."""
 
     model: str = ""
     n: int = 0  # passes of each type; 0: not measured
-    wide_s: float = 0.0
-    narrow_s: float = 0.0
+    float64_s: float = 0.0
+    float32_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +261,8 @@ class CollectorFacts:
     place: Frame | None = None  # the user line that nearly all of the time fell on: it asks for the collection
     called: int = 0  # collections at that place; without one, those that a library asks for
     between_s: float = 0.0  # between epochs
-    between_asked_s: float = 0.0  # of that, where a line asks for it
+    between_asked_s: float = 0.0  # of that, where somebody asks for it
+    between_at: Frame | None = None  # the user line that asks for most of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

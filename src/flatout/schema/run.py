@@ -15,9 +15,9 @@ from flatout.schema.facts import (
     GraphBreak,
     LoaderFacts,
     ModelFacts,
-    Narrower,
     OneThread,
     OptimizerFacts,
+    PrecisionTrial,
     RemoteReads,
     Retained,
     SamplePrefix,
@@ -66,11 +66,11 @@ __all__ = [
     "LineCost",
     "LoaderFacts",
     "ModelFacts",
-    "Narrower",
     "OneThread",
     "OptimizerFacts",
     "Outside",
     "Padding",
+    "PrecisionTrial",
     "Price",
     "RankSummary",
     "RemoteReads",
@@ -235,7 +235,7 @@ class Causes:
     exchange: Exchange | None = None
     arithmetic: Arithmetic | None = None
     convolutions: Convolutions | None = None
-    narrower: Narrower | None = None
+    precision: PrecisionTrial | None = None
     unused_graphs: UnusedGraphs | None = None
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None

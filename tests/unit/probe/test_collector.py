@@ -149,3 +149,4 @@ def test_what_is_collected_between_steps_is_no_part_of_them():
     found = watch.facts()
     assert (found.collections, len(kept)) == (1, 20_000)
     assert 0 < found.between_asked_s == found.between_s
+    assert found.between_at.file == __file__

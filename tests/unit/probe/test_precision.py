@@ -38,7 +38,7 @@ def test_both_types_are_timed_on_copies():
     found = watch.facts()
     assert found.model == "Sequential"
     assert found.n >= 1
-    assert min(found.wide_s, found.narrow_s) > 0
+    assert min(found.float64_s, found.float32_s) > 0
     assert all(result.dtype is torch.float64 for result in results)
     assert all(one.grad is None for one in net.parameters())
     assert torch.equal(torch.random.get_rng_state(), state)

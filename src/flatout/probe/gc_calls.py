@@ -1,4 +1,7 @@
-"""Who asks for Python's garbage collector. Collections that nobody asks for fall on whatever line makes objects."""
+"""Who asks for Python's garbage collector. Collections that nobody asks for fall on whatever line makes objects.
+
+It stands apart from `collector`: a sample of lines that lands there is our work, one in this wrapper the script's.
+"""
 
 import sys
 from collections.abc import Callable
@@ -8,10 +11,10 @@ from typing import Any
 from flatout.probe.places import is_user_file
 from flatout.probe.seams import Hits, Seams
 
-__all__ = ["Asking"]
+__all__ = ["CollectCalls"]
 
 
-class Asking:
+class CollectCalls:
     """Knows while `gc.collect` runs in one thread, and whether the user's own code called it."""
 
     def __init__(self) -> None:
