@@ -48,9 +48,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     spot = hottest(own_code(run, loader), among=costs(run, Phase.EPOCH_GAP))
     collected, asked = collected_share(run)
-    asks = (
-        run.causes.collector.between_at if run.causes and collected >= COLLECTING and 2 * asked >= collected else None
-    )
+    asks = run.causes.collector.between_at if run.causes and _is_asked_for(collected, asked) else None
     place = asks or (spot.place if spot else loader.iterated_at if loader else None)
     return Finding(
         code="EP004",
@@ -74,10 +72,14 @@ def _collecting(share: float) -> str:
     return f", {format_share(share)} of it in Python's garbage collector" if share >= COLLECTING else ""
 
 
+def _is_asked_for(collected: float, asked: float) -> bool:
+    return collected >= COLLECTING and 2 * asked >= collected
+
+
 def _cure(collected: float, asked: float) -> str:
     if collected < COLLECTING:
         return "Do once what does not change from epoch to epoch"
-    if 2 * asked >= collected:
+    if _is_asked_for(collected, asked):
         return "Leave out what asks for that"
     return "Freeze what lives after the set-up, and collect rarely"
 
