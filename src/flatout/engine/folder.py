@@ -54,25 +54,52 @@ def one_at_a_time() -> Iterator[None]:
     """Hold the working folder for this diagnosis: two at once would slow each other and mix up their files.
 
     Raises:
-        UsageError: when another flatout works in it.
+        UsageError: when another flatout works in it, or the file that says so cannot be written.
     """
     here = hashlib.sha1(os.fsencode(os.path.realpath(os.getcwd()))).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"flatout-{os.getuid()}-{here}.lock"
-    with path.open("a+") as file:
+    try:
+        file = _locked(path)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written ({error.strerror}).",
+            "With it flatout sees to it that no two of it measure each other in one folder.",
+            "Give another folder for temporary files with TMPDIR.",
+        ) from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(file)
+
+
+def _locked(path: Path) -> int:
+    """Open and lock `path`, which its last holder may be about to take away; return the file descriptor."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
+            holder = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(file)
             raise UsageError(
                 f"Another flatout (process {holder}) is at work in {Path.cwd()}.",
                 "Two at once would measure each other.",
                 "Wait for it, or stop it.",
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+        if _is_at(path, file):
+            os.ftruncate(file, 0)
+            os.pwrite(file, str(os.getpid()).encode(), 0)
+            return file
+        os.close(file)
+
+
+def _is_at(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def restore_left_over(out: Path | None) -> list[Path]:
