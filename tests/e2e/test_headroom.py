@@ -63,6 +63,14 @@ def test_what_the_input_costs_is_measured_by_holding_it(diagnosed):
     assert read_run(Path(report.folder)).ceilings == report.headroom
 
 
+def test_samples_that_a_worker_makes_are_held_there(diagnosed):
+    report = diagnosed(training(before=WAITING, step_s=0.003, workers=1))
+    found = {each.ceiling: each for each in report.headroom}
+    assert set(found) == {HELD_RAW, HELD_SAMPLES, HELD_INPUT, LOADER_ALONE}
+    assert 1.1 < found[HELD_RAW].speedup < found[HELD_SAMPLES].speedup
+    assert found[HELD_SAMPLES].speedup < 1.1 * found[HELD_INPUT].speedup
+
+
 @pytest.mark.parametrize(("options", "step_s"), [({}, 0.06), ({"steps": 20}, 0.003)])
 def test_where_there_is_nothing_to_wait_for_or_no_time_is_given_nothing_is_held(diagnosed, options, step_s):
     before = WAITING if options else ""

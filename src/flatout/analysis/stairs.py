@@ -36,6 +36,7 @@ _STAGES = {  # what lies between two places; from the start where the first is "
     (HELD_PINNED, HELD_TRANSFER): "copies",
 }
 _REST = "the rest of the input"
+_OF_WORKERS = {(place, HELD_INPUT): _REST for place in (HELD_RAW, HELD_SAMPLES)}  # with the hand-over of batches
 _SURE = 0.1  # half the width of an interval, below which a ceiling is the better figure
 
 
@@ -64,14 +65,18 @@ class Gain:
         return 0 < self.low <= self.high and (self.high - self.low) / 2 < _SURE * self.speedup
 
 
-def stairs(headroom: Iterable[Ceiling]) -> tuple[Stair, ...]:
-    """Return the places at which the input was held, in the order in which a batch comes by them."""
+def stairs(headroom: Iterable[Ceiling], *, workers: bool = False) -> tuple[Stair, ...]:
+    """Return the places at which the input was held, in the order in which a batch comes by them.
+
+    With `workers` batches are made beside the training: a stair is what goes with its stage once all before is gone.
+    """
     found, before = [], ""
+    stages = _STAGES | _OF_WORKERS if workers else _STAGES
     known = {each.ceiling: each for each in headroom}
     for name in (name for name in _ORDER if name in known):
         share, width = _gone(known.get(before), known[name])
         width = math.hypot(width, HOLDING)
-        stage = _STAGES.get((before, name), _REST)
+        stage = stages.get((before, name), _REST)
         found.append(Stair(known[name], stage, max(0.0, share), max(0.0, share - width), max(0.0, share + width)))
         before = name
     return tuple(found)

@@ -85,13 +85,15 @@ class Bench:
         max_s: float,
         alone_s: float,
         within_s: float,
+        drain: int = 0,
     ) -> Outcome:
         """Time every one of `arms` in one process, then the loader alone, filling `measured`, which has one more.
 
-        `max_s` is for the steps of the arms, `within_s` for all of it with the start of the script.
+        `max_s` is for the steps of the arms, `within_s` for all of it with the start of the script; so many steps as
+        `drain` says are left out besides after an arm was switched off.
         """
         timing = self._timing(arms, measured, alpha=0.02, max_s=max_s)
-        timing = replace(timing, looks=looks, ceilings=True, alone_s=alone_s)
+        timing = replace(timing, looks=looks, ceilings=True, alone_s=alone_s, drain=drain)
         return self._in_one((), timing, measured, within_s)
 
     def _timing(

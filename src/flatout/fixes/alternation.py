@@ -81,7 +81,8 @@ class Alternation:
         spent_s, last = sum(self._warm) / 1e3, self._warm[-3:]
         if self._arm < 0:
             return len(self._warm) >= _WARMUP_STEPS and spent_s >= _WARMUP_S
-        steady = len(self._warm) >= 4 and max(last) < _SETTLED * min(last)
+        fewest = max(4, self._timing.skip if self._timing.ceilings else 0)  # until workers have followed the switch
+        steady = len(self._warm) >= fewest and max(last) < _SETTLED * min(last)
         return steady or spent_s > min(_ARM_WARMUP_S, self._timing.max_s / 2) or len(self._warm) > 50
 
     def _begin_blocks(self) -> None:
@@ -163,7 +164,7 @@ class Alternation:
 
     def _switch(self, on: bool) -> None:
         if on != self._on:
-            self._skip = max(self._timing.skip, self._num_steps // 8)
+            self._skip = max(self._timing.skip, self._num_steps // 8) + (0 if on else self._timing.drain)
             self._turn(on)
 
     def _turn(self, on: bool) -> None:

@@ -3,7 +3,8 @@
 `raw`: what the data set hands to its transform, which still is done; `fixed`: what comes before the first random
 operation of its list; `sample`: what the data set gives. What comes behind is done as ever. What a step takes then is
 the most that anything done to the work before that place can give. Trials of a diagnosis switch it on and off in turns;
-no recipe can hold it. Workers cannot be switched, so their samples are left alone, and it has never acted.
+no recipe can hold it. Workers that are forked follow the switch, each with samples of its own; others know nothing of
+it, and where they make the samples it has never acted.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,17 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["HELD_SAMPLES", "patch"]
 
 
-def patch(site: "Site", *, place: str = "raw") -> None:
-    """Hold the samples that the training process makes itself, at `place`."""
-    held = _Fetched(site, place)
-    site.wrap("torch.utils.data._utils.fetch:_MapDatasetFetcher.fetch", held.fetches)
+def patch(site: "Site", *, place: str = "raw", workers: bool = False) -> None:
+    """Hold the samples of data sets with indices at `place`, in this process and in workers forked from it.
+
+    `workers`: the training's samples are made there; what is held here, for a validation, does not count as having
+    acted.
+    """
+    import flatout.pipeline.held  # noqa: F401  (before workers are forked, of which each would import it anew)
+
+    held = _Fetched(site, place, workers)
+    site.wrap("torch.utils.data._utils.fetch:_MapDatasetFetcher.fetch", held.fetches, in_workers=True)
 
 
 class _Fetched:
     """The samples that are held, some for each data set."""
 
-    def __init__(self, site: "Site", place: str) -> None:
-        self._site, self._place = site, place
+    def __init__(self, site: "Site", place: str, workers: bool) -> None:
+        self._site, self._place, self._workers = site, place, workers
         self._held: dict[int, tuple[Any, Any]] = {}  # id of a data set -> it, and what is held of it
 
     def fetches(self, original: Any) -> Any:
@@ -36,12 +43,11 @@ class _Fetched:
         from torch.utils.data import get_worker_info
 
         def call(fetcher: Any, index: Any) -> Any:
-            if not fetcher.auto_collation or get_worker_info() is not None:
-                return original(fetcher, index)
-            held = self._of(fetcher, index)
+            held = self._of(fetcher, index) if fetcher.auto_collation else None
             if held is None:
                 return original(fetcher, index)
-            self._site.hit(self._place)
+            if not self._workers or get_worker_info() is not None:
+                self._site.hit(self._place)
             return fetcher.collate_fn(held.samples(len(index)))
 
         return call

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.reach import Reach
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ __all__ = ["Site"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the original function its replacement."""
+
+_WORKERS = "in workers"  # where processes act that were forked from this one
 
 
 class Site:
@@ -34,10 +37,11 @@ class Site:
         self.purpose = purpose
         self.selection = selection
         self.enabled = False
-        self.hits: dict[str, int] = {}
         self.failure = ""
         self.step_worth = 1.0
         self.looks_for_modules = False  # the fix acts on outermost modules, or around their calls
+        self._hits: dict[str, int] = {}
+        self._reach: Reach | None = None
         self._seams = seams
         self._modules = modules
         self._switches: list[tuple[Callable[[], None], Callable[[], None]]] = []
@@ -47,21 +51,35 @@ class Site:
 
     # -- what a fix may do --------------------------------------------------------------------------------------
 
+    @property
+    def hits(self) -> dict[str, int]:
+        """What the fix has done, by the name of the thing it touched."""
+        if self._reach is not None and (number := self._reach.hits()):
+            self._hits[_WORKERS] = number
+        return self._hits
+
     def hit(self, name: str) -> None:
         """Count that the fix has acted on `name`."""
-        self.hits[name] = self.hits.get(name, 0) + 1
+        if self._reach is not None and self._reach.elsewhere:
+            self._reach.hit()
+        else:
+            self._hits[name] = self._hits.get(name, 0) + 1
 
-    def wrap(self, dotted: str, make: Make) -> bool:
+    def wrap(self, dotted: str, make: Make, *, in_workers: bool = False) -> bool:
         """Replace `package.module:Class.attribute` by `make(original)` while the fix is switched on.
 
-        Return False when there is no such attribute. The replacement counts its own hits.
+        Return False when there is no such attribute. The replacement counts its own hits. `in_workers`: processes that
+        are forked later follow the switch, too, in whatever state they were forked: for arms of trials, since what
+        they did stays counted.
         """
+        if in_workers:
+            self._reach = self._reach or Reach()
 
         def both(original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
             changed = make(original)
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                return (changed if self.enabled else original)(*args, **kwargs)
+                return (changed if self._acts() else original)(*args, **kwargs)
 
             return call
 
@@ -111,6 +129,8 @@ class Site:
         if self.enabled or self.failure:
             return
         self.enabled = True
+        if self._reach is not None:
+            self._reach.on = True
         try:
             for on, _ in self._switches:
                 on()
@@ -124,6 +144,8 @@ class Site:
         if not self.enabled:
             return
         self.enabled = False
+        if self._reach is not None and not self._reach.elsewhere:
+            self._reach.on = False
         while self._applied:
             ref, revert = self._applied.pop()
             module = ref()
@@ -131,6 +153,10 @@ class Site:
                 revert(module)
         for _, off in reversed(self._switches):
             off()
+
+    def _acts(self) -> bool:
+        reach = self._reach
+        return reach.on if reach is not None and reach.elsewhere else self.enabled
 
     def _root_found(self, module: Any) -> None:
         if not self.enabled or any(ref() is module for ref, _ in self._applied):

@@ -1,17 +1,21 @@
 """Samples of one batch, held at a place on their way: what is done to them behind it is done again each time.
 
 Made for measuring what the work before that place costs. What the script does to them is done to copies where it
-changes them, so that each time it finds them as they were.
+changes them, or hands them on to the training, so that each time it finds them as they were.
 """
 
+import contextlib
 import itertools
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from flatout.pipeline.copies import copied
 from flatout.pipeline.dataset_state import holds_generator, random_states, restore_random_states, same, undrawn
 from flatout.pipeline.examination import samples_of
+from flatout.pipeline.moving import replaced
 from flatout.pipeline.reading import AroundTransform, at_once, behind, reader_of
 from flatout.pipeline.reading_batches import AroundBatches
 
@@ -33,12 +37,12 @@ class Held:
     def __init__(self, entries: list[Any], finish: Finish, use: Callable[[list[Any]], Any]) -> None:
         """Take what is held and what makes samples of it; `use`: what the script does with samples."""
         self._entries, self._finish = entries, finish
-        self._changed = _changes(entries, lambda given: use(finish(given)))
+        self._given_away = _given_away(entries, lambda given: use(finish(given)))
 
     def samples(self, number: int) -> list[Any]:
         """Return so many samples; where more are asked for than are held, some come again."""
         entries = list(itertools.islice(itertools.cycle(self._entries), number))
-        return self._finish([copied(entry) for entry in entries] if self._changed else entries)
+        return self._finish([copied(entry) for entry in entries] if self._given_away else entries)
 
 
 def hold(dataset: Any, indices: Sequence[int], place: str, use: Callable[[list[Any]], Any]) -> Held | None:
@@ -57,18 +61,37 @@ def hold(dataset: Any, indices: Sequence[int], place: str, use: Callable[[list[A
     return Held(entries, finish, use)
 
 
-def _changes(entries: list[Any], use: Callable[[list[Any]], Any]) -> bool:
-    """Return whether `entries` are changed by their use; what cannot be copied is handed out as it is."""
+def _given_away(entries: list[Any], use: Callable[[list[Any]], Any]) -> bool:
+    """Return whether `entries` are changed by their use, or handed on in what is made of them.
+
+    The training may then change them, and a worker would put them where both of them see them. What cannot be copied is
+    handed out as it is.
+    """
     try:
         before = copied(entries)
     except ValueError:
         return False
-    for _ in range(2):  # at random, it may not be at first
-        use(entries)
+    made = [use(entries) for _ in range(2)]  # at random, it may not change them at first
     changed = not same(before, entries)
     if changed:
         entries[:] = before
-    return changed
+    return changed or not _memory(entries).isdisjoint(_memory(made))
+
+
+def _memory(value: Any) -> set[int]:
+    """Return where in memory the numbers of the tensors and arrays in `value` begin."""
+    found: set[int] = set()
+
+    def note(leaf: Any) -> Any:
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # of a sparse tensor, say
+            if isinstance(leaf, torch.Tensor):
+                found.add(leaf.untyped_storage().data_ptr())
+            elif hasattr(leaf, "__array_interface__"):  # numpy's
+                found.add(leaf.__array_interface__["data"][0])
+        return leaf
+
+    replaced(value, note)
+    return found - {0}
 
 
 def _read(dataset: Any, indices: Sequence[int]) -> tuple[list[Any], Finish] | None:

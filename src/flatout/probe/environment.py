@@ -60,7 +60,7 @@ def describe_environment() -> Environment:
         python=platform.python_version(),
         torch=torch.__version__,
         torch_threads=torch.get_num_threads(),
-        start_method=multiprocessing.get_start_method(allow_none=True) or "",
+        start_method=multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0],
         variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
     )
 

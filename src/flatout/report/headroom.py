@@ -14,9 +14,10 @@ from flatout.report.look import Look
 from flatout.report.visible import cells
 from flatout.schema.facts import HELD_INPUT, LOADER_ALONE
 from flatout.schema.finding import Breakdown, Ceiling
+from flatout.schema.run import Run
 from flatout.units import format_ms, format_share
 
-__all__ = ["Row", "headroom_lines", "rows", "sentences"]
+__all__ = ["Row", "headroom_lines", "rows", "sentences", "with_workers"]
 
 _HEADING = "Headroom: a step with its input held, place by place (95% intervals, +-2%)"
 _NAME, _AMOUNT, _INTERVAL, _SHARE = 23, 9, 15, 5
@@ -37,9 +38,11 @@ class Row:
     left: float  # of the step as it is
 
 
-def headroom_lines(headroom: tuple[Ceiling, ...], breakdown: Breakdown, look: Look) -> list[Text]:
+def headroom_lines(
+    headroom: tuple[Ceiling, ...], breakdown: Breakdown, look: Look, *, workers: bool = False
+) -> list[Text]:
     """Return the staircase and what it says; nothing where nothing was measured."""
-    found = rows(headroom, breakdown)
+    found = rows(headroom, breakdown, workers=workers)
     if not found:
         return []
     lines = look.paragraph(f"{_HEADING}:", hanging=_INDENT)
@@ -53,14 +56,19 @@ def headroom_lines(headroom: tuple[Ceiling, ...], breakdown: Breakdown, look: Lo
         detail = f" ({row.interval})" if row.interval else ""
         stage = f", {row.stage} {row.share}" if row.stage else ""
         lines += look.paragraph(f"{row.name}: {row.ms}{detail}{stage}", indent=_INDENT, hanging=_INDENT)
-    for sentence in sentences(headroom, breakdown):
+    for sentence in sentences(headroom, breakdown, workers=workers):
         lines += look.paragraph(sentence, hanging=_INDENT)
     return lines
 
 
-def rows(headroom: tuple[Ceiling, ...], breakdown: Breakdown) -> list[Row]:
+def with_workers(run: Run) -> bool:
+    """Return whether batches of the training are made in worker processes."""
+    return any(loader.is_training and loader.num_workers for loader in run.loaders)
+
+
+def rows(headroom: tuple[Ceiling, ...], breakdown: Breakdown, *, workers: bool = False) -> list[Row]:
     """Return the step as it is and one row for each place, in the order in which a batch comes by them."""
-    known = stairs(headroom)
+    known = stairs(headroom, workers=workers)
     others = [each for each in headroom if each not in [stair.ceiling for stair in known]]
     whole_ms = breakdown.median_ms
     found = [_row(stair.ceiling, whole_ms, stair) for stair in known]
@@ -68,10 +76,11 @@ def rows(headroom: tuple[Ceiling, ...], breakdown: Breakdown) -> list[Row]:
     return [Row("as it is", format_ms(whole_ms), "", "", "", 1.0), *found] if found else []
 
 
-def sentences(headroom: tuple[Ceiling, ...], breakdown: Breakdown) -> list[str]:
+def sentences(headroom: tuple[Ceiling, ...], breakdown: Breakdown, *, workers: bool = False) -> list[str]:
     """Return which stage takes the most, and how fast the loader is alone."""
     found = []
-    stages = sorted((stair for stair in stairs(headroom) if stair.share >= _WORTH_NAMING), key=lambda each: -each.share)
+    known = stairs(headroom, workers=workers)
+    stages = sorted((stair for stair in known if stair.share >= _WORTH_NAMING), key=lambda each: -each.share)
     if stages:
         first, *others = (f"{stage.stage} {_share(stage)}" for stage in stages)
         more = f"; then {', '.join(others)}" if others else ""

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from flatout.report.account import account_lines, epoch_lines, outside_lines, rank_lines
 from flatout.report.cards import cards
-from flatout.report.headroom import headroom_lines
+from flatout.report.headroom import headroom_lines, with_workers
 from flatout.report.look import Look, join
 from flatout.report.staircase import Handover, handover_lines, headline, is_tuned, staircase
 from flatout.report.verdict import best_finding, doubts, ending, is_doubt, title, verdict
@@ -79,7 +79,7 @@ def _around_the_account(report: Report, look: Look, price_h: float) -> list[Text
     """Return what stands below the account: outside the steps, headroom, an epoch and its price, ranks."""
     return [
         *outside_lines(report.breakdown, look),
-        *headroom_lines(report.headroom, report.breakdown, look),
+        *headroom_lines(report.headroom, report.breakdown, look, workers=with_workers(report.run)),
         *epoch_lines(report, price_h, look),
         *rank_lines(report.run.ranks, look),
     ]

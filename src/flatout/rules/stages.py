@@ -6,6 +6,7 @@ from dataclasses import replace
 from flatout.analysis.judge import FLOOR
 from flatout.analysis.stairs import gain_between
 from flatout.rules.bounds import in_mean_steps
+from flatout.rules.inside import where_samples_are_made
 from flatout.rules.lines import costs, seconds
 from flatout.rules.loading import training_loader
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER
@@ -60,9 +61,19 @@ def _stages(finding: Finding, run: Run) -> Iterator[_Stage]:
     if finding.phase not in _WHOLE:
         return
     stage = _own_stage(finding, run)
-    if stage is not None and (not stage[0] or run.environment.device_kind == "cpu"):
-        yield stage  # beside a device, what is left behind others may hide while it computes
+    if stage is not None:
+        yield ("", stage[1]) if _overlaps(run) else stage
     yield _WHOLE[finding.phase]
+
+
+def _overlaps(run: Run) -> bool:
+    """Return whether batches are made, or used, beside the training process.
+
+    What is left behind others may then be hidden: a ceiling says what goes with a stage and all before it, and the
+    difference of two says nothing of what goes with one.
+    """
+    loader = training_loader(run)
+    return run.environment.device_kind != "cpu" or (loader is not None and loader.num_workers > 0)
 
 
 def _own_stage(finding: Finding, run: Run) -> _Stage | None:
@@ -82,7 +93,7 @@ def _stage_of_line(finding: Finding, run: Run) -> _Stage | None:
         return None
     below = [
         cost
-        for cost in costs(run, Phase.INPUT)
+        for cost in costs(run, Phase.INPUT, process=where_samples_are_made(training_loader(run)))
         if any((frame.file, frame.function) == (place.file, place.function) for frame in cost.stack)
     ]
     whole = seconds(below)

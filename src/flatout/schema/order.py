@@ -25,6 +25,7 @@ class TimingOrder:
     block_s: float = 0.25  # a block lasts at least so long
     max_s: float = 60.0  # for everything in this process
     skip: int = 2  # steps left out after each switch, at least
+    drain: int = 0  # more of them after an arm is switched off: until what it left ready is used up
     seed: int = 0  # of the lot that decides which block of a pair comes first, and how long they are
     epoch_steps: int = 0  # by processes: blocks of whole epochs, timed with all that lies between their steps
     prior: tuple[tuple[Pair, ...], ...] = ()  # pairs of each arm from processes that ended too early

@@ -18,6 +18,11 @@ def test_a_stage_is_what_has_gone_since_the_place_before():
     assert [each.share for each in found] == pytest.approx([0.2, 0.55, 0.15])
 
 
+def test_a_batch_that_a_worker_made_must_be_handed_over_too():
+    found = stairs([held(HELD_INPUT, 10.0), held(HELD_SAMPLES, 4.0)], workers=True)
+    assert [each.stage for each in found] == ["making samples", "the rest of the input"]
+
+
 def test_every_pair_of_neighbours_has_a_name():
     for missing in (HELD_RAW, HELD_FIXED, HELD_SAMPLES, HELD_INPUT, HELD_TRANSFER):
         names = [each for each in (HELD_RAW, HELD_FIXED, HELD_SAMPLES, HELD_INPUT, HELD_TRANSFER) if each != missing]

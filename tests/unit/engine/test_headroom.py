@@ -27,8 +27,9 @@ def measured(monkeypatch, tmp_path):
     """Return a function that measures the headroom of a run whose steps take `candidate_ms` with its input held."""
 
     def measure(
-        loaders=(LOADER,), pairs=8, candidate_ms=5.0, max_s=60.0, missing=(), header=None, device_kind="cpu", **shares
-    ):
+        loaders=(LOADER,), pairs=8, candidate_ms=5.0, max_s=60.0, missing=(), header=None, device_kind="cpu",
+        start_method="", **shares
+    ):  # fmt: skip
         asked = []
 
         class Bench:
@@ -45,7 +46,7 @@ def measured(monkeypatch, tmp_path):
 
         monkeypatch.setattr(headroom, "Bench", Bench)
         found = replace(run(**shares), loaders=loaders)
-        machine = replace(found.environment, device_kind=device_kind)
+        machine = replace(found.environment, device_kind=device_kind, start_method=start_method)
         found = replace(found, header=replace(found.header, **(header or {})), environment=machine)
         target = Target("train.py", ("python", "train.py"))
         kept = headroom.measure_headroom(
@@ -86,11 +87,46 @@ def test_beside_cuda_pageable_memory_is_held_pinned_as_well(measured, pins, last
     assert asked["places"][-1] == last
 
 
-@pytest.mark.parametrize("change", [{"num_workers": 2}, {"iterable_style": True}])
-def test_samples_that_the_training_does_not_make_itself_are_not_held(measured, change):
-    ceilings, (asked,) = measured(input=50, forward=50, loaders=(replace(LOADER, **change),))
+def test_what_belongs_to_the_copies_is_measured_before_samples_are(measured):
+    _, (asked,) = measured(input=30, transfer=20, forward=50, device_kind="cuda")
+    assert asked["places"] == ["host", "device", "pinned", "sample", "raw"]
+
+
+def test_a_stream_has_no_samples_that_could_be_held(measured):
+    ceilings, (asked,) = measured(input=50, forward=50, loaders=(replace(LOADER, iterable_style=True),))
     assert asked["places"] == ["host"]
     assert names(ceilings) == [HELD_INPUT, LOADER_ALONE]
+
+
+def test_samples_of_workers_are_held_and_what_lies_ready_is_left_out(measured):
+    loader = replace(LOADER, num_workers=2, prefetch_factor=2, start_method="fork")
+    ceilings, (asked,) = measured(input=20, forward=80, loaders=(loader,))
+    assert names(ceilings) == [HELD_INPUT, HELD_SAMPLES, HELD_RAW, LOADER_ALONE]
+    assert (asked["pace"].skip, asked["drain"]) == (2 + 4, 4 * 5 - 4)  # 4 lie ready; each step lasts 0.8 of a batch
+    assert measured(input=20, forward=80)[1][0]["drain"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "held"),
+    [
+        ({"start_method": "fork"}, True),
+        ({"start_method": "spawn"}, False),
+        ({"start_method": ""}, False),
+        ({"start_method": "fork", "num_batches": 39}, False),  # each epoch, each worker would hold them anew
+        ({"start_method": "fork", "num_batches": 39, "persistent_workers": True}, True),
+    ],
+)
+def test_samples_are_held_in_workers_that_follow_and_last(measured, change, held):
+    loaders = (replace(LOADER, num_workers=4, **change),)
+    _, (asked,) = measured(input=50, forward=50, loaders=loaders)
+    assert asked["places"] == (["host", "sample", "raw"] if held else ["host"])
+
+
+def test_where_the_loader_says_nothing_the_start_method_is_that_of_the_process(measured):
+    loaders = (replace(LOADER, num_workers=2),)
+    for start_method, held in (("fork", ["sample", "raw"]), ("forkserver", [])):
+        _, (asked,) = measured(input=50, forward=50, loaders=loaders, start_method=start_method)
+        assert asked["places"] == ["host", *held]
 
 
 def test_a_place_that_there_is_not_is_left_out(measured):

@@ -213,6 +213,53 @@ def test_a_ceiling_whose_time_is_over_leaves_the_others_theirs():
     assert pairs.count(1) >= 4
 
 
+@pytest.mark.parametrize(("ceilings", "decision"), [(True, "faster"), (False, "not applied")])
+def test_a_ceiling_waits_until_workers_have_followed_the_switch(ceilings, decision):
+    class Slow(Lever):
+        """Acts in a worker, which gives five batches first that it had begun before."""
+
+        @property
+        def hits(self):
+            return {"in workers": 1} if seen() > 5 else {}
+
+        @hits.setter
+        def hits(self, value):
+            assert value == {}
+
+    lever = Slow(hits=False)
+    written, order = [], TimingOrder(block_s=0.05, looks=(8, 16), ceilings=ceilings, alpha=0.02, skip=6)
+    alternation = Alternation(order, [], [[lever]], lambda kind, body: written.append((kind, body)))
+    steps_on = []
+
+    def seen():
+        return len(steps_on)
+
+    def ms(number):
+        steps_on.extend([number] * lever.enabled)
+        return 2.0 if lever.enabled else 10.0
+
+    run(alternation, ms)
+    assert decisions(written) == [decision]
+
+
+def test_what_an_arm_left_ready_is_used_up_before_the_script_as_it_is_is_timed():
+    lever, since_off = Lever(), [0]
+
+    def ms(number):
+        since_off[0] = 0 if lever.enabled else since_off[0] + 1
+        return 2.0 if lever.enabled or (number > 60 and since_off[0] <= 30) else 10.0
+
+    def baselines(drain):
+        written = []
+        order = TimingOrder(block_s=0.05, looks=(8, 16), ceilings=True, alpha=0.02, skip=6, drain=drain)
+        since_off[0] = 0
+        run(Alternation(order, [], [[lever]], lambda kind, body: written.append((kind, body))), ms)
+        return [body["baseline_ms"] for kind, body in written if kind == "pair"]
+
+    assert min(baselines(drain=0)) < 5
+    assert min(baselines(drain=25)) == pytest.approx(10.0)
+
+
 def test_the_one_that_stands_still_sleeps_until_the_other_rings(tmp_path, monkeypatch):
     monkeypatch.setattr("flatout.fixes.turns._LOOK_AGAIN_S", 60.0)
     waiting, other = (

@@ -113,7 +113,7 @@ def test_what_opens_a_file_is_no_transform():
         type(data).__getitem__ = own
 
 
-def test_workers_and_streams_are_left_alone():
+def test_streams_are_left_alone():
     class Stream(IterableDataset):
         def __iter__(self):
             return iter(torch.arange(8.0))
@@ -121,8 +121,63 @@ def test_workers_and_streams_are_left_alone():
     batches, hits = drawn(Stream(), "sample")
     assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert hits == {}
-    batches, hits = drawn(Rows(), "sample", num_workers=1)
-    assert torch.cat([batch[1] for batch in batches]).tolist() == list(range(12))
+
+
+def indices(batches):
+    return [batch[1].tolist() for batch in batches]
+
+
+FORKED = {"num_workers": 1, "multiprocessing_context": "fork"}
+OWN = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_workers_that_are_forked_follow_the_switch():
+    with under("held-samples", place="sample", on=False) as process:
+        loader = DataLoader(Rows(), batch_size=4, persistent_workers=True, **FORKED)
+        assert indices(loader) == OWN
+        assert process.site.hits == {}
+        process.site.enable()
+        assert indices(loader) == [OWN[0]] * 3
+        assert process.site.hits == {"in workers": 3}
+        process.site.disable()
+        assert indices(loader) == OWN
+        assert process.site.hits == {"in workers": 3}
+
+
+def test_a_worker_follows_from_the_batch_that_it_begins_next():
+    with under("held-samples", place="sample", on=False) as process:
+        loader = DataLoader(Rows(), batch_size=1, prefetch_factor=2, **FORKED)
+        drawn_one_by_one = iter(loader)
+        first = [next(drawn_one_by_one) for _ in range(3)]
+        process.site.enable()
+        later = [next(drawn_one_by_one)[1].item() for _ in range(9)]
+    assert indices(first) == [[0], [1], [2]]
+    held = next(place for place, index in enumerate(later) if later.count(index) > 1)
+    assert held <= 3  # what the worker had begun, or had ready
+    assert later[:held] == list(range(3, 3 + held))
+    assert len(set(later[held:])) == 1
+
+
+def test_what_is_held_for_a_validation_does_not_count_where_workers_make_the_training_s_samples():
+    with under("held-samples", place="sample", workers=True) as process:
+        assert indices(DataLoader(Rows(), batch_size=4)) == [OWN[0]] * 3
+        assert process.site.hits == {}
+        assert indices(DataLoader(Rows(), batch_size=4, **FORKED)) == [OWN[0]] * 3
+        assert process.site.hits == {"in workers": 3}
+
+
+def test_each_worker_holds_samples_of_its_own():
+    batches, hits = drawn(Rows(), "sample", **FORKED | {"num_workers": 2})
+    assert indices(batches) == [OWN[0], OWN[1], OWN[0]]
+    assert hits == {"in workers": 3}
+    batches, hits = drawn(Rows(Counted()), "raw", **FORKED)
+    assert batches[2][0].tolist() == (2 * torch.arange(4.0).view(4, 1).expand(4, 2)).tolist()
+    assert hits == {"in workers": 3}
+
+
+def test_workers_that_are_started_anew_know_nothing_of_it():
+    batches, hits = drawn(Rows(), "sample", num_workers=1, multiprocessing_context="spawn")
+    assert indices(batches) == OWN
     assert hits == {}
 
 
@@ -171,3 +226,25 @@ def test_switched_off_a_pass_goes_on_with_its_own_samples():
 def test_it_is_an_arm_of_trials_and_no_cure():
     assert find_arm("held-samples") is not None
     assert find_fix("held-samples") is None
+
+
+@pytest.mark.parametrize("options", [{}, FORKED], ids=["training process", "worker"])
+def test_what_the_script_hands_on_uncopied_the_training_may_change(options):
+    with under("held-samples", place="sample"):
+        for batch in DataLoader(Rows(), batch_size=4, collate_fn=list, **options):
+            assert batch[3][0].tolist() == [3.0, 3.0]
+            batch[3][0].mul_(2)
+
+
+def test_arrays_that_become_tensors_in_their_own_memory_are_copied_too():
+    class Arrays(Rows):
+        def __getitem__(self, index):
+            return numpy.full(2, float(index)), index
+
+    def collate(samples):
+        return [torch.from_numpy(array) for array, _ in samples]
+
+    with under("held-samples", place="sample"):
+        for batch in DataLoader(Arrays(), batch_size=4, collate_fn=collate):
+            assert batch[3].tolist() == [3.0, 3.0]
+            batch[3].mul_(2)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from tests.unit.report.specimens import report
+from tests.unit.report.specimens import report, run
 
-from flatout.report.headroom import headroom_lines, rows, sentences
+from flatout.report.headroom import headroom_lines, rows, sentences, with_workers
 from flatout.report.html.page import page
 from flatout.report.look import Look
-from flatout.schema.facts import HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER, LOADER_ALONE
+from flatout.schema.facts import HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER, LOADER_ALONE, LoaderFacts
 from flatout.schema.finding import Ceiling
 
 
@@ -57,6 +57,14 @@ def test_the_loader_alone_says_which_of_the_two_is_the_slower():
         "the training without it 18.0 ms: the loader is the slower of the two."
     )
     assert fast[-1].endswith("the loader is no slower than the training.")
+
+
+def test_of_workers_the_hand_over_is_named():
+    found = headroom_lines(EVERY_PLACE, report().breakdown, Look(width=80), workers=True)
+    assert found[4].plain.rstrip() == "  one batch held            18.0 ms  16.0 to 20.0     3.0% the rest of the input"
+    loaders = (LoaderFacts(is_training=True), LoaderFacts(num_workers=2))
+    assert not with_workers(replace(run(), loaders=loaders))
+    assert with_workers(replace(run(), loaders=(replace(loaders[0], num_workers=1),)))
 
 
 def test_what_cannot_be_held_is_no_stage_of_its_own():

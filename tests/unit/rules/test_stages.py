@@ -93,6 +93,15 @@ def test_beside_a_device_only_what_was_held_from_the_start_bounds():
     assert most("IN015", environment=device) == pytest.approx(100 / 80)
 
 
+def test_with_workers_only_what_was_held_from_the_start_bounds():
+    loaders = (LoaderFacts(is_training=True, num_workers=1),)
+    assert most("IN004", loaders=loaders) == pytest.approx(4.0)
+    assert most("IN014", loaders=loaders) == pytest.approx(100 / 40)
+    assert most("IN012", loaders=loaders) == pytest.approx(100 / 40)
+    lines = (line(3.0, PLACE, stage="sample", process="worker"), line(9.0, PLACE, stage="collate"))
+    assert most("IN003", loaders=loaders, lines=lines, location=Frame(*PLACE)) == pytest.approx(100 / 40)
+
+
 def test_other_phases_have_their_own_ceilings_or_none():
     copies = (*CEILINGS, held(HELD_TRANSFER, 5.0))
     assert most("TR001", ceilings=copies, phase=Phase.TRANSFER) == pytest.approx(5.0)

@@ -14,6 +14,7 @@ from flatout.report.changes import Change, Changes
 from flatout.report.declined import check_line, format_factor, format_interval, reason
 from flatout.report.headroom import rows as headroom_rows
 from flatout.report.headroom import sentences as headroom_sentences
+from flatout.report.headroom import with_workers
 from flatout.report.html.results import results_sentence
 from flatout.report.html.timeline import timeline
 from flatout.report.look import Look
@@ -63,6 +64,7 @@ def sections(
     run, breakdown = report.run, report.breakdown
     tuned = handover is not None or is_tuned(report)
     findings = [finding for finding in report.findings if not is_doubt(finding)]
+    workers = with_workers(run)
     return {
         "title": title(run),
         "subtitle": _subtitle(run),
@@ -75,8 +77,8 @@ def sections(
         "phases": [_phase(part, breakdown) for part in shown_phases(breakdown) if breakdown.measured],
         "outside": [_outside(part) for part in sorted(breakdown.outside, key=lambda part: -part.s) if part.s > 0],
         "sentences": _sentences(report, price_h),
-        "headroom": [(row, _percent(row.left)) for row in headroom_rows(report.headroom, breakdown)],
-        "headroom_told": headroom_sentences(report.headroom, breakdown),
+        "headroom": [(row, _percent(row.left)) for row in headroom_rows(report.headroom, breakdown, workers=workers)],
+        "headroom_told": headroom_sentences(report.headroom, breakdown, workers=workers),
         "steps": _steps(run, breakdown),
         "timeline": timeline(run),
         "each": "" if run.steps_each <= 1 else f", each the mean of {run.steps_each} steps",
