@@ -52,7 +52,7 @@ class Recording:
         if self._report is None:
             raise NothingMeasured(
                 "No training step was recorded.",
-                "A step is a batch from a DataLoader, or the step of an optimizer, inside the `with` block.",
+                "A step ends with the step of an optimizer, inside the `with` block.",
                 "Ask for it after the block, and let the training run inside it.",
             )
         return self._report
