@@ -63,6 +63,12 @@ def test_every_kind_of_tensor_has_a_print():
         assert batch_print({"a": tensor, "b": [None, "text", 3]}).rest
 
 
+@given(st.integers(0, 2**31 - 1), st.integers(16, 40), st.integers(1, 6))
+def test_rows_of_a_parameter_that_change_places_are_seen(seed, rows, words):
+    x = torch.randn(rows, 2 * words, generator=torch.Generator().manual_seed(seed))
+    assert tensor_prints([x]) != tensor_prints([x.roll(1, 0)])
+
+
 @given(st.integers(0, 2**31 - 1), st.integers(1, 40), st.integers(1, 40))
 def test_a_move_by_one_unit_in_the_last_place_is_seen(seed, rows, columns):
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
