@@ -91,7 +91,7 @@ class CopyWatch:
 
         def fetch(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
             on_device = tensor.device.type == "cuda" and not kwargs.get("non_blocking") and self._in_step()
-            if not on_device or not (always or any(map(_is_host, (*args, *kwargs.values())))):
+            if not (on_device and self.counting) or not (always or any(map(_is_host, (*args, *kwargs.values())))):
                 return original(tensor, *args, **kwargs)
             if tensor.nbytes >= _SETTLES:
                 _synchronize(tensor.device)

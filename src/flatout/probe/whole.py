@@ -3,8 +3,8 @@
 Steps are kept as means of 1, 2, 4, ... consecutive ones: when there are too many entries, neighbours are merged, and
 from then on twice as many steps make one. What some steps do besides is taken out of them first and kept as a stretch
 outside: saving, a validation by hand, the wait for the first batch of an epoch. So entries are alike, their sums are
-those of the training, and their median is a step's as far as means of a few are. Stretches are merged by phase. The
-file is written anew every half minute, and at the end.
+those of the training, and their median is a step's as far as means of a few are. Stretches are merged by phase, those
+that hold batches apart. The file is written anew every half minute, and at the end.
 """
 
 import os
@@ -112,7 +112,8 @@ class WholePart(PartFile):
             usual = self._usual()
             step = self._take(step, Phase.VALIDATION, {i: min(step.phases_ns[i], usual[i]) for i in range(len(usual))})
         elif self._recent and step.first_of_epoch:
-            step = self._take(step, Phase.EPOCH_GAP, {_INPUT: min(step.phases_ns[_INPUT], self._usual()[_INPUT])})
+            left = {_INPUT: min(step.phases_ns[_INPUT], self._usual()[_INPUT])}
+            step = self._take(step, Phase.EPOCH_GAP, left, num_batches=1)  # by which it is known from other gaps
         else:
             self._recent.append(step.phases_ns)
         return step._replace(first_of_epoch=False, forward_without_grad=step.forward_without_grad and not validates)
@@ -120,11 +121,11 @@ class WholePart(PartFile):
     def _usual(self) -> tuple[int, ...]:
         return tuple(sorted(column)[len(column) // 2] for column in zip(*self._recent, strict=True))
 
-    def _take(self, step: Step, phase: Phase, left: dict[int, int]) -> Step:
+    def _take(self, step: Step, phase: Phase, left: dict[int, int], num_batches: int = 0) -> Step:
         phases = tuple(left.get(column, spent) for column, spent in enumerate(step.phases_ns))
         taken = step.wall_ns - sum(phases)
         if taken > 0:
-            self._keep(Outside(phase=phase, start_ns=step.start_ns, wall_ns=taken))
+            self._keep(Outside(phase=phase, start_ns=step.start_ns, wall_ns=taken, num_batches=num_batches))
         return step._replace(phases_ns=phases, wall_ns=sum(phases))
 
 
@@ -150,7 +151,7 @@ def _merged(stretches: list[Outside]) -> list[Outside]:
     """Return half as many stretches, neighbours of one phase put together; their time stays the same."""
     by_phase: dict[object, list[Outside]] = {}
     for stretch in stretches:
-        by_phase.setdefault((stretch.phase, stretch.with_grad), []).append(stretch)
+        by_phase.setdefault((stretch.phase, stretch.with_grad, stretch.num_batches > 0), []).append(stretch)
     found = []
     for alike in by_phase.values():
         for start in range(0, len(alike), 2):

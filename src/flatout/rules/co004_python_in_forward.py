@@ -4,17 +4,18 @@
 
 Which lines of the model's and the loss's own code the forward pass spends its time below. It fires when a quarter of
 the forward time is inside one Python loop over time steps, rows, pixels or members of an ensemble (read from the
-source), or in numpy or other Python libraries, and the forward pass is at least 15% of the step.
+source), or in numpy or other Python libraries that are not made of torch, and the forward pass is at least 15% of the
+step.
 
 ## Why it matters
 
 Each turn of such a loop launches its own small operations, forward and backward: tens of microseconds each for
 arithmetic that takes one. One operation over the whole tensor does the same in a single launch.
 
-The gain is an estimate: 65% of the loop's forward and backward time is taken for launching, the rest for products of
-matrices that stay; all of it where its turns hold none, and only pick, sum or stack. It was 56%, 68% and 69% for three
-of the scripts below; of two that pick and stack more than the whole loop went. Removing all of it would promise 12x
-where rewriting a recurrence gave 1.9x (n=1, one thread).
+Of a library its own time is the most that goes. Of a loop the gain is an estimate: 65% of the loop's forward and
+backward time is taken for launching, the rest for products of matrices that stay; all of it where its turns hold none,
+and only pick, sum or stack. It was 56%, 68% and 69% for three of the scripts below; of two that pick and stack more
+than the whole loop went. Removing all of it would promise 12x where rewriting a recurrence gave 1.9x (n=1, one thread).
 
 ## What to do
 
@@ -41,6 +42,12 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 from flatout.units import format_share
 
+MADE_OF_TORCH = TORCH | {  # an operation of torch has no frame of its own: it is seen in who called it
+    "accelerate", "apex", "diffusers", "dgl", "e3nn", "einops", "fairseq", "flash_attn", "kornia", "lightning", "monai",
+    "open_clip", "opacus", "peft", "pytorch_lightning", "pytorch_metric_learning", "segmentation_models_pytorch",
+    "sentence_transformers", "speechbrain", "timm", "torch_geometric", "torch_scatter", "torch_sparse", "torchdiffeq",
+    "torchmetrics", "transformers", "ultralytics", "xformers",
+}  # fmt: skip
 MIN_SHARE = 0.15
 MIN_FRACTION = 0.25
 OVERHEAD = 0.65  # of a loop of small operations; the rest are products that one large operation does too
@@ -59,13 +66,16 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if spot is None or fraction < MIN_FRACTION:
         return None
     share = forward * fraction
-    overhead = OVERHEAD if kind[1] == 0 or any(may_multiply(frame, kind[1]) for frame in _in(kind, worst)) else 1.0
+    gone = share  # of a library that is not torch: it has no backward pass
+    if kind[1]:
+        overhead = OVERHEAD if any(may_multiply(frame, kind[1]) for frame in _in(kind, worst)) else 1.0
+        gone = (forward + breakdown.share(Phase.BACKWARD)) * fraction * overhead
     return Finding(
         code="CO004",
         name="python-in-forward",
         phase=Phase.FORWARD,
         share=share,
-        max_speedup=speedup_without((forward + breakdown.share(Phase.BACKWARD)) * fraction * overhead),
+        max_speedup=speedup_without(gone),
         location=spot.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is {_what(kind, spot)}: {format_share(fraction)} of "
         f"the forward pass ({spot.samples} samples of the stack). Use one torch operation on the whole tensor.",
@@ -99,7 +109,7 @@ def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineC
         outermost = next(loops, None)
         if outermost is not None:
             groups[outermost].append(cost)
-        elif (cost.part == "loss" or (inside and cost.part != "lead")) and cost.leaf and cost.leaf not in TORCH:
+        elif (cost.part == "loss" or (inside and cost.part != "lead")) and cost.leaf and cost.leaf not in MADE_OF_TORCH:
             groups[cost.leaf, 0].append(cost)
     return groups
 

@@ -37,12 +37,12 @@ MIN_AGAIN = 3
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO006: a function is compiled again and again while steps run, or so often that it is left uncompiled."""
     causes = run.causes or Causes()
-    known = [each for each in causes.compiled if each.again >= MIN_AGAIN]
+    known = [each for each in causes.compiled if each.again >= MIN_AGAIN or _is_given_up(each)]
     steps_s = sum(causes.phases_s.values())
     if not known or steps_s <= 0:
         return None
-    worst = max(known, key=lambda each: each.again_s)
-    given_up = 0 < worst.limit <= worst.compilations
+    worst = max(known, key=lambda each: (_is_given_up(each), each.again_s))
+    given_up = _is_given_up(worst)
     share = min(1.0, worst.again_s / steps_s)
     if share < MIN_SHARE and not given_up:
         return None
@@ -66,6 +66,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=(),
     )
+
+
+def _is_given_up(function: CompiledFunction) -> bool:
+    return 0 < function.limit <= function.compilations and function.again > 0
 
 
 _PLACE, _CALLS = Frame("model.py", 20, "forward"), Frame("model.py", 22, "forward")

@@ -29,6 +29,7 @@ from dataclasses import replace
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
+from flatout.rules.gaps import num_pauses
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_loop
 from flatout.rules.validation import passes, place
@@ -50,7 +51,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = breakdown.loop_share(spent_s)
     if not found or share < MIN_SHARE:
         return None
-    graphs = _measured(run, found)
+    graphs, count = _measured(run, found), num_pauses(run, found)
     saved_s = _saved_s(found, graphs, spent_s) if graphs else SAVED * spent_s
     if saved_s <= 0 and not (graphs and graphs.piled):
         return None
@@ -61,10 +62,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(breakdown.loop_share(saved_s)),
         location=place(run),
-        message=f"{of_loop(breakdown, spent_s, len(found))} is validation that records gradients. Put it under "
+        message=f"{of_loop(breakdown, spent_s, count)} is validation that records gradients. Put it under "
         f"torch.no_grad(); {_saving(graphs)}.",
         evidence=(
-            Evidence("one validation", spent_s / len(found), "s"),
+            Evidence("one validation", spent_s / count, "s"),
             Evidence("share saved, at most" if graphs else "share saved, at most, estimated", saved_s / spent_s, ""),
         ),
         fixes=(),

@@ -24,7 +24,7 @@ Epochs as short as the ones recorded make a gap look large: compare the epoch's 
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example, line
-from flatout.rules.gaps import between_epochs, collected_share, own_code, own_gap_s
+from flatout.rules.gaps import between_epochs, collected_share, num_pauses, own_code, own_gap_s
 from flatout.rules.lines import costs, hottest
 from flatout.rules.loading import training_loader
 from flatout.rules.rule import Rule
@@ -48,6 +48,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     spot = hottest(own_code(run, loader), among=costs(run, Phase.EPOCH_GAP))
     collected, asked = collected_share(run)
+    count = num_pauses(run, gaps)
     asks = run.causes.collector.between_at if run.causes and _is_asked_for(collected, asked) else None
     place = asks or (spot.place if spot else loader.iterated_at if loader else None)
     return Finding(
@@ -57,11 +58,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=place,
-        message=f"{of_loop(breakdown, spent_s, len(gaps))} passes between epochs"
+        message=f"{of_loop(breakdown, spent_s, count)} passes between epochs"
         f"{f', most of it in {goes_to(spot)}' if spot else ''}{_collecting(collected)}. {_cure(collected, asked)}.",
         evidence=(
-            Evidence("one gap", spent_s / len(gaps), "s"),
-            Evidence("gaps", len(gaps), ""),
+            Evidence("one gap", spent_s / count, "s"),
+            Evidence("gaps", count, ""),
             *((Evidence("share in the garbage collector", collected, ""),) if collected else ()),
         ),
         fixes=(),

@@ -2,8 +2,9 @@
 
 ## What it measures
 
-In a recording of a whole training (`flatout diagnose --whole`): the mean step of each epoch, from at least four epochs.
-It fires when the epochs after the first that are 25% above the middle one cost at least 3% of all steps.
+In a recording of a whole training (`flatout diagnose --whole`): the mean step of each epoch after the first, of which
+there must be four. It fires when the epochs after the first that are 25% above the middle one cost at least 3% of all
+steps.
 
 ## Why it matters
 

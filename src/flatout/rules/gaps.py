@@ -1,15 +1,26 @@
 """What the time between two epochs is made of: restarting workers, the garbage collector, the script's own code."""
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterable
 
 from flatout.rules.lines import costs, seconds
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import LineCost, LoaderFacts, Outside, Run
 
-__all__ = ["between_epochs", "collected_share", "own_code", "own_gap_s", "restart_s"]
+__all__ = ["between_epochs", "collected_share", "first_batches", "num_pauses", "own_code", "own_gap_s", "restart_s"]
 
 WAITS_FOR_RANKS = re.compile(r"all_?reduce|all_gather|barrier|broadcast")
+
+
+def num_pauses(run: Run, stretches: Iterable[Outside]) -> int:
+    """Return how often the training stood still for `stretches`: what no step lies between is one pause.
+
+    Each batch of a validation is a stretch of its own, and so are the end of a pass and what comes behind it.
+    """
+    starts = [step.start_ns for step in run.steps]
+    return len({bisect_right(starts, stretch.start_ns) for stretch in stretches})
 
 
 def own_code(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
@@ -45,7 +56,8 @@ def restart_s(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> float:
     """
     if not _restarts(loader) or loader.epochs_started < 2:
         return 0.0
-    recorded_s = sum(stretch.wall_ns for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP) / 1e9
+    gaps = [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP and not stretch.num_batches]
+    recorded_s = sum(stretch.wall_ns for stretch in gaps) / 1e9
     first_batches_s = breakdown.outside_s(Phase.EPOCH_GAP) - recorded_s
     restarting_s = _between_epochs_s(run) * (1 - _waiting_share(run)) - own_gap_s(run, loader)
     return max(_starting_s(loader), restarting_s) + max(0.0, first_batches_s)
@@ -81,9 +93,18 @@ def _starting_s(loader: LoaderFacts) -> float:
 
 
 def between_epochs(run: Run) -> list[Outside]:
-    """Return the gaps between epochs; what lies before the first step happens once, and is none."""
+    """Return the gaps between epochs; what lies before the first step happens once, and is none.
+
+    Neither is what the first batch of an epoch took longer than others, which whole recordings keep as a gap with it.
+    """
     begun = run.steps[0].start_ns if run.steps else 0
-    return [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP and stretch.start_ns > begun]
+    gaps = (stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP)
+    return [stretch for stretch in gaps if stretch.start_ns > begun and not stretch.num_batches]
+
+
+def first_batches(run: Run) -> list[Outside]:
+    """Return what first batches of epochs took longer than others, of a recording of a whole training."""
+    return [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP and stretch.num_batches]
 
 
 def _between_epochs_s(run: Run) -> float:

@@ -3,11 +3,11 @@
 ## What it measures
 
 A training loader with `num_workers=0` whose batches take at least 15% of the step and at least 3 ms to build. What
-workers could give is bounded by the cores there are: CPU work can at best be spread evenly over them, waiting for
-files costs no core, and handing a batch over costs 0.2 ms and a copy at 1.7 GB/s. It fires when 5% are left. Where two
-cores are all there are, 78% of that is promised: steps beside workers that fill them took longer (75, 79 and 80% in
-`keyword_spotting`, `masked_tokens` and `pet_photos`, below). Samples that wait for something that is not the CPU are
-IN012's.
+workers could give is bounded by the cores there are: CPU work can at best be spread evenly over them, waiting for files
+costs no core, and handing a batch over costs 0.2 ms and a copy at 1.7 GB/s. It fires when 5% are left, and a batch
+takes twice as long to make as to hand over. Where two cores are all there are, 78% of that is promised: steps beside
+workers that fill them took longer (75, 79 and 80% in `keyword_spotting`, `masked_tokens` and `pet_photos`, below).
+Samples that wait for something that is not the CPU are IN012's.
 
 ## Why it matters
 

@@ -18,7 +18,8 @@ Compute the order once an epoch, with arrays (`numpy.argsort`, `torch.multinomia
 
 ## When it is wrong
 
-A sampler that prepares the whole epoch in its first `next` shows here only when the deep run saw that first batch.
+A sampler that prepares the whole epoch in its first `next` is counted with that, shared out over the batches that the
+deep run saw: of a longer epoch it is less.
 """
 
 from flatout.rules.bounds import speedup_without

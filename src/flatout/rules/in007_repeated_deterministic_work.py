@@ -4,7 +4,7 @@
 
 Whether `dataset[i]` is the same whatever the random state, and if not, how much of its time passes before the first
 random draw; tried on a few indices in the deep run. That part, less what reading the result back would cost (3 GB/s
-and 5 us a sample), must be at least 15% of the step.
+and 5 us a sample), must be at least half of a sample, and 15% of the step.
 
 ## Why it matters
 
@@ -58,7 +58,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE or not _fits(cache_bytes, run.environment.memory_bytes):
         return None
     spot = _hotspot(run, loader)
-    size = f", {format_bytes(cache_bytes)} for all {loader.num_samples} samples" if cache_bytes else ""
+    known = cache_bytes and loader.prefix.deterministic  # else what is kept comes before the sample
+    size = f", {format_bytes(cache_bytes)} for all {loader.num_samples} samples" if known else ""
     return Finding(
         code="IN007",
         name="repeated-deterministic-work",

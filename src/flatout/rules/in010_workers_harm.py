@@ -53,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for the {loader.num_workers} workers, "
         f"{format_ms(waited_ms)} a batch, and a worker needs only {format_ms(made_ms)} to make one. The "
-        "hand-over costs more than the work: set num_workers=0.",
+        "training process would have it sooner: set num_workers=0.",
         evidence=(
             Evidence("wait for a batch", waited_ms, "ms"),
             Evidence("making a batch", made_ms, "ms"),

@@ -21,6 +21,7 @@ than cores. Open connections and files once, not for every sample; read large ra
 ## When it is wrong
 
 The first pass over files waits for the disk, later passes may find them in memory. A server may allow few requests.
+A pool of threads that the data set has already is not seen: its CPU time is not that of the thread that fetches.
 """
 
 from dataclasses import replace
@@ -44,7 +45,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     loader = training_loader(run)
     if loader is None or not samples_wait(run, breakdown, loader):
         return None
-    in_flight = max(1, loader.num_workers)
+    in_flight = "" if loader.has_getitems else f", with {max(1, loader.num_workers)} in flight"
     fraction = fraction_of_batch(loader, loader.sample_s - loader.sample_cpu_s)
     share = breakdown.share(Phase.INPUT) * fraction
     lines = sample_lines(run, loader)
@@ -58,12 +59,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for something that is not the CPU{where}: "
-        f"fetching is {format_share(cpu_share(loader))} CPU time, with {in_flight} in flight. Fetch many samples "
-        "at once, on threads.",
+        f"fetching is {format_share(cpu_share(loader))} CPU time{in_flight}. Fetch many samples at once, on threads.",
         evidence=(
             Evidence("samples of one batch", loader.sample_s * 1000, "ms"),
             Evidence("CPU time of that", loader.sample_cpu_s * 1000, "ms"),
-            Evidence("in flight", in_flight, ""),
+            Evidence("workers", loader.num_workers, ""),
             Evidence("batches measured", loader.fetches, ""),
         ),
         fixes=("compiled-input", "loader-workers"),

@@ -34,7 +34,8 @@ from flatout.schema.run import End, Frame, LoaderFacts, Run, Utilization
 from flatout.units import format_bytes, format_share
 
 MIN_SHARE = 0.85
-SAYS_IT = "shared memory"  # in torch's errors: no room for a batch, a worker that a bus error killed
+SAYS_IT = ("allocate shared memory", "out of shared memory", "insufficient shared memory")
+"""In torch's errors: no room for a batch, a worker that a bus error killed. A GPU kernel's error names its own."""
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -42,7 +43,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     loaders = [loader for loader in run.loaders if loader.num_workers > 0]
     samples = while_steps_ran(run)
     most = max((sample.shm_used_share for sample in samples), default=0.0)
-    too_small = run.end.reason == "script failed" and SAYS_IT in run.end.error
+    too_small = run.end.reason == "script failed" and any(text in run.end.error for text in SAYS_IT)
     if not loaders or (most < MIN_SHARE and not too_small):
         return None
     largest = max(loaders, key=_queued_bytes)

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from flatout.rules.bounds import input_gain, speedup_of_input
 from flatout.rules.example import example
-from flatout.rules.loading import training_loader
+from flatout.rules.loading import fraction_of_batch, training_loader
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -61,9 +61,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     kept = crop.pixels_after / crop.pixels_before
     moved = [one for one in loader.stages[: loader.stages.index(crop)] if _can_follow(one)]
     wasted_s = (1 - kept) * sum(one.seconds for one in moved)
-    fraction = min(1.0, wasted_s / loader.prefix.seconds)
+    of_sample = min(1.0, wasted_s / loader.prefix.seconds)
+    fraction = of_sample * (fraction_of_batch(loader, loader.sample_s) or 1.0)
     share = input_gain(breakdown, loader, fraction)
-    if fraction < MIN_OF_SAMPLE or share < MIN_SHARE:
+    if of_sample < MIN_OF_SAMPLE or share < MIN_SHARE:
         return None
     names = ", ".join(dict.fromkeys(one.name for one in sorted(moved, key=lambda one: -one.seconds)[:3]))
     return Finding(

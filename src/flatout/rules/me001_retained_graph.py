@@ -29,7 +29,7 @@ from flatout.rules.sentence import at
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Retained, Run
-from flatout.units import format_bytes, format_share
+from flatout.units import format_share
 
 MIN_GRAPHS = 0.5
 MIN_STEPS = 5
@@ -43,7 +43,6 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     worst = max(kept, key=lambda found: (found.num_bytes, found.graphs))
     share = _growth_share(run, breakdown)
     alive = min(1.0, worst.graphs / worst.of_steps)
-    size = f", {format_bytes(worst.num_bytes)} so far" if worst.num_bytes > 0 else ""
     where = f", in {at(worst.place)}" if worst.place else ""
     keeps = f"`{worst.name}` keeps" if worst.name else "what cannot be seen from the training loop keeps"
     slower = f", and {format_share(share)} of each step is growth" if share > 0 else ""
@@ -54,12 +53,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{format_share(alive)} of the graphs of past steps stay alive (n={worst.of_steps}){size}{slower}: "
+        message=f"{format_share(alive)} of the graphs of past steps stay alive (n={worst.of_steps}){slower}: "
         f"{keeps} them{where}. Keep `.detach()` of the value.",
         evidence=(
             Evidence("graphs alive", worst.graphs, ""),
             Evidence("steps looked at", worst.of_steps, ""),
-            Evidence("kept", worst.num_bytes, "bytes"),
+            Evidence("tensors that keep them", worst.num_bytes, "bytes"),
         ),
         fixes=(),
     )

@@ -20,7 +20,8 @@ figure that is never closed. `tracemalloc` compares two moments by line.
 ## When it is wrong
 
 A data set that keeps what it has loaded grows until it has seen everything once: compare with its size. Graphs that
-are kept are named with their line by ME001, and not here. What a loader's workers hold is not looked at.
+are kept are named with their line by ME001, and not here. Where a loader's worker is larger than the training process,
+it is the one that is looked at.
 """
 
 from dataclasses import replace
@@ -66,7 +67,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         or still < STILL * grown
     ):
         return None
-    a_step = grown / (2 / 3 * (len(run.steps) - left_out))
+    a_step = grown / (2 / 3 * (len(run.steps) - left_out) * run.steps_each)
     return Finding(
         code="ME002",
         name="memory-creep",

@@ -64,8 +64,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=gain,
         message=f"Batches of {samples:.0f} samples fill {format_share(used)} of the device's memory and leave it idle: "
         f"kernels take {format_ms(found.kernels_ms)}, the host {format_ms(found.host_ms)} for starting them "
-        f"(n={breakdown.measured}). Batches up to {factor:.1f} times as large would take hardly longer; they are "
-        "another training, to be watched.",
+        f"(n={breakdown.measured}). Batches up to {factor:.1f} times as large would take "
+        f"{format_ms(breakdown.mean_ms + (factor - 1) * input_ms)} in place of {format_ms(breakdown.mean_ms)}; they "
+        "are another training, to be watched.",
         evidence=(
             Evidence("kernels in a step", found.number, ""),
             Evidence("device busy in the drawn steps", found.busy, ""),

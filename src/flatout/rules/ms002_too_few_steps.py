@@ -3,12 +3,12 @@
 ## What it measures
 
 The number of steady steps, warm-up left out. It fires below 20; below 5, only the findings that a few steps can show
-are given (kept graphs, validation with gradients).
+are given (kept graphs, validation with gradients, compiling again and again, shared memory that is full).
 
 ## Why it matters
 
-The mean of a dozen steps moves by several percent with a single stall, and thresholds of 5% then mean nothing. The
-line sampler of the deep run names no line that it saw fewer than 8 times.
+The mean of a dozen steps moves by several percent with a single stall, and thresholds of 5% then mean nothing. The line
+sampler of the deep run names no function that it saw fewer than 8 times.
 
 In recordings of n=11 scripts (`benchmarks/planted`, 286 to 4279 steps each, 2 cores of an AMD EPYC, torch 2.13) the
 mean of 5 steps in a row was 4.7% off that of all steps, and in one case of twenty more than 15%; that of 10 steps 3.8%

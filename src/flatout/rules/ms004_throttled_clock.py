@@ -26,7 +26,7 @@ from flatout.rules.machine import while_steps_ran
 from flatout.rules.rule import Rule
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Run, Utilization
+from flatout.schema.run import Environment, Run, Utilization
 from flatout.units import format_share
 
 MIN_SHARE = 0.10
@@ -39,7 +39,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     samples = while_steps_ran(run)
     slowed = [sample for sample in samples if any(reason in sample.gpu_throttled for reason in REASONS)]
     share = len(slowed) / len(samples) if samples else 0.0
-    if len(slowed) < MIN_LOOKS or share < MIN_SHARE:
+    on_cpu = run.environment.device_kind == "cpu"  # then it is somebody else who heats the device
+    if on_cpu or len(slowed) < MIN_LOOKS or share < MIN_SHARE:
         return None
     reasons = sorted({part for sample in slowed for part in sample.gpu_throttled.split(", ") if part != "power cap"})
     clocks = [sample.gpu_clock_mhz for sample in slowed if sample.gpu_clock_mhz > 0]
@@ -69,19 +70,22 @@ def _looks(count: int, slowed: int, reason: str) -> tuple[Utilization, ...]:
     )
 
 
+_GPU = Environment(device="NVIDIA H200", device_kind="cuda")
+
 RULE = Rule(
     code="MS004",
     name="throttled-clock",
     check=check,
     preview=True,
     fires_on=(
-        example(step_ms=100, forward=50, utilization=_looks(12, 12, "power cap, hardware thermal")),
-        example(step_ms=100, forward=50, utilization=_looks(12, 3, "hardware slowdown")),
+        example(step_ms=100, forward=50, environment=_GPU, utilization=_looks(12, 12, "power cap, hardware thermal")),
+        example(step_ms=100, forward=50, environment=_GPU, utilization=_looks(12, 3, "hardware slowdown")),
     ),
     quiet_on=(
-        example(step_ms=100, forward=50, utilization=_looks(12, 12, "power cap")),
-        example(step_ms=100, forward=50, utilization=_looks(12, 2, "software thermal")),
-        example(step_ms=100, forward=50, n=200, utilization=_looks(40, 3, "software thermal")),
+        example(step_ms=100, forward=50, environment=_GPU, utilization=_looks(12, 12, "power cap")),
+        example(step_ms=100, forward=50, environment=_GPU, utilization=_looks(12, 2, "software thermal")),
+        example(step_ms=100, forward=50, n=200, environment=_GPU, utilization=_looks(40, 3, "software thermal")),
+        example(step_ms=100, forward=50, utilization=_looks(12, 12, "hardware thermal")),
         example(step_ms=100, forward=50),
     ),
 )

@@ -2,7 +2,7 @@
 
 ## What it measures
 
-Time in operations that wait for the device (`.item()`, `.cpu()`, `print` of a tensor, `nonzero`) on an accelerator.
+Time in operations that wait for the device (`.item()`, `.cpu()`, `print` of a tensor, `nonzero`) on a CUDA device.
 Where device time was measured, only the waiting that the device does not work through counts: a step of 100 ms whose
 device works 97 ms has at most 3 ms to give, however long the host waits. It fires at 5% of the step.
 
@@ -58,7 +58,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         f"{f', mostly in {at(place)}' if place else ''}. Keep values on the device and read them every N steps.{doubt}",
         evidence=(
             Evidence("waited", waited_ms, "ms"),
-            Evidence("device busy", busy_ms if busy_ms is not None else 0.0, "ms"),
+            *((Evidence("device busy", busy_ms, "ms"),) if busy_ms is not None else ()),
             Evidence("waits seen", sum(sync.count for sync in run.causes.syncs) if run.causes else 0, ""),
         ),
         fixes=(),

@@ -3,7 +3,8 @@
 ## What it measures
 
 The copies from host to device that the deep run saw, by place, and whether their source was pinned. It fires on CUDA
-devices when pageable copies take at least 5% of the step. The same tensor again and again is for TR004.
+devices when pageable copies take at least 5% of the step. The same tensor again and again is for TR004. No more counts
+than the step is longer than its kernels, where these were measured.
 
 ## Why it matters
 

@@ -3,7 +3,7 @@
 ## What it measures
 
 Copies from pinned memory made without `non_blocking=True`, by place. It fires on CUDA devices when they take at least
-5% of the step.
+5% of the step. No more counts than the step is longer than its kernels, where these were measured.
 
 ## Why it matters
 

@@ -5,7 +5,7 @@
 The deep run looks at a few copies of each place to the device, those of at least 65,536 floating-point numbers: do at
 most 256 evenly spaced values occur in each channel? Then each is a byte, scaled and shifted (`ToTensor`, `Normalize`),
 and a byte would do. It fires on CUDA devices when three quarters of the time in these copies (for float32) are at least
-5% of the step.
+5% of the step. No more counts than the step is longer than its kernels, where these were measured.
 
 ## Why it matters
 

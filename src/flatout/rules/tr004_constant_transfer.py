@@ -4,7 +4,8 @@
 
 For each place that copies to the device, whether the deep run saw the same tensor there as the time before: the same
 memory, not written to since, with the same contents by checksum. It fires on CUDA devices when nine of ten copies of a
-place are such, one in each step, and they take at least 2% of the step.
+place are such, one in each step, and they take at least 2% of the step. No more counts than the step is longer than its
+kernels, where these were measured.
 
 ## Why it matters
 

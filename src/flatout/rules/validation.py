@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from flatout.rules.gaps import num_pauses
 from flatout.rules.lines import MIN_SAMPLES, costs, hottest, seconds
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
@@ -18,7 +19,7 @@ Passage = tuple[Frame, int, LineCost]  # a line, how many user lines lie below i
 
 
 def passes(run: Run) -> tuple[Outside, ...]:
-    """Return the validations after the first training step; one before it is a check that happens once."""
+    """Return the stretches of validation after the first training step; what is before it happens once."""
     begun = run.steps[0].start_ns if run.steps else 0
     return tuple(stretch for stretch in run.outside if stretch.phase == Phase.VALIDATION and stretch.start_ns >= begun)
 
@@ -33,7 +34,7 @@ def spent(run: Run, breakdown: Breakdown) -> tuple[float, int]:
     before_s = (whole_ns - sum(stretch.wall_ns for stretch in after)) / 1e9
     seconds = min(max(0.0, breakdown.outside_s(Phase.VALIDATION) - before_s), breakdown.loop_s)
     inside = sum(step.forward_without_grad for step in run.steps)
-    return seconds, len(after) + (inside if inside * 2 <= len(run.steps) else 0)
+    return seconds, num_pauses(run, after) + (inside if inside * 2 <= len(run.steps) else 0)
 
 
 def place(run: Run) -> Frame | None:

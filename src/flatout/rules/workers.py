@@ -37,7 +37,8 @@ def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
         return None
     made_ms = (loader.sample_s + loader.collate_s) * 1000
     waited_ms = _usual_wait_ms(run)
-    share = min(breakdown.share(Phase.INPUT), waited_ms / breakdown.mean_ms)
+    batches = fmean(max(1, step.num_batches) for step in run.steps)
+    share = min(breakdown.share(Phase.INPUT), waited_ms * batches / breakdown.mean_ms)
     if made_ms <= 0 or waited_ms < MIN_FACTOR * made_ms or share * (1 - made_ms / waited_ms) < MIN_HARM:
         return None
     return Harm(share, waited_ms, made_ms)

@@ -197,6 +197,7 @@ def test_copies_back_outside_of_steps_are_not_counted():
 def test_what_moves_before_the_first_step_is_not_counted(watch):
     watch.counting = False
     copy(watch, torch.ones(64, 64))
+    watch.fetching(lambda tensor: tensor)(OnDevice())
     watch.waited("item", 1000)
     assert (watch.transfers(), watch.syncs()) == ((), ())
     watch.counting = True

@@ -85,6 +85,7 @@ def test_what_some_steps_do_besides_is_kept_outside_of_them(tmp_path):
         times[one.phase] += one.wall_ns
     number = 2 * MOST_ENTRIES
     assert times[Phase.EPOCH_GAP] == (number // 100) * 500 * MS  # but the first: nothing was usual
+    assert sum(one.num_batches for one in run.outside if one.phase is Phase.EPOCH_GAP) == number // 100
     assert times[Phase.CHECKPOINT] == sum(i % 50 == 49 for i in range(number)) * 300 * MS
     assert times[Phase.VALIDATION] == sum(i % 50 == 30 for i in range(number)) * 200 * MS
 

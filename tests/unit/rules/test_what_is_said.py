@@ -1,0 +1,165 @@
+"""Numbers and words of single findings: what they count, what they are of, and what is not known and not said."""
+
+from dataclasses import replace
+
+import pytest
+
+from flatout.rules import catalog, example, line
+from flatout.rules.example import steps_of
+from flatout.schema.phase import Phase
+from flatout.schema.run import (
+    Causes,
+    CompiledFunction,
+    Environment,
+    Frame,
+    LoaderFacts,
+    Outside,
+    SamplePrefix,
+    Stage,
+    Utilization,
+)
+
+RULES = {rule.code: rule for rule in catalog()}
+
+
+def said(code, **known):
+    truth = example(**known)
+    return RULES[code].check(truth.run, truth.breakdown, truth.headroom)
+
+
+def number(finding, label):
+    return next(each.value for each in finding.evidence if each.name == label)
+
+
+def stretches(phase, first_after, count, ms=50, **detail):
+    """Stretches one behind the other, behind a step of 50 ms, of which so many have passed."""
+    begin = first_after * 50_000_000
+    return [
+        Outside(phase=phase, start_ns=begin - 10_000_000 + i * 1000, wall_ns=ms * 1_000_000, **detail)
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("code", "one"), [("EP001", "one validation"), ("EP002", "one validation")])
+def test_a_validation_is_a_pass_and_not_a_batch(code, one):
+    outside = [
+        *stretches(Phase.VALIDATION, 40, 20, num_batches=1, with_grad=True),
+        *stretches(Phase.VALIDATION, 80, 20, num_batches=1, with_grad=True),
+    ]
+    found = said(code, step_ms=50, n=100, forward=40, outside=outside)
+    assert "n=2)" in found.message
+    assert number(found, one) == pytest.approx(1.0)
+    if code == "EP001":
+        assert number(found, "batches of one validation") == 20
+
+
+def test_the_end_of_a_pass_and_what_comes_behind_it_are_one_gap():
+    outside = [*stretches(Phase.EPOCH_GAP, 40, 3, ms=200), *stretches(Phase.EPOCH_GAP, 80, 3, ms=200)]
+    found = said("EP004", step_ms=50, n=100, forward=40, outside=outside)
+    assert "n=2)" in found.message
+    assert (number(found, "gaps"), number(found, "one gap")) == (2, pytest.approx(0.6))
+
+
+def test_what_first_batches_took_longer_in_a_whole_training_is_no_work_of_the_script_s_own():
+    outside = stretches(Phase.EPOCH_GAP, 40, 1, ms=600, num_batches=1)
+    assert said("EP004", step_ms=50, n=100, forward=40, outside=outside) is None
+
+
+def test_workers_harm_by_all_batches_of_a_step():
+    loader = LoaderFacts(is_training=True, num_workers=2, sample_s=0.005, collate_s=0.001, fetches=80)
+    found = said("IN010", step_ms=100, input=60, forward=30, num_batches=4, loaders=(loader,))
+    assert found.share == pytest.approx(0.6)
+    assert found.max_speedup == pytest.approx(1 / (1 - 0.6 * (1 - 6 / 15)))
+
+
+def test_work_that_is_cropped_away_is_a_part_of_the_sample_and_the_sample_one_of_the_batch():
+    stages = (
+        Stage(name="ColorJitter", library="torchvision", seconds=0.010, pixels_before=512**2, pixels_after=512**2),
+        Stage(name="RandomCrop", library="torchvision", seconds=0.0, pixels_before=512**2, pixels_after=128**2),
+    )
+    loader = LoaderFacts(
+        is_training=True, batch_size=1, sample_s=0.010, collate_s=0.030, fetches=40, stages=stages,
+        prefix=SamplePrefix(checked=4, seconds=0.010),
+    )  # fmt: skip
+    known = {"step_ms": 100, "input": 80, "forward": 15}
+    found = said("IN014", **known, loaders=(loader,))
+    assert found.share == pytest.approx(0.8 * (1 - 1 / 16) / 4)
+    assert said("IN014", **known, loaders=(replace(loader, collate_s=0.090),)) is None
+
+
+def forward_in(leaf):
+    seen = line(3.0, ("model.py", 20, "Net.forward"), ("train.py", 44, "main"), phase=Phase.FORWARD, leaf=leaf)
+    rest = line(1.0, ("model.py", 22, "Net.forward"), ("train.py", 44, "main"), phase=Phase.FORWARD, leaf="torch")
+    return said("CO004", step_ms=100, forward=20, backward=60, lines=(seen, rest))
+
+
+def test_what_leaves_torch_has_no_backward_pass_to_give():
+    assert forward_in("numpy").max_speedup == pytest.approx(1 / (1 - 0.2 * 0.75))
+
+
+def test_a_library_that_is_made_of_torch_does_not_leave_it():
+    assert forward_in("transformers") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "speaks"),
+    [
+        ("RuntimeError: DataLoader worker is killed by signal: Bus error. It is possible that dataloader's workers are "
+         "out of shared memory. Please try to raise your shared memory limit.", True),
+        ("RuntimeError: unable to allocate shared memory(shm) for file </torch_7>: Resource unavailable", True),
+        ("OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376.", False),
+    ],
+)  # fmt: skip
+def test_the_shared_memory_of_a_kernel_is_not_that_of_the_system(error, speaks):
+    from flatout.schema.run import End
+
+    loader = LoaderFacts(num_workers=2, batch_bytes=1000)
+    found = said("IN013", loaders=(loader,), end=End(reason="script failed", error=error))
+    assert (found is not None) is speaks
+
+
+def test_what_is_left_uncompiled_is_told_before_what_only_took_longer():
+    slow = CompiledFunction(place=Frame("a.py", 1, "a"), compilations=5, again=4, again_s=0.4, seconds=1.0, limit=8)
+    left = CompiledFunction(place=Frame("b.py", 1, "b"), compilations=8, again=2, again_s=0.1, seconds=1.0, limit=8)
+    causes = Causes(compiled=(slow, left), num_steps=60, phases_s={"forward": 10.0})
+    found = said("CO006", step_ms=100, forward=50, causes=causes)
+    assert found.location.file == "b.py"
+    assert "left uncompiled" in found.message
+
+
+def test_a_hot_device_is_nothing_to_a_training_on_the_cpu():
+    looks = tuple(Utilization(at_s=0.5 * i, gpu_clock_mhz=1200, gpu_throttled="thermal") for i in range(12))
+    assert said("MS004", step_ms=100, utilization=looks, environment=Environment(device_kind="cuda")) is not None
+    assert said("MS004", step_ms=100, utilization=looks, environment=Environment(device_kind="cpu")) is None
+
+
+def test_a_device_whose_time_was_not_measured_was_not_busy_for_nothing():
+    found = said("SY001", step_ms=100, sync=20, forward=60, environment=Environment(device_kind="cuda"))
+    assert "device busy" not in [each.name for each in found.evidence]
+
+
+def test_the_size_of_what_is_kept_is_told_where_it_is_the_sample_itself():
+    prefix = SamplePrefix(checked=8, deterministic=True, prefix_share=1.0, seconds=0.0009, sample_bytes=49_152)
+    for deterministic in (True, False):
+        loader = LoaderFacts(
+            is_training=True, batch_size=64, num_samples=10_000, sample_s=0.055, fetches=30,
+            prefix=replace(prefix, deterministic=deterministic),
+        )  # fmt: skip
+        found = said("IN007", step_ms=100, input=60, forward=30, loaders=(loader,))
+        assert ("for all 10000 samples" in found.message) is deterministic
+
+
+def test_growth_of_memory_counts_steps_and_not_what_is_kept_of_them():
+    looks = tuple(Utilization(at_s=0.5 * i, private_bytes=(600 + 40 * i) << 20) for i in range(16))
+    one, four = (
+        said("ME002", steps=steps_of([{Phase.FORWARD: 100}] * 80), utilization=looks, steps_each=each)
+        for each in (1, 4)
+    )
+    assert number(four, "growth of a step") == pytest.approx(number(one, "growth of a step") / 4)
+
+
+def test_threads_of_the_data_set_are_not_denied():
+    loader = LoaderFacts(is_training=True, batch_size=32, sample_s=0.16, sample_cpu_s=0.004, fetches=40)
+    assert ", with 1 in flight" in said("IN012", step_ms=200, input=161, forward=30, loaders=(loader,)).message
+    pooled = replace(loader, has_getitems=True)
+    assert "in flight" not in said("IN012", step_ms=200, input=161, forward=30, loaders=(pooled,)).message
