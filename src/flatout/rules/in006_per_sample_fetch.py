@@ -41,6 +41,7 @@ MIN_SHARE = 0.15
 MIN_BATCH = 16
 GATHER_BYTES_S = 2.8e9  # into fresh memory, conversion included (LOADING.md 2)
 GATHER_CALL_S = 20e-6
+INDEX_S = 0.11e-6  # a row: its number goes from a list into a tensor (n=200 for 64, 256 and 2,048 rows, 2026-11-27)
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -55,7 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = breakdown.share(Phase.INPUT) * fraction
     if num_samples < MIN_BATCH or share < MIN_SHARE:
         return None
-    gathered_s = GATHER_CALL_S + loader.batch_bytes / GATHER_BYTES_S
+    gathered_s = GATHER_CALL_S + num_samples * INDEX_S + loader.batch_bytes / GATHER_BYTES_S
     saved = max(0.0, 1 - gathered_s / (loader.sample_s + loader.collate_s))
     return Finding(
         code="IN006",
