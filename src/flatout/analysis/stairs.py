@@ -94,7 +94,8 @@ def left_between(ceiling: Ceiling) -> tuple[float, float]:
 def gain_between(headroom: Iterable[Ceiling], since: str, until: str) -> Gain | None:
     """Return what it gives to do without the work between two places; from the start where `since` is "".
 
-    None where one of them was not measured.
+    None where one of them was not measured, and where they contradict each other: holding more cannot give less, so
+    their intervals do not know what lies between them (pauses of the garbage collector, say).
     """
     known = {each.ceiling: each for each in headroom}
     if until not in known or (since and since not in known):
@@ -103,6 +104,8 @@ def gain_between(headroom: Iterable[Ceiling], since: str, until: str) -> Gain | 
         whole = known[until]
         return Gain(whole.speedup, whole.low or whole.speedup, whole.high or whole.speedup)
     share, width = _gone(known[since], known[until])
+    if share < -HOLDING:
+        return None
     return Gain(_without(share), _without(share - width), _without(share + width))
 
 

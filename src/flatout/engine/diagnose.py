@@ -29,7 +29,7 @@ Watch = Callable[[Progress], None]
 
 _TYPICAL_S = {"timed": 9.0, "deep": 8.0}  # of a script with short steps, imports included: for the progress bar
 _SHARES = {"timed": (0.0, 0.55), "deep": (0.55, 0.97)}
-_HEADROOM, _HEADROOM_S = 0.1, 15.0  # of the budget, and at most: of steps, besides the start of the script
+_HEADROOM, _HEADROOM_S = 0.1, 30.0  # of the budget, and at most: of steps, besides the start of the script
 _LEAVING_S = 3.0
 _STAGES = {"timed": "timed run", "deep": "deep run"}
 

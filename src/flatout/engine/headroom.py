@@ -33,6 +33,7 @@ _WORTH_TAKING_APART = 0.05  # the same of what is done to samples one after the 
 _LOOKS, _FEWEST_PAIRS = (8, 16), 4
 _BLOCK_S, _BLOCK_STEPS = 0.1, 4
 _ALONE_S, _ALONE_STEPS = 1.0, 24  # of the loader without training, so many batches at least if there is time
+_SWITCHES = 1.5  # of a pair: one in it, and one before every second, as the lot falls
 _STALL_S = 5.0
 _BATCHES_OF_A_WORKER = 10  # each holds samples anew, which takes as long as a few batches
 
@@ -52,7 +53,8 @@ def measure_headroom(
     """Return the ceilings of what `run` waits for; none where it comes from no loader, or is too short to tell.
 
     All together they take one more start of the script, and at most `max_s` seconds of steps; `within_s` seconds with
-    the start. Where that is too short for all of them, the first are measured.
+    the start. Where that is too short for all of them, the first are measured; none where it is too short for one, as
+    with many slow workers that are hardly waited for: what they have ready lasts too long.
     """
     loaders = [loader for loader in run.loaders if loader.is_training and loader.num_batches]
     step_s = breakdown.median_ms / 1e3
@@ -60,7 +62,8 @@ def measure_headroom(
     skip, drain = 2 + ready, _drained_after(ready, breakdown)
     block_s = max(_BLOCK_S, _BLOCK_STEPS * step_s)
     alone_s = min(max_s / 4, max(_ALONE_S, _ALONE_STEPS * step_s))
-    arm_s = skip * step_s + _FEWEST_PAIRS * (2 * (block_s + skip * step_s) + drain * step_s)
+    left_out = _SWITCHES * skip + _SWITCHES / 2 * drain  # of each pair
+    arm_s = skip * step_s + _FEWEST_PAIRS * (2 * block_s + left_out * step_s)
     fitting = int((max_s - alone_s) / arm_s)
     places = _places(loaders, run.environment, breakdown)[: max(0, fitting)]
     if not places or run.header.world_size > 1:

@@ -1,8 +1,8 @@
 """Fingerprints of tensors and batches: the same bits give the same fingerprint, on any device and in any layout.
 
-Sums of the bits as 64-bit integers, over all words, every seventh and every eleventh: the place of a word counts where
-there are more than seven, and a fingerprint costs about as much as reading the tensor once (20 us for 64 images of
-28x28 floats; a cryptographic hash takes 300 us). They tell accidents apart, not attacks.
+Sums of the bits as 64-bit integers, over all words, every seventh and every eleventh: a word that moves to or from one
+of these places is seen, and a fingerprint costs about as much as reading the tensor once (20 us for 64 images of 28x28
+floats; a cryptographic hash takes 300 us). They tell accidents apart, not attacks.
 """
 
 import hashlib

@@ -124,7 +124,7 @@ class WholePart(PartFile):
     def _take(self, step: Step, phase: Phase, left: dict[int, int], num_batches: int = 0) -> Step:
         phases = tuple(left.get(column, spent) for column, spent in enumerate(step.phases_ns))
         taken = step.wall_ns - sum(phases)
-        if taken > 0:
+        if taken > 0 or num_batches:
             self._keep(Outside(phase=phase, start_ns=step.start_ns, wall_ns=taken, num_batches=num_batches))
         return step._replace(phases_ns=phases, wall_ns=sum(phases))
 

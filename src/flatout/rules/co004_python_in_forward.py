@@ -4,8 +4,8 @@
 
 Which lines of the model's and the loss's own code the forward pass spends its time below. It fires when a quarter of
 the forward time is inside one Python loop over time steps, rows, pixels or members of an ensemble (read from the
-source), or in numpy or other Python libraries that are not made of torch, and the forward pass is at least 15% of the
-step.
+source), or in numpy or other Python libraries that are not known to be made of torch, and the forward pass is at least
+15% of the step.
 
 ## Why it matters
 
@@ -28,6 +28,7 @@ A recurrence whose next state needs the one before cannot always be written as o
 still help. Loops over layers, heads or scales are how models are written, and are not reported.
 """
 
+import re
 from collections import defaultdict
 
 from flatout.rules.bounds import speedup_without
@@ -43,11 +44,15 @@ from flatout.schema.run import Frame, LineCost, Run
 from flatout.units import format_share
 
 MADE_OF_TORCH = TORCH | {  # an operation of torch has no frame of its own: it is seen in who called it
-    "accelerate", "apex", "diffusers", "dgl", "e3nn", "einops", "fairseq", "flash_attn", "kornia", "lightning", "monai",
-    "open_clip", "opacus", "peft", "pytorch_lightning", "pytorch_metric_learning", "segmentation_models_pytorch",
-    "sentence_transformers", "speechbrain", "timm", "torch_geometric", "torch_scatter", "torch_sparse", "torchdiffeq",
-    "torchmetrics", "transformers", "ultralytics", "xformers",
+    "accelerate", "allennlp", "apex", "botorch", "deepspeed", "detectron2", "dgl", "diffusers", "e3nn", "einops",
+    "espnet", "fairscale", "fairseq", "fastai", "flash_attn", "gpytorch", "kornia", "lightning", "lightning_fabric",
+    "linear_operator", "mamba_ssm", "mmcv", "mmengine", "monai", "nemo", "opacus", "open_clip", "peft", "pyro",
+    "pytorch_lightning", "pytorch_metric_learning", "segmentation_models_pytorch", "sentence_transformers",
+    "skorch", "speechbrain", "tensordict", "timm", "torch_geometric", "torch_scatter", "torch_sparse", "torchao",
+    "torchdiffeq", "torchmetrics", "torchrl", "torchtext", "torchtune", "transformers", "transformers_modules",
+    "ultralytics", "xformers",
 }  # fmt: skip
+TOKENIZES = re.compile("tokeniz|encode_plus")  # what such a library does besides, before any tensor is there
 MIN_SHARE = 0.15
 MIN_FRACTION = 0.25
 OVERHEAD = 0.65  # of a loop of small operations; the rest are products that one large operation does too
@@ -109,9 +114,14 @@ def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineC
         outermost = next(loops, None)
         if outermost is not None:
             groups[outermost].append(cost)
-        elif (cost.part == "loss" or (inside and cost.part != "lead")) and cost.leaf and cost.leaf not in MADE_OF_TORCH:
+        elif (cost.part == "loss" or (inside and cost.part != "lead")) and _leaves_torch(cost):
             groups[cost.leaf, 0].append(cost)
     return groups
+
+
+def _leaves_torch(cost: LineCost) -> bool:
+    """Return whether a library computes that is not made of torch, as far as that is known, or text is cut up."""
+    return bool(cost.leaf) and (cost.leaf not in MADE_OF_TORCH or TOKENIZES.search(cost.leaf_function) is not None)
 
 
 def _inside_the_model(cost: LineCost) -> tuple[Frame, ...]:

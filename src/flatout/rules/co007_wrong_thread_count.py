@@ -4,8 +4,9 @@
 
 The deep run computes a few steps with the script's number of threads, then a few with as many as there are cores, in
 turn. It fires when forward, backward and optimizer become at least 10% of the step faster, and nine of ten pairs of
-steps say the same. More threads than are in use are tried where no variable of the environment gives their number, and
-where neither loader workers nor other ranks need cores. Nothing is said while others use the machine.
+steps say the same. More threads than are in use are tried where no variable of the environment gives their number or
+the script sets it, and where neither loader workers nor other ranks need cores. Nothing is said while others use the
+machine.
 
 ## Why it matters
 

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from flatout.rules.lines import costs, seconds
+from flatout.rules.loading import training_loader
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import LineCost, LoaderFacts, Outside, Run
@@ -95,11 +96,14 @@ def _starting_s(loader: LoaderFacts) -> float:
 def between_epochs(run: Run) -> list[Outside]:
     """Return the gaps between epochs; what lies before the first step happens once, and is none.
 
-    Neither is what the first batch of an epoch took longer than others, which whole recordings keep as a gap with it.
+    Neither is what a worker's first batch of an epoch took longer than others, which whole recordings keep as a gap
+    with it: where there are no workers, the training process does that work itself.
     """
     begun = run.steps[0].start_ns if run.steps else 0
+    loader = training_loader(run)
+    workers = loader is not None and loader.num_workers > 0
     gaps = (stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP)
-    return [stretch for stretch in gaps if stretch.start_ns > begun and not stretch.num_batches]
+    return [one for one in gaps if one.start_ns > begun and not (workers and one.num_batches)]
 
 
 def first_batches(run: Run) -> list[Outside]:

@@ -35,6 +35,14 @@ def test_what_seems_to_take_less_than_nothing_takes_nothing():
     assert 0 < found[1].high < 0.1
 
 
+def test_places_that_contradict_each_other_say_nothing_of_what_lies_between():
+    inverted = [held(HELD_SAMPLES, 1.33, 1.17, 1.5), held(HELD_INPUT, 1.11, 1.02, 1.21)]
+    assert gain_between(inverted, HELD_SAMPLES, HELD_INPUT) is None
+    assert gain_between(inverted, "", HELD_INPUT).speedup == 1.11
+    alike = [held(HELD_SAMPLES, 1.33, 1.30, 1.36), held(HELD_INPUT, 1.32, 1.29, 1.35)]
+    assert gain_between(alike, HELD_SAMPLES, HELD_INPUT).speedup == 1.0
+
+
 def test_intervals_of_both_places_count():
     (_, found) = stairs([held(HELD_SAMPLES, 2.0, 1.9, 2.1), held(HELD_INPUT, 4.0, 3.9, 4.1)])
     assert found.share == pytest.approx(0.25)

@@ -106,6 +106,13 @@ def test_samples_of_workers_are_held_and_what_lies_ready_is_left_out(measured):
     assert measured(input=20, forward=80)[1][0]["drain"] == 0
 
 
+def test_what_workers_have_ready_may_last_too_long_for_all_places_or_any(measured):
+    loader = replace(LOADER, num_workers=4, prefetch_factor=2, start_method="fork")
+    _, (asked,) = measured(input=30, forward=70, loaders=(loader,), max_s=30.0)
+    assert asked["places"] == ["host"]
+    assert measured(input=10, forward=90, loaders=(replace(loader, num_workers=8),), max_s=30.0) == ((), [])
+
+
 @pytest.mark.parametrize(
     ("change", "held"),
     [

@@ -64,7 +64,7 @@ def test_every_kind_of_tensor_has_a_print():
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(16, 40), st.integers(1, 6))
-def test_rows_of_a_parameter_that_change_places_are_seen(seed, rows, words):
+def test_a_parameter_whose_rows_have_all_moved_is_seen(seed, rows, words):
     x = torch.randn(rows, 2 * words, generator=torch.Generator().manual_seed(seed))
     assert tensor_prints([x]) != tensor_prints([x.roll(1, 0)])
 

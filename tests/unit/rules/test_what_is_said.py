@@ -60,9 +60,12 @@ def test_the_end_of_a_pass_and_what_comes_behind_it_are_one_gap():
     assert (number(found, "gaps"), number(found, "one gap")) == (2, pytest.approx(0.6))
 
 
-def test_what_first_batches_took_longer_in_a_whole_training_is_no_work_of_the_script_s_own():
+def test_what_first_batches_of_workers_took_longer_in_a_whole_training_is_no_work_of_the_script_s_own():
     outside = stretches(Phase.EPOCH_GAP, 40, 1, ms=600, num_batches=1)
-    assert said("EP004", step_ms=50, n=100, forward=40, outside=outside) is None
+    for workers in (0, 2):
+        loader = LoaderFacts(is_training=True, num_workers=workers, persistent_workers=workers > 0)
+        found = said("EP004", step_ms=50, n=100, forward=40, outside=outside, loaders=(loader,))
+        assert (found is None) is (workers > 0)
 
 
 def test_workers_harm_by_all_batches_of_a_step():
@@ -87,8 +90,9 @@ def test_work_that_is_cropped_away_is_a_part_of_the_sample_and_the_sample_one_of
     assert said("IN014", **known, loaders=(replace(loader, collate_s=0.090),)) is None
 
 
-def forward_in(leaf):
-    seen = line(3.0, ("model.py", 20, "Net.forward"), ("train.py", 44, "main"), phase=Phase.FORWARD, leaf=leaf)
+def forward_in(leaf, function="run"):
+    frames = ("model.py", 20, "Net.forward"), ("train.py", 44, "main")
+    seen = line(3.0, *frames, phase=Phase.FORWARD, leaf=leaf, leaf_function=function)
     rest = line(1.0, ("model.py", 22, "Net.forward"), ("train.py", 44, "main"), phase=Phase.FORWARD, leaf="torch")
     return said("CO004", step_ms=100, forward=20, backward=60, lines=(seen, rest))
 
@@ -99,6 +103,7 @@ def test_what_leaves_torch_has_no_backward_pass_to_give():
 
 def test_a_library_that_is_made_of_torch_does_not_leave_it():
     assert forward_in("transformers") is None
+    assert forward_in("transformers", "_batch_encode_plus") is not None
 
 
 @pytest.mark.parametrize(
