@@ -248,7 +248,7 @@ def test_what_a_program_computes_counts_as_the_sample_computing():
 
     times = []
     assert examine(Decoded(), times) == ""
-    assert all(cpu > 0.5 * took for took, cpu in times)
+    assert all(cpu > 0.015 for _, cpu in times)  # of the program: this process itself takes a tenth of that
     assert in_flight(times) == 0
     assert not suit_one_core(times)
 
