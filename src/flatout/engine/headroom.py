@@ -84,8 +84,8 @@ def measure_headroom(
 def _drained_after(ready: int, breakdown: Breakdown) -> int:
     """Return after how many steps more the training waits for its workers again, when `ready` batches lie ready.
 
-    A step that waits for the share w of its time takes 1 batch while w less than that is made: the stock lasts
-    `ready` / w steps. Steps before that are faster than the script as it is; by so little where w is small that they
+    A script that waits for the share w of its time makes 1 - w batches in a step that does not wait, and uses one: the
+    stock lasts `ready` / w steps. These are faster than the script as it is, by so little where w is small that they
     are not waited for.
     """
     waits = breakdown.share(Phase.INPUT)

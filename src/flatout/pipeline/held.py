@@ -4,7 +4,6 @@ Made for measuring what the work before that place costs. What the script does t
 changes them, or hands them on to the training, so that each time it finds them as they were.
 """
 
-import contextlib
 import itertools
 import types
 from collections.abc import Callable, Sequence
@@ -83,11 +82,11 @@ def _memory(value: Any) -> set[int]:
     found: set[int] = set()
 
     def note(leaf: Any) -> Any:
-        with contextlib.suppress(NotImplementedError, RuntimeError):  # of a sparse tensor, say
-            if isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.layout is torch.strided:  # a sparse one has several memories, and is collated into new ones
                 found.add(leaf.untyped_storage().data_ptr())
-            elif hasattr(leaf, "__array_interface__"):  # numpy's
-                found.add(leaf.__array_interface__["data"][0])
+        elif hasattr(leaf, "__array_interface__"):  # numpy's
+            found.add(leaf.__array_interface__["data"][0])
         return leaf
 
     replaced(value, note)

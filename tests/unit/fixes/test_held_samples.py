@@ -248,3 +248,13 @@ def test_arrays_that_become_tensors_in_their_own_memory_are_copied_too():
         for batch in DataLoader(Arrays(), batch_size=4, collate_fn=collate):
             assert batch[3].tolist() == [3.0, 3.0]
             batch[3].mul_(2)
+
+
+def test_samples_of_no_one_memory_are_held_as_well():
+    class Sparse(Rows):
+        def __getitem__(self, index):
+            return super().__getitem__(index)[0].to_sparse(), index
+
+    batches, hits = drawn(Sparse(), "sample", collate_fn=lambda samples: [x.to_dense() for x, _ in samples])
+    assert hits == {"sample": 3}
+    assert [batch[3].tolist() for batch in batches] == [[3.0, 3.0]] * 3
