@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from tests.unit.pipeline.test_equality import agree
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
-from flatout.pipeline import asking, compile_loader
+from flatout.pipeline import asking, compile_loader, examination
 from flatout.pipeline.ahead import Ahead
 from flatout.pipeline.dataset_state import same
 from flatout.pipeline.examination import examine
@@ -161,6 +162,22 @@ def test_what_names_a_draw_is_examined_one_after_the_other(asked):
 def test_what_computes_is_examined_one_after_the_other(asked):
     assert examine([torch.zeros(2)] * 40) == ""
     assert not asked
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_one_of_two_calls_that_a_busy_core_kept_waiting_is_no_wait(asked, monkeypatch, late):
+    ready, disturbed = examination._timed, itertools.count(late)
+
+    def timed(dataset, index):  # as where the core is taken away in every second call
+        sample, (took_s, cpu_s) = ready(dataset, index)
+        return sample, (took_s + 0.02 * (next(disturbed) % 2), cpu_s)
+
+    monkeypatch.setattr(examination, "_timed", timed)
+
+    times = []
+    assert examine([torch.zeros(2)] * 40, times) == ""
+    assert not asked
+    assert in_flight(times) == 0
 
 
 def test_a_time_limit_ends_an_examination_whose_sample_never_comes():
