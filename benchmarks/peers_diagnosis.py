@@ -65,6 +65,7 @@ WORDS = {  # what an answer must say to name the cause that a code stands for
     "CO020": r"aten::(norm|var|std|argmax|argmin|amax|linalg)|reduction|slow.{0,20}(norm|var)",
     "DI001": r"straggler|slowest rank|rank.{0,20}(slow|behind|wait)|imbalance",
     "DI002": r"threads?|cores?.{0,30}(shared|contention|oversubscri)|oversubscri",
+    "CO022": r"requires_grad|freez|frozen|unused.{0,12}(gradient|parameter)",
     "DI003": r"all.?reduce|gradient.{0,20}(sync|exchange)|communication|nccl|gloo",
     "DI004": r"no_sync|accumulat|all.?reduce|communication",
     "DI005": r"uneven|imbalance|straggler|batch.{0,20}(size|differ)",

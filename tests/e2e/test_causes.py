@@ -208,6 +208,35 @@ def test_work_that_a_forward_pass_could_be_spared_is_found_at_its_line(flatout, 
     assert code not in diagnosed(flatout, SLOW_FORWARD.replace("{forward}", quick))
 
 
+UNTRAINED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+words, head = nn.Embedding(60_000, 64), nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 3))
+model = nn.Sequential(words, head)
+words.requires_grad_({asks})
+optimizer = torch.optim.SGD({trained}.parameters(), lr=0.01)
+while True:
+    for x in torch.utils.data.DataLoader(torch.randint(0, 60_000, (64, 40)), batch_size=8):
+        loss = model(x).square().mean()  # HERE
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_gradients_that_no_optimizer_reads_are_found_where_the_model_is_called(flatout):
+    script = UNTRAINED.format(asks=True, trained="head")
+    found = diagnosed(flatout, script)["CO022"]
+    assert script.splitlines()[found.location.line - 1].endswith("# HERE")
+    assert "14.6 MiB, 100% of all, most of them of `0.weight`" in found.message
+    assert "`0.weight`" in found.message
+    assert found.share > 0.3  # 15 MB are filled with zeros for 320 words
+    assert "CO022" not in diagnosed(flatout, UNTRAINED.format(asks=False, trained="head"))
+    assert "CO022" not in diagnosed(flatout, UNTRAINED.format(asks=True, trained="model"))
+
+
 LEFT = "The operator 'aten::linalg_svd' is not currently supported on the MPS backend and will fall back to run on the"
 
 

@@ -6,7 +6,7 @@ those under autocast are left alone.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from flatout.pipeline.ranks import local_ranks
 
-__all__ = ["KeptCall", "wait"]
+__all__ = ["KeptCall", "timed_pass", "wait"]
 
 _MOST_BYTES = 1 << 28  # of a model, and of what one call is given
 _MOST_BYTES_ASIDE, _MOST_ITEMS = 1 << 20, 1000  # of an attribute that is neither parameter nor buffer
@@ -110,3 +110,28 @@ def _is_plain(call: tuple[Any, ...]) -> bool:
 
 def _num_bytes(tensors: list[torch.Tensor]) -> int:
     return sum(one.numel() * one.element_size() for one in tensors)
+
+
+def timed_pass(forward: Callable[..., Any], model: Any, call: tuple[tuple[Any, ...], dict[str, Any]]) -> float:
+    """Return the seconds of one pass, `forward` and the gradients of the weights of `model`."""
+    wait()
+    begin = perf_counter()
+    with torch.enable_grad():
+        results = list(_differentiable(forward(*call[0], **call[1])))
+        if results:
+            weights = [one for one in model.parameters() if one.requires_grad]
+            _gradients(torch.stack([one.sum() for one in results]).sum(), weights)
+    wait()
+    return perf_counter() - begin
+
+
+def _gradients(total: torch.Tensor, weights: list[torch.Tensor]) -> None:
+    """Compute gradients as torch's own engine is asked to, past what watches the training's backward passes."""
+    engine = torch.autograd.Variable._execution_engine
+    engine.run_backward((total,), (torch.ones_like(total),), False, False, tuple(weights), True, False)
+
+
+def _differentiable(results: Any) -> Iterator[torch.Tensor]:
+    for leaf in tree_leaves(results):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            yield leaf

@@ -21,6 +21,7 @@ from flatout.probe.exchange import ExchangeWatch
 from flatout.probe.fallbacks import FallbackWatch
 from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.frameworks import driving_framework
+from flatout.probe.gradients import LOOKED, GradientWatch
 from flatout.probe.graphs import GraphWatch
 from flatout.probe.lines import Doing, LineSampler, where
 from flatout.probe.padding import PaddingWatch
@@ -34,6 +35,7 @@ from flatout.probe.stages import look_at_stages
 from flatout.probe.timeline import DRAWN_FROM, READING, STEPS, Timeline, fetched
 from flatout.probe.trouble import guarded
 from flatout.probe.unchanging import UnchangingWatch
+from flatout.probe.uncompiled import UncompiledWatch
 from flatout.probe.workers import watch_workers
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.plain import to_plain
@@ -69,7 +71,9 @@ class DeepWatch:
         self._arithmetic = ArithmeticWatch(self._tape)
         self._convolutions = ConvolutionWatch(self._tape)
         self._precision, self._graphs = PrecisionWatch(self._tape), GraphWatch(self._tape)
+        self._uncompiled = UncompiledWatch()
         self._exchange = ExchangeWatch(lambda error: self.trouble(error), recorder.training.optimizers)
+        self._gradients = GradientWatch(lambda error: self.trouble(error), recorder.training.optimizers)
         self._fallbacks = FallbackWatch(lambda error: self.trouble(error))
         self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
         self._timeline = Timeline(lambda: self._doing.where[0])
@@ -99,7 +103,8 @@ class DeepWatch:
         self._recorder.modules.on_forward = self._anomaly.apply
         self._recorder.modules.on_call = self._called
         self._recorder.modules.around += [
-            each.around for each in (self._arithmetic, self._unchanging, self._reductions, self._precision)
+            each.around
+            for each in (self._arithmetic, self._unchanging, self._reductions, self._precision, self._uncompiled)
         ]
         self._recorder.modules.around_always += [self._repeats.around, self._graphs.around]
 
@@ -123,14 +128,21 @@ class DeepWatch:
             self._phases_ns[index] += nanoseconds
         self._anomaly.step(step, with_host=not self._recorder.modules.modules())
         self._exchange.step(step, number, aside=self._prices.other)
+        self._gradients.step(step, number)
         self._convolutions.step(step, number)
         if not self._anomaly.priced:
             self._prices.step(step, number)
+            self._try_frozen(number)
         if self._prices.switching or self._anomaly.priced:
             self._timeline.end(step.start_ns + step.wall_ns)
         self._timeline.step(step, number)
         self._follow_device(step, number)
         self._retention.glance(sys._getframe(1))
+
+    def _try_frozen(self, number: int) -> None:
+        """Price gradients that nobody reads; a compiled model would be compiled anew without them."""
+        if number == LOOKED and not self._tape.tracing.possible and (freeze := self._gradients.freezing()) is not None:
+            self._prices.offer("gradients", freeze)
 
     def _follow_device(self, step: Step, number: int) -> None:
         """Record what the device does in the steps that are drawn, and little more."""
@@ -160,12 +172,14 @@ class DeepWatch:
     def _called(self, module: Any, arguments: Any) -> None:
         self._padding.called(module, arguments)
         self._exchange.called(module, arguments)
+        self._gradients.called(module, arguments)
 
     @guarded
     def _before_backward(self, tensor: Any) -> None:
         self._retention.mark(tensor)
         self._exchange.backward()
         self._graphs.backward()
+        self._gradients.backward(tensor)
         self._anomaly.apply()
 
     # -- the end ------------------------------------------------------------------------------------------------
@@ -199,11 +213,20 @@ class DeepWatch:
         part.put_many("models", models)
         causes = self._causes()
         part.put("causes", causes)  # what follows may take seconds, of which there may be few
+        trials = self._trials(causes)
+        if any(trials.values()):
+            part.put("causes", replace(causes, **trials))
+
+    def _trials(self, causes: Causes) -> dict[str, Any]:
+        """Return what is measured on copies of the model, by the field of Causes."""
         self._precision.measure()
         self._graphs.measure()
-        precision, graphs = self._precision.facts(), self._graphs.facts()
-        if precision or graphs:
-            part.put("causes", replace(causes, precision=precision, unused_graphs=graphs))
+        self._uncompiled.measure(causes.compiled)
+        return {
+            "precision": self._precision.facts(),
+            "unused_graphs": self._graphs.facts(),
+            "compiled_trial": self._uncompiled.facts(),
+        }
 
     def _causes(self) -> Causes:
         spans = self._timeline.spans()
@@ -232,6 +255,7 @@ class DeepWatch:
             unchanging=self._unchanging.facts(),
             reductions=self._reductions.facts(),
             fallbacks=self._fallbacks.facts(),
+            unused_gradients=self._gradients.facts(self._recorder.modules.modules()),
             device_work=device_work(events, steps, self._device.reason),
             framework=self._framework,
         )

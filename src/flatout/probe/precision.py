@@ -1,7 +1,7 @@
 """What float64 costs a model: forward and backward of copies of it in both types, when the deep run has ended."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from flatout.probe.copied import KeptCall, wait
+from flatout.probe.copied import KeptCall, timed_pass
 from flatout.probe.datasets import random_states_kept
 from flatout.probe.tape import Tape
 from flatout.schema.run import PrecisionTrial
@@ -74,12 +74,12 @@ def _compared(kept: KeptCall) -> PrecisionTrial | None:
         torch.set_default_dtype(torch.float32)
         given = kept.given(torch.float32)
         with seen:
-            _timed(narrow, given)
+            timed_pass(narrow.forward, narrow, given)
         begin = perf_counter()
         while not seen.any and len(taken[1]) <= _PAIRS and (not taken[1] or perf_counter() - begin < _LONGEST_S):
             for model, dtype, times in zip((wide, narrow), (torch.float64, torch.float32), taken, strict=True):
                 torch.set_default_dtype(before if dtype is torch.float64 else dtype)
-                times.append(_timed(model, kept.given(dtype)))
+                times.append(timed_pass(model.forward, model, kept.given(dtype)))
     finally:
         torch.set_default_dtype(before)
     if not taken[1]:
@@ -101,28 +101,3 @@ class _WideResults(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         self.any = self.any or any(getattr(leaf, "dtype", None) is torch.float64 for leaf in tree_leaves(result))
         return result
-
-
-def _timed(model: Any, call: tuple[tuple[Any, ...], dict[str, Any]]) -> float:
-    """Return the seconds of one forward and backward pass."""
-    wait()
-    begin = perf_counter()
-    with torch.enable_grad():
-        results = list(_differentiable(model.forward(*call[0], **call[1])))
-        if results:
-            weights = [one for one in model.parameters() if one.requires_grad]
-            _gradients(torch.stack([one.sum() for one in results]).sum(), weights)
-    wait()
-    return perf_counter() - begin
-
-
-def _gradients(total: torch.Tensor, weights: list[torch.Tensor]) -> None:
-    """Compute gradients as torch's own engine is asked to, past what watches the training's backward passes."""
-    engine = torch.autograd.Variable._execution_engine
-    engine.run_backward((total,), (torch.ones_like(total),), False, False, tuple(weights), True, False)
-
-
-def _differentiable(results: Any) -> Iterator[torch.Tensor]:
-    for leaf in tree_leaves(results):
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
-            yield leaf

@@ -2,12 +2,14 @@
 
 One setting is priced, the first there is reason to doubt: the ranks of the machine run more threads than it has cores,
 numbers too small for full precision were found, or torch computes with another number of threads than there are cores.
+Another one may be offered, and has its turn after that.
 Results of a deep run are nobody's: rounding may change.
 """
 
 import os
 import statistics
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -39,6 +41,8 @@ class PriceWatch:
         self._training, self._loaders = training, loaders
         self.denormals: tuple[Denormals, ...] = ()
         self._arms: tuple[list[int], list[int]] = ([], [])
+        self._before: list[tuple[Price, tuple[list[int], list[int]]]] = []  # what was priced earlier
+        self._offered: tuple[Price, Callable[[bool], None]] | None = None
         self._set: Callable[[bool], None] | None = None  # True: the other setting
         self._price: Price | None = None
         self._threads_at: Frame | None = None
@@ -63,6 +67,7 @@ class PriceWatch:
         if number == _FROM:
             self._choose()
         if self._set is None:
+            self._turn()
             return
         if self._steps % _BLOCK >= 2:  # a step without a loader is told while the next one runs
             self._arms[self.other].append(sum(step.phases_ns[phase] for phase in (FORWARD, BACKWARD, OPTIMIZER)))
@@ -102,6 +107,20 @@ class PriceWatch:
         if own != cores and self._threads_may_change(own, cores):
             self._try_threads(own, cores)
 
+    def offer(self, switch: str, tries: Callable[[bool], None]) -> None:
+        """Take another setting to price, `tries(True)` and `tries(False)`, when no other one is."""
+        if not torch.cuda.is_initialized():
+            self._offered = Price(switch=switch, own=1.0), tries
+
+    def _turn(self) -> None:
+        """Begin to price what was offered."""
+        if self._offered is None:
+            return
+        if self._price is not None:
+            self._before.append((self._price, self._arms))
+        (self._price, self._set), self._offered = self._offered, None
+        self._arms, self._steps = ([], []), 0
+
     def _try_threads(self, own: int, other: int) -> None:
         self._price = Price(switch="threads", own=own, tried=other, place=self._threads_at)
         self._set = lambda on: set_num_threads(other if on else own)
@@ -117,15 +136,15 @@ class PriceWatch:
         return not ranks and (own > cores or not (workers or given))
 
     def prices(self) -> tuple[Price, ...]:
-        """Return what was measured: one price, or none."""
-        own, other = self._arms
-        steps = min(len(own), len(other))
-        if self._price is None or steps < _LEAST:
-            return ()
-        pairs = [(a > b) + 0.5 * (a == b) for a in own for b in other]
-        share = 1 - statistics.median(other) / max(1, statistics.median(own))
-        fields = {name: getattr(self._price, name) for name in ("switch", "own", "tried", "place")}
-        return (Price(**fields, share=share, steps=steps, ordered=sum(pairs) / len(pairs)),)
+        """Return what was measured."""
+        priced = [*self._before, *([(self._price, self._arms)] if self._price else [])]
+        return tuple(_priced(price, *arms) for price, arms in priced if min(map(len, arms)) >= _LEAST)
+
+
+def _priced(price: Price, own: list[int], other: list[int]) -> Price:
+    pairs = [(a > b) + 0.5 * (a == b) for a in own for b in other]
+    share = 1 - statistics.median(other) / max(1, statistics.median(own))
+    return replace(price, share=share, steps=min(len(own), len(other)), ordered=sum(pairs) / len(pairs))
 
 
 def _num_workers(watched: WatchedLoader) -> int:

@@ -4,7 +4,8 @@
 
 How often `torch.compile` compiled each function of the script again while steps ran, from its own records, and how long
 that took, against the steps of the deep run. It fires when the limit is reached after which a function is left
-uncompiled (8 by default), or at three times that took 5% of the steps.
+uncompiled (8 by default), or at three times that took 5% of the steps. Of a module that is left so, passes of two
+copies are timed in turn after the last step, one compiled anew with the numbers it keeps in Python held still.
 
 ## Why it matters
 
@@ -19,42 +20,44 @@ tensors, do not read `self.step` in `forward`. `torch.compile(dynamic=True)` com
 ## When it is wrong
 
 In the first steps of a training a few compilations are usual: a second size makes the size dynamic. They are over in
-a long run. What compiled code would give in place of what is left uncompiled is not known, so no gain is stated.
+a long run. No gain is stated of a function that is no module, of a module that cannot be copied or takes more than 20 s
+to compile, nor of the time that compiling takes: the steps of a long training have more of them.
 """
 
+from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import at
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, CompiledFunction, Frame, Run
+from flatout.schema.run import Causes, CompiledFunction, CompiledTrial, Frame, Run
 from flatout.units import format_seconds, format_share
 
 MIN_SHARE = 0.05
 MIN_AGAIN = 3
+LEAST = 3  # passes of copies, of each kind
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO006: a function is compiled again and again while steps run, or so often that it is left uncompiled."""
     causes = run.causes or Causes()
-    known = [each for each in causes.compiled if each.again >= MIN_AGAIN or _is_given_up(each)]
+    known = [each for each in causes.compiled if each.again >= MIN_AGAIN or each.is_given_up]
     steps_s = sum(causes.phases_s.values())
     if not known or steps_s <= 0:
         return None
-    worst = max(known, key=lambda each: (_is_given_up(each), each.again_s))
-    given_up = _is_given_up(worst)
+    worst = max(known, key=lambda each: (each.is_given_up, each.again_s))
     share = min(1.0, worst.again_s / steps_s)
-    if share < MIN_SHARE and not given_up:
+    if share < MIN_SHARE and not worst.is_given_up:
         return None
-    after = f"; after {worst.limit} it is left uncompiled" if given_up else ""
+    after, gone = _left_uncompiled(causes, worst, breakdown) if worst.is_given_up else ("", 0.0)
     read = f", read in {at(worst.changed_at)}" if worst.changed_at else ""
     why = f" The last time: {worst.reason}{read}." if worst.reason else ""
     return Finding(
         code="CO006",
         name="recompilation",
         phase=Phase.FORWARD,
-        share=0.0,
-        max_speedup=1.0,
+        share=min(gone, breakdown.share(Phase.FORWARD)),
+        max_speedup=speedup_without(gone),
         location=worst.changed_at or worst.place,
         message=f"{at(worst.place)} was compiled {worst.compilations} times, {worst.again} of them while "
         f"{causes.num_steps} steps ran (n={worst.again}): {format_seconds(worst.again_s)}, {format_share(share)} of "
@@ -68,19 +71,26 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
-def _is_given_up(function: CompiledFunction) -> bool:
-    return 0 < function.limit <= function.compilations and function.again > 0
+def _left_uncompiled(causes: Causes, function: CompiledFunction, breakdown: Breakdown) -> tuple[str, float]:
+    """Return what is said of a function that is left as it is, and the share of the step that would go otherwise."""
+    said, trial = f"; after {function.limit} it is left uncompiled", causes.compiled_trial
+    if trial is None or trial.n < LEAST or trial.written_s <= 0:
+        return said, 0.0
+    part = trial.compiled_s / trial.written_s
+    gone = max(0.0, 1 - part) * (breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD))
+    return f"{said}: compiled, a pass takes {format_share(part)} of its time (n={trial.n})", gone
 
 
 _PLACE, _CALLS = Frame("model.py", 20, "forward"), Frame("model.py", 22, "forward")
 
 
-def _compiled(times: int, again_s: float, changed_at: Frame | None = None) -> Causes:
+def _compiled(times: int, again_s: float, changed_at: Frame | None = None, held_s: float = 0.0) -> Causes:
     found = CompiledFunction(
         place=_PLACE, compilations=times, again=times - 1, seconds=again_s + 4, again_s=again_s, limit=8,
         reason="self.calls == 6", changed_at=changed_at,
     )  # fmt: skip
-    return Causes(compiled=(found,), num_steps=60, phases_s={"forward": 10.0})
+    trial = CompiledTrial(model="Net", n=7, written_s=0.09, compiled_s=held_s) if held_s else None
+    return Causes(compiled=(found,), num_steps=60, phases_s={"forward": 10.0}, compiled_trial=trial)
 
 
 RULE = Rule(
@@ -90,6 +100,8 @@ RULE = Rule(
     fires_on=(
         example(step_ms=100, forward=50, causes=_compiled(5, 2.0)),
         example(step_ms=100, forward=50, causes=_compiled(8, 0.2, _CALLS)),
+        example(step_ms=100, forward=40, backward=50, causes=_compiled(8, 0.2, _CALLS, held_s=0.05)),
+        example(step_ms=100, forward=40, backward=50, causes=_compiled(8, 0.2, _CALLS, held_s=0.12)),
     ),
     quiet_on=(
         example(step_ms=100, forward=50, causes=_compiled(3, 8.0)),

@@ -20,14 +20,12 @@ __all__ = [
     "ModelFacts",
     "OneThread",
     "OptimizerFacts",
-    "PrecisionTrial",
     "RemoteReads",
     "Retained",
     "SamplePrefix",
     "Stage",
     "SyncPoint",
     "Transfer",
-    "UnusedGraphs",
     "WorkerFacts",
 ]
 
@@ -154,27 +152,6 @@ class ModelFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrecisionTrial:
-    """What forward and backward of a model of float64 take, and those of its copy in float32: medians."""
-
-    model: str = ""
-    n: int = 0  # passes of each type; 0: not measured
-    float64_s: float = 0.0
-    float32_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnusedGraphs:
-    """What a pass of a model takes with a graph that no backward pass uses, and without: medians of blocks in turn."""
-
-    model: str = ""
-    n: int = 0  # blocks of each kind; 0: not measured
-    piled: int = 0  # graphs alive together; 0: each is let go before the next
-    with_s: float = 0.0
-    without_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerFacts:
     """One optimizer."""
 
@@ -286,6 +263,11 @@ class CompiledFunction:
     limit: int = 0  # compilations after which it is run as it is; 0 when not known
     reason: str = ""  # what had changed when it was compiled last
     changed_at: Frame | None = None  # the line that read it, where that is known
+
+    @property
+    def is_given_up(self) -> bool:
+        """Return whether it was compiled so often that it is left as it is."""
+        return 0 < self.limit <= self.compilations and self.again > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

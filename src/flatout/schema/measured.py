@@ -7,6 +7,7 @@ from flatout.schema.facts import Frame
 
 __all__ = [
     "Arithmetic",
+    "CompiledTrial",
     "Convolutions",
     "Denormals",
     "DeviceMemory",
@@ -15,11 +16,14 @@ __all__ = [
     "Fallback",
     "Kernel",
     "Padding",
+    "PrecisionTrial",
     "Price",
     "RepeatedForward",
     "SlowReduction",
     "Span",
     "Unchanging",
+    "UnusedGradients",
+    "UnusedGraphs",
 ]
 
 
@@ -27,7 +31,7 @@ __all__ = [
 class Price:
     """What a setting of the script costs: steps with it and with another one, in turn, in the deep run."""
 
-    switch: str  # "threads" or "denormals"
+    switch: str  # "threads", "denormals" or "gradients"
     own: float = 0.0  # the script's setting
     tried: float = 0.0  # the other one
     share: float = 0.0  # of forward, backward and optimizer that goes with the other one; below 0 where that is slower
@@ -179,3 +183,47 @@ class DeviceWork:
     seconds: Mapping[str, float] = field(default_factory=dict)  # by kind: "kernel", "copy to the device", ...
     longest: tuple[Kernel, ...] = ()  # the kernels that took most, all launches of one together
     reason: str = ""  # why nothing was recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionTrial:
+    """What forward and backward of a model of float64 take, and those of its copy in float32: medians."""
+
+    model: str = ""
+    n: int = 0  # passes of each type; 0: not measured
+    float64_s: float = 0.0
+    float32_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledTrial:
+    """What forward and backward of a model take as it is written and compiled, its Python numbers held: medians."""
+
+    model: str = ""
+    n: int = 0  # passes of each kind; 0: not measured
+    written_s: float = 0.0
+    compiled_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedGradients:
+    """Gradients that backward passes compute of parameters that no optimizer holds."""
+
+    n: int = 0  # steps looked at
+    parameters: int = 0
+    num_bytes: int = 0  # of these gradients
+    all_bytes: int = 0  # of all gradients of such a step
+    largest: str = ""  # name of the largest of these parameters
+    seconds: float = 0.0  # a step, of what leads to nothing else: median
+    place: Frame | None = None  # that calls the module which has it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedGraphs:
+    """What a pass of a model takes with a graph that no backward pass uses, and without: medians of blocks in turn."""
+
+    model: str = ""
+    n: int = 0  # blocks of each kind; 0: not measured
+    piled: int = 0  # graphs alive together; 0: each is let go before the next
+    with_s: float = 0.0
+    without_s: float = 0.0

@@ -17,18 +17,17 @@ from flatout.schema.facts import (
     ModelFacts,
     OneThread,
     OptimizerFacts,
-    PrecisionTrial,
     RemoteReads,
     Retained,
     SamplePrefix,
     Stage,
     SyncPoint,
     Transfer,
-    UnusedGraphs,
     WorkerFacts,
 )
 from flatout.schema.measured import (
     Arithmetic,
+    CompiledTrial,
     Convolutions,
     Denormals,
     DeviceMemory,
@@ -37,11 +36,14 @@ from flatout.schema.measured import (
     Fallback,
     Kernel,
     Padding,
+    PrecisionTrial,
     Price,
     RepeatedForward,
     SlowReduction,
     Span,
     Unchanging,
+    UnusedGradients,
+    UnusedGraphs,
 )
 from flatout.schema.phase import Phase
 
@@ -51,6 +53,7 @@ __all__ = [
     "Ceiling",
     "CollectorFacts",
     "CompiledFunction",
+    "CompiledTrial",
     "Convolutions",
     "Denormals",
     "DeviceMemory",
@@ -85,6 +88,7 @@ __all__ = [
     "SyncPoint",
     "Transfer",
     "Unchanging",
+    "UnusedGradients",
     "UnusedGraphs",
     "Utilization",
     "WorkerFacts",
@@ -236,7 +240,9 @@ class Causes:
     arithmetic: Arithmetic | None = None
     convolutions: Convolutions | None = None
     precision: PrecisionTrial | None = None
+    compiled_trial: CompiledTrial | None = None
     unused_graphs: UnusedGraphs | None = None
+    unused_gradients: UnusedGradients | None = None
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()

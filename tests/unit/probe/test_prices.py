@@ -57,6 +57,32 @@ def test_a_number_of_threads_that_is_slower_has_its_price_and_is_put_back(thread
     assert threads[-1] == 1
 
 
+def test_another_setting_is_priced_where_none_is_doubted(threads):
+    threads.append(4)  # as many as there are cores
+    watch, frozen = PriceWatch(tuple, tuple), [False]
+    for number in range(1, 60):
+        watch.step(step(10 if frozen[-1] else 40), number)
+        if number == 10:
+            watch.offer("gradients", frozen.append)
+    assert True in frozen
+    watch.end()
+    (price,) = watch.prices()
+    assert (price.switch, price.share, price.ordered) == ("gradients", 0.75, 1.0)
+    assert frozen[-1] is False
+
+
+def test_what_is_offered_waits_for_its_turn(threads):
+    watch, frozen = PriceWatch(tuple, tuple), [False]
+    for number in range(1, 300):
+        watch.step(step((10 if frozen[-1] else 40) * (1 if threads[-1] == 4 else 2)), number)
+        if number == 10:
+            watch.offer("gradients", frozen.append)
+        assert threads[-1] == 1 or not frozen[-1]
+    watch.end()
+    assert [(price.switch, price.share) for price in watch.prices()] == [("threads", 0.5), ("gradients", 0.75)]
+    assert (threads[-1], frozen[-1]) == (1, False)
+
+
 def test_a_number_that_makes_no_difference_has_no_order(threads):
     watch = PriceWatch(tuple, tuple)
     run_steps(watch, threads, 400, lambda now, number: 30)

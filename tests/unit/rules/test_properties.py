@@ -12,6 +12,8 @@ from flatout.schema.phase import OUTSIDE_PHASES, STEP_PHASES, Phase
 from flatout.schema.run import (
     Arithmetic,
     Causes,
+    CompiledFunction,
+    CompiledTrial,
     Convolutions,
     Denormals,
     DeviceMemory,
@@ -36,6 +38,7 @@ from flatout.schema.run import (
     SyncPoint,
     Transfer,
     Unchanging,
+    UnusedGradients,
     Utilization,
     WorkerFacts,
 )
@@ -129,7 +132,7 @@ outside = st.builds(
 )
 prices = st.builds(
     Price,
-    switch=st.sampled_from(["threads", "denormals"]),
+    switch=st.sampled_from(["threads", "denormals", "gradients"]),
     own=st.integers(1, 64),
     tried=st.integers(1, 64),
     share=st.floats(-10, 1),
@@ -199,6 +202,29 @@ rank_facts = st.builds(
     epoch_batches=small,
     epoch_s=seconds,
 )
+compiled_functions = st.builds(
+    CompiledFunction,
+    place=frames,
+    compilations=st.integers(1, 20),
+    again=st.integers(0, 19),
+    seconds=seconds,
+    again_s=seconds,
+    limit=st.sampled_from([0, 8]),
+    changed_at=place,
+)
+compiled_trials = st.builds(
+    CompiledTrial, model=st.just("Net"), n=st.integers(0, 7), written_s=seconds, compiled_s=seconds
+)
+unused_gradients = st.builds(
+    UnusedGradients,
+    n=st.integers(0, 3),
+    parameters=counts,
+    num_bytes=counts,
+    all_bytes=counts,
+    largest=st.just("stem.weight"),
+    seconds=seconds,
+    place=st.none() | place,
+)
 memories = st.builds(
     DeviceMemory,
     retries=small,
@@ -218,6 +244,9 @@ causes = st.builds(
     arithmetic=st.none() | arithmetic,
     convolutions=st.none() | convolutions,
     device_work=st.none() | device_works,
+    unused_gradients=st.none() | unused_gradients,
+    compiled=st.lists(compiled_functions, max_size=2).map(tuple),
+    compiled_trial=st.none() | compiled_trials,
     repeated=st.lists(
         st.builds(RepeatedForward, place=place, count=small, steps=small, seconds=st.floats(0, 20)), max_size=2
     ).map(tuple),

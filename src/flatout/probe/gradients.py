@@ -1,0 +1,206 @@
+"""Which gradients of a backward pass no optimizer reads, and what computing them takes.
+
+In a few steps of the deep run the graph is walked from the loss. A node is needed when a way leads from it to what an
+optimizer holds, or to a tensor that is no parameter; the others are timed one by one, by hooks that go with the step:
+until the next node begins, since giving back what a node was given takes its time, too.
+What belongs to an optimizer that has not stepped yet, or has changed by the end, is read by somebody after all.
+"""
+
+import gc
+import statistics
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.nn import Parameter
+from torch.nn.parallel import DistributedDataParallel
+
+from flatout.probe.copied import wait
+from flatout.probe.places import caller
+from flatout.probe.trouble import guarded
+from flatout.schema.run import Frame, Step, UnusedGradients
+
+__all__ = ["LOOKED", "GradientWatch"]
+
+_AT = frozenset((5, 7, 9))  # steps: whatever optimizes has mostly stepped by then
+LOOKED = 10
+"""The step after which there is nothing more to look at."""
+
+_MOST_NODES = 20_000
+_MOST_PLACES = 16  # outermost modules whose calls are remembered
+
+
+class GradientWatch:
+    """Looks at the graphs of a few steps."""
+
+    def __init__(self, trouble: Callable[[Exception], None], optimizers: Callable[[], Iterable[Any]] = tuple) -> None:
+        """Have seen nothing yet; errors of its own go to `trouble`, and `optimizers` gives those that have stepped."""
+        self.trouble = trouble
+        self._optimizers = optimizers
+        self._places: dict[int, Frame | None] = {}  # of calls, by the module's identity
+        self._steps = 1  # that were finished: the first one is not told
+        self._taken_s: list[float] = []  # a step that was looked at
+        self._of_step = 0.0
+        self._since = 0.0  # when the needless node that is under way began; 0: none is
+        self._ends_told = False  # of the backward pass under way
+        self._handles: list[Any] = []
+        self._unread: dict[int, tuple[Any, float]] = {}  # parameters that no optimizer holds, and their sums
+        self._stay = True  # gradients, from step to step: nobody sets them to None
+        self._bytes: dict[int, int] = {}  # of gradients, by the parameter's identity
+
+    @guarded
+    def called(self, module: Any, arguments: Any) -> None:
+        """An outermost module is about to be called."""
+        if id(module) not in self._places and len(self._places) < _MOST_PLACES and torch.is_grad_enabled():
+            self._places[id(module)] = caller(2)
+
+    @guarded
+    def backward(self, tensors: Any) -> None:
+        """A backward pass is about to begin from `tensors`."""
+        self._unhook()
+        if self._steps + 1 not in _AT:
+            return
+        held = {id(one) for one in _held_by(self._optimizers())}
+        roots = [one.grad_fn for one in (tensors if isinstance(tensors, (list, tuple)) else (tensors,))]
+        graph = _Graph([one for one in roots if one is not None], held)
+        if not graph.unread or not graph.trained:
+            return
+        self._bytes |= {id(one): one.nbytes for one in (*graph.unread, *graph.trained)}
+        self._stay = self._stay and (not self._taken_s or all(one.grad is not None for one in graph.unread))
+        for one in graph.unread:
+            if id(one) not in self._unread:
+                self._unread[id(one)] = weakref.ref(one), _sum(one)
+        self._handles += [node.register_prehook(partial(self._enter, not needed)) for node, needed in graph.nodes()]
+
+    @guarded
+    def _enter(self, needless: bool, *_: Any) -> None:
+        """A node begins, and what was under way is over."""
+        wait()
+        now = perf_counter()
+        self._of_step += now - self._since if self._since else 0.0
+        self._since = now if needless else 0.0
+        if not self._ends_told:
+            self._ends_told = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._leave)
+
+    @guarded
+    def _leave(self) -> None:
+        """The last node has ended; an exchange that ranks make may still be under way."""
+        self._ends_told = True
+        self._enter(False)
+        self._ends_told = False
+
+    @guarded
+    def step(self, step: Step, number: int) -> None:
+        """Take one finished step."""
+        self._steps = number
+        self._unhook()
+        if number in _AT:
+            self._taken_s.append(self._of_step)
+        self._of_step, self._since, self._ends_told = 0.0, 0.0, False
+
+    def freezing(self) -> Callable[[bool], None] | None:
+        """Return what freezes these parameters, and lets them ask for gradients again; None where that is no trial.
+
+        Other ranks would wait for these gradients, and a script that finds None in place of one may end.
+        """
+        found = [one for ref, _ in self._unread.values() if (one := ref()) is not None]
+        distributed = torch.distributed
+        if not found or not self._stay or (distributed.is_available() and distributed.is_initialized()):
+            return None
+
+        def freeze(on: bool) -> None:
+            for one in found:
+                one.requires_grad_(not on)
+
+        return freeze
+
+    def _unhook(self) -> None:
+        while self._handles:
+            self._handles.pop().remove()
+
+    def facts(self, modules: Iterable[Any]) -> UnusedGradients | None:
+        """Return what was seen; None where every gradient is read, as far as can be told."""
+        if not self._taken_s or not self._unread:
+            return None
+        modules = list(modules)
+        held = {id(one) for one in _held_by(_living_optimizers())}
+        unread = [one for ref, before in self._unread.values() if (one := ref()) is not None and _sum(one) == before]
+        unread = [one for one in unread if id(one) not in held]
+        named = sorted(_named(modules, {id(one) for one in unread}), key=lambda found: found[1].nbytes, reverse=True)
+        if not named or len(unread) < len(self._unread):
+            return None
+        name, _, module = named[0]
+        return UnusedGradients(
+            n=len(self._taken_s),
+            parameters=len(unread),
+            num_bytes=sum(one.nbytes for one in unread),
+            all_bytes=sum(self._bytes.values()),
+            largest=name,
+            seconds=statistics.median(self._taken_s),
+            place=self._places.get(id(module)),
+        )
+
+
+class _Graph:
+    """What leads where in one graph of gradients."""
+
+    def __init__(self, roots: list[Any], held: set[int]) -> None:
+        self.trained: list[Any] = []  # parameters that are held
+        self.unread: list[Any] = []  # and those that are not
+        self._held = held
+        self._needed: dict[Any, bool] = {}
+        waiting = [(root, False) for root in roots]
+        while waiting and len(self._needed) < _MOST_NODES:
+            node, seen = waiting.pop()
+            if seen:
+                self._needed[node] = any(self._needed[one] for one in _next(node))
+            elif node not in self._needed:
+                following = _next(node)
+                self._needed[node] = not following and self._is_read(node)
+                waiting += [(node, True), *((one, False) for one in following)] if following else []
+        if waiting:  # too large to be walked
+            self.unread = []
+
+    def nodes(self) -> Iterable[tuple[Any, bool]]:
+        """Return the nodes, and of each whether it leads to anything that is read."""
+        return self._needed.items()
+
+    def _is_read(self, leaf: Any) -> bool:
+        variable = getattr(leaf, "variable", None)
+        if not isinstance(variable, Parameter):
+            return True
+        held = id(variable) in self._held
+        (self.trained if held else self.unread).append(variable)
+        return held
+
+
+def _next(node: Any) -> list[Any]:
+    return [following for following, _ in node.next_functions if following is not None]
+
+
+def _held_by(optimizers: Iterable[Any]) -> Iterator[Any]:
+    return (one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"])
+
+
+def _living_optimizers() -> list[Any]:
+    """Return every optimizer that there is, also one that steps later."""
+    return [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
+
+
+def _named(modules: Iterable[Any], wanted: set[int]) -> Iterator[tuple[str, Any, Any]]:
+    """Give name, parameter and outermost module of the parameters whose identities are `wanted`."""
+    for module in modules:
+        inner = module.module if isinstance(module, DistributedDataParallel) else module
+        for name, parameter in inner.named_parameters():
+            if id(parameter) in wanted:
+                yield name, parameter, module
+
+
+def _sum(parameter: Any) -> float:
+    """Return a number that changes when a value does."""
+    with torch.no_grad():
+        return float(parameter.detach().double().sum())

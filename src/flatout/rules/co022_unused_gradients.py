@@ -1,0 +1,133 @@
+"""The backward pass computes gradients that no optimizer reads.
+
+## What it measures
+
+In three steps of the deep run, what the backward pass spends in parts of the graph from which no way leads to a
+parameter of an optimizer (nor to a tensor that is no parameter), part by part. Then steps with these parameters frozen
+and as they are, in turn, say what goes; not among ranks, which have to agree on that: there the share that these
+gradients have in the exchange counts, as far as that runs alone (DI003). It fires at 5% of the step.
+
+## Why it matters
+
+Whatever asks for gradients gets them: a pretrained encoder under a new head, word vectors that are to stay as they
+are. Handing only the head to the optimizer does not stop the backward pass at the encoder, and nobody sets such
+gradients to zero: they grow from step to step, and stay in memory beside the weights.
+
+## What to do
+
+`requires_grad_(False)` on what is not trained, before the optimizer and `DistributedDataParallel` are made. Where
+nothing before it is trained, put its forward pass under `torch.no_grad()` too: activations need not be kept.
+
+## When it is wrong
+
+Where gradients are read by the script itself (logged, clipped together with the others by
+`clip_grad_norm_(model.parameters())`, used for attribution), freezing changes what it sees. Parameters whose values
+change, or that an optimizer holds that has not stepped yet, are left out; of a part that trains one parameter and not
+another, nothing is counted. On a device nothing is frozen for a trial, and each part is waited for, which makes short
+ones look longer.
+"""
+
+from dataclasses import replace
+
+from flatout.rules.bounds import speedup_without
+from flatout.rules.example import example
+from flatout.rules.exchanges import exposed
+from flatout.rules.prices import computing, priced
+from flatout.rules.rule import Rule
+from flatout.rules.sentence import of_step
+from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Exchange, Frame, Price, RankSummary, Run, UnusedGradients
+from flatout.units import format_bytes, format_share
+
+MIN_SHARE = 0.05
+LEAST = 2  # steps looked at
+
+
+def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
+    """CO022: a twentieth of the step computes gradients of what is not trained."""
+    causes = run.causes or Causes()
+    found = causes.unused_gradients
+    if found is None or found.n < LEAST or found.all_bytes <= 0 or not causes.num_steps:
+        return None
+    of_all = min(1.0, found.num_bytes / found.all_bytes)
+    between = exposed(run)
+    exchanged = between.share * of_all if between else 0.0
+    backward, price = breakdown.share(Phase.BACKWARD), priced(run, "gradients")
+    gone = min(backward, _computing(causes, found) * backward + exchanged)
+    if price is not None:  # what follows is faster, too: memory is not written over each time
+        gone = max(0.0, price.share * computing(breakdown))
+    if gone < MIN_SHARE:
+        return None
+    share = min(gone, backward)
+    return Finding(
+        code="CO022",
+        name="unused-gradients",
+        phase=Phase.BACKWARD,
+        share=share,
+        max_speedup=speedup_without(gone),
+        location=found.place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes{' and exchanges' if exchanged else ''} "
+        f"gradients that no optimizer reads: {format_bytes(found.num_bytes)}, {format_share(of_all)} of all, most of "
+        f"them of `{found.largest}`. Freeze what is not trained: `requires_grad_(False)`.",
+        evidence=(
+            Evidence("computing them", found.seconds * 1000, "ms"),
+            Evidence("share of the exchange alone", exchanged, ""),
+            Evidence("parameters", found.parameters, ""),
+            Evidence("steps looked at", found.n, ""),
+        ),
+        fixes=(),
+    )
+
+
+def _computing(causes: Causes, found: UnusedGradients) -> float:
+    """Return which share of the deep run's backward time these gradients take."""
+    backward_s = causes.phases_s.get(Phase.BACKWARD, 0.0) / causes.num_steps
+    return min(1.0, found.seconds / backward_s) if backward_s > 0 else 0.0
+
+
+def _found(seconds: float, num_bytes: int = 75_000_000, n: int = 3, backward_s: float = 3.0) -> Causes:
+    """Return causes of 60 steps, whose backward passes took `backward_s` together."""
+    place = Frame("train.py", 30, "train")
+    found = UnusedGradients(
+        n=n,
+        parameters=60,
+        num_bytes=num_bytes,
+        all_bytes=100_000_000,
+        largest="stem.weight",
+        seconds=seconds,
+        place=place,
+    )
+    return Causes(num_steps=60, phases_s={Phase.BACKWARD: backward_s}, unused_gradients=found)
+
+
+def _frozen(share: float) -> Causes:
+    """Return such causes where steps without these gradients took that much less, each of them."""
+    price = Price(switch="gradients", own=1.0, share=share, steps=20, ordered=1.0 if share > 0 else 0.5)
+    return replace(_found(0.03), prices=(price,))
+
+
+def _ranks(exposed_s: float) -> tuple[RankSummary, ...]:
+    """Return two ranks whose exchanges run alone that long, in steps of 100 ms."""
+    seen = Exchange(steps=20, exchanges=1.0, exposed_s={str(i): exposed_s for i in range(20)}, step_s=0.1)
+    return tuple(RankSummary(rank=rank, num_steps=60, median_ms=100.0, exchange=seen) for rank in range(2))
+
+
+RULE = Rule(
+    code="CO022",
+    name="unused-gradients",
+    check=check,
+    fires_on=(
+        example(step_ms=100, forward=40, backward=50, causes=_found(0.03)),
+        example(step_ms=100, forward=40, backward=50, causes=_found(0.006)),
+        example(step_ms=100, forward=40, backward=50, causes=_frozen(0.9)),
+        example(step_ms=100, forward=40, backward=50, causes=_found(0.001), ranks=_ranks(0.02)),
+    ),
+    quiet_on=(
+        example(step_ms=100, forward=40, backward=50, causes=_found(0.004)),
+        example(step_ms=100, forward=40, backward=50, causes=_found(0.03, n=1)),
+        example(step_ms=100, forward=40, backward=50, causes=_frozen(0.03)),
+        example(step_ms=100, forward=40, backward=50, causes=_found(0.001), ranks=_ranks(0.002)),
+        example(step_ms=100, forward=40, backward=50, causes=Causes(num_steps=60)),
+    ),
+)
