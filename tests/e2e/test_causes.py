@@ -231,8 +231,6 @@ def test_gradients_that_no_optimizer_reads_are_found_where_the_model_is_called(f
     found = diagnosed(flatout, script)["CO022"]
     assert script.splitlines()[found.location.line - 1].endswith("# HERE")
     assert "14.6 MiB, 100% of all, most of them of `0.weight`" in found.message
-    assert "`0.weight`" in found.message
-    assert found.share > 0.3  # 15 MB are filled with zeros for 320 words
     assert "CO022" not in diagnosed(flatout, UNTRAINED.format(asks=False, trained="head"))
     assert "CO022" not in diagnosed(flatout, UNTRAINED.format(asks=True, trained="model"))
 
