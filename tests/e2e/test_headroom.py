@@ -71,6 +71,25 @@ def test_samples_that_a_worker_makes_are_held_there(diagnosed):
     assert found[HELD_SAMPLES].speedup < 1.1 * found[HELD_INPUT].speedup
 
 
+STREAM = """
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        for number in range(640):
+            time.sleep(0.001)
+            yield torch.ones(8), torch.ones(1)
+
+Data = Stream
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_of_a_stream_is_held_whose_length_nobody_knows(diagnosed, workers):
+    report = diagnosed(training(before=STREAM, step_s=0.003, workers=workers).replace("shuffle=True, ", ""))
+    found = {each.ceiling: each for each in report.headroom}
+    assert set(found) == {HELD_INPUT, LOADER_ALONE}
+    assert found[HELD_INPUT].speedup > 1.3
+
+
 @pytest.mark.parametrize(("options", "step_s"), [({}, 0.06), ({"steps": 20}, 0.003)])
 def test_where_there_is_nothing_to_wait_for_or_no_time_is_given_nothing_is_held(diagnosed, options, step_s):
     before = WAITING if options else ""

@@ -56,7 +56,7 @@ def measure_headroom(
     the start. Where that is too short for all of them, the first are measured; none where it is too short for one, as
     with many slow workers that are hardly waited for: what they have ready lasts too long.
     """
-    loaders = [loader for loader in run.loaders if loader.is_training and loader.num_batches]
+    loaders = [loader for loader in run.loaders if loader.is_training and (loader.num_batches or loader.epochs_started)]
     step_s = breakdown.median_ms / 1e3
     ready = max((loader.num_workers * max(2, loader.prefetch_factor) for loader in loaders), default=0)
     skip, drain = 2 + ready, _drained_after(ready, breakdown)

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HELD_BATCH", "patch"]
 
+_MOST_GIVEN = 5000  # times that what is held is given in one pass, where nobody knows how long it is
+
 
 def patch(site: "Site", *, place: str = "host") -> None:
     """Hold the batch of every pass that is under way: as the loader gives it, "pinned", or at "device" as it is copied.
 
-    A pass hands out as many batches as it would; the loader's own stay where they are.
+    A pass hands out as many batches as it would; the loader's own stay where they are. One whose length nobody knows
+    goes on after what is held, and gets that in a training alone: a validation would not end.
     """
     held = _Held(site, pinned=place == "pinned")
     site.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", held.follows)
@@ -44,10 +47,10 @@ class _Held:
 
         def call(iterator: Any) -> Any:
             length, key = _length(iterator), getattr(iterator, "_index_sampler", None)
-            if not length or type(key).__hash__ is None:  # without a length, no pass would end; a list is no key
-                return original(iterator)
             given = self._given.get(iterator, 0)
-            if given + max(0, getattr(iterator, "_num_yielded", 0)) >= length:
+            if type(key).__hash__ is None or not (length or _goes_on(given)):  # a list is no key
+                return original(iterator)
+            if length and given + max(0, getattr(iterator, "_num_yielded", 0)) >= length:
                 self._given.pop(iterator, None)  # torch may begin another pass with the same iterator
                 raise StopIteration
             if key not in self._batches:
@@ -103,6 +106,13 @@ def _pinned(batch: Any) -> Any:
     from torch.utils.data._utils.pin_memory import pin_memory
 
     return pin_memory(batch) if torch.cuda.is_initialized() else batch
+
+
+def _goes_on(given: int) -> bool:
+    """Return whether a pass of unknown length is given what is held once more."""
+    import torch
+
+    return given < _MOST_GIVEN and torch.is_grad_enabled()
 
 
 def _length(iterator: Any) -> int:

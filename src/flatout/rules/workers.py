@@ -28,6 +28,7 @@ class Harm:
     share: float  # of the step, 0 to 1
     waited_ms: float
     made_ms: float
+    batches: float  # in a step
 
 
 def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
@@ -41,7 +42,7 @@ def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
     share = min(breakdown.share(Phase.INPUT), waited_ms * batches / breakdown.mean_ms)
     if made_ms <= 0 or waited_ms < MIN_FACTOR * made_ms or share * (1 - made_ms / waited_ms) < MIN_HARM:
         return None
-    return Harm(share, waited_ms, made_ms)
+    return Harm(share, waited_ms, made_ms, batches)
 
 
 def samples_wait(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:

@@ -92,8 +92,9 @@ def test_what_belongs_to_the_copies_is_measured_before_samples_are(measured):
     assert asked["places"] == ["host", "device", "pinned", "sample", "raw"]
 
 
-def test_a_stream_has_no_samples_that_could_be_held(measured):
-    ceilings, (asked,) = measured(input=50, forward=50, loaders=(replace(LOADER, iterable_style=True),))
+@pytest.mark.parametrize("known", [{}, {"num_batches": 0, "epochs_started": 1}])
+def test_a_stream_has_no_samples_that_could_be_held(measured, known):
+    ceilings, (asked,) = measured(input=50, forward=50, loaders=(replace(LOADER, iterable_style=True, **known),))
     assert asked["places"] == ["host"]
     assert names(ceilings) == [HELD_INPUT, LOADER_ALONE]
 

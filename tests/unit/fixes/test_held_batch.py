@@ -57,15 +57,38 @@ def test_a_script_that_changes_its_batches_gets_the_same_values_again():
             x.mul_(0.5)
 
 
-def test_what_has_no_length_is_left_alone():
-    class Stream(IterableDataset):
-        def __iter__(self):
-            return iter(torch.arange(6.0))
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.arange(6.0))
 
-    with under("held-batch") as process:
+
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": None}, {"batch_size": 2, "num_workers": 1}])
+def test_a_pass_whose_length_nobody_knows_goes_on_where_it_was(options):
+    plain = [batch.tolist() for batch in DataLoader(Stream(), **options)]
+    with under("held-batch", on=False) as process:
+        batches = iter(DataLoader(Stream(), **options))
+        first = next(batches)
+        process.site.enable()
+        held = [next(batches) for _ in range(20)]
+        process.site.disable()
+        rest = list(batches)
+    assert all(batch is held[0] for batch in held)
+    assert [batch.tolist() for batch in (first, held[0], *rest)] == plain
+    assert process.site.hits == {"next": 19}
+
+
+def test_a_validation_whose_length_nobody_knows_is_left_alone():
+    with under("held-batch") as process, torch.no_grad():
         batches = [batch.tolist() for batch in DataLoader(Stream(), batch_size=2)]
     assert batches == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
     assert process.site.hits == {}
+
+
+def test_a_pass_whose_length_nobody_knows_ends_all_the_same(monkeypatch):
+    monkeypatch.setattr("flatout.fixes.held_batch._MOST_GIVEN", 10)
+    with under("held-batch"):
+        batches = [batch.tolist() for batch in DataLoader(Stream(), batch_size=2)]
+    assert batches == [[0.0, 1.0]] * 11 + [[2.0, 3.0], [4.0, 5.0]]
 
 
 def test_copies_of_what_is_held_are_made_once():

@@ -6,9 +6,11 @@ import pytest
 
 from flatout.rules import catalog, example, line
 from flatout.rules.example import steps_of
+from flatout.schema.facts import HELD_INPUT
 from flatout.schema.phase import Phase
 from flatout.schema.run import (
     Causes,
+    Ceiling,
     CompiledFunction,
     Environment,
     Frame,
@@ -73,6 +75,14 @@ def test_workers_harm_by_all_batches_of_a_step():
     found = said("IN010", step_ms=100, input=60, forward=30, num_batches=4, loaders=(loader,))
     assert found.share == pytest.approx(0.6)
     assert found.max_speedup == pytest.approx(1 / (1 - 0.6 * (1 - 6 / 15)))
+
+
+@pytest.mark.parametrize(("high", "gone"), [(4.1, 0.75 - 0.24), (6.0, 0.6 - 0.24)])
+def test_what_went_with_a_batch_held_goes_without_workers_but_for_making_it(high, gone):
+    loader = LoaderFacts(is_training=True, num_workers=2, sample_s=0.005, collate_s=0.001, fetches=80)
+    held = Ceiling(ceiling=HELD_INPUT, median_ms=25.0, speedup=4.0, low=3.9, high=high, num_pairs=8)
+    options = {"input": 60, "forward": 30, "num_batches": 4, "loaders": (loader,), "headroom": (held,)}
+    assert said("IN010", step_ms=100, **options).max_speedup == pytest.approx(1 / (1 - gone))
 
 
 def test_work_that_is_cropped_away_is_a_part_of_the_sample_and_the_sample_one_of_the_batch():
