@@ -39,8 +39,12 @@ KINDS = {  # name: (loader workers, how time is spent, parts of it: reading, fix
     "collate computes": (0, "spin", (0, 0, 0, 1)),
     "one worker, waits": (1, "time.sleep", (1, 0, 0, 0)),
     "one worker, computes": (1, "spin", (1, 0, 0, 0)),
+    "a stream that waits": (0, "time.sleep", (1, 0, 0, 0)),
+    "a stream of one worker": (1, "spin", (1, 0, 0, 0)),
 }
-"""With a worker the input takes as long as the rest of the step besides: the training waits for the stated share."""
+"""With a worker the input takes as long as the rest of the step besides: the training waits for the stated share.
+Nobody knows how long a stream is.
+"""
 
 BY_HAND = {  # ceiling: from which part on work is left, and another line
     HELD_RAW: (1, "pass"),
@@ -53,10 +57,10 @@ BY_HAND = {  # ceiling: from which part on work is left, and another line
 _SCRIPT = """
 import sys, time
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 READING, FIXED, RANDOM, COLLATE = {parts}
-REST, WORKERS, SECONDS = {rest}, {workers}, float(sys.argv[1]) if sys.argv[1:] else 1e9
+REST, WORKERS, STREAMS, SECONDS = {rest}, {workers}, {streams}, float(sys.argv[1]) if sys.argv[1:] else 1e9
 ALONE = False
 
 
@@ -106,6 +110,12 @@ class Rows(Dataset):
         return (self.transform(row) if self.transform else row), torch.ones(1)
 
 
+class Stream(IterableDataset):
+    def __iter__(self):
+        rows = Rows()
+        return (rows[index] for index in range(len(rows)))
+
+
 def collate(rows):
     spend(COLLATE)
     return default_collate(rows)
@@ -117,7 +127,8 @@ def main():
     torch.set_num_threads(1)
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
-    loader = DataLoader(Rows(), batch_size=16, shuffle=True, collate_fn=collate, num_workers=WORKERS)
+    data = Stream() if STREAMS else Rows()
+    loader = DataLoader(data, batch_size=16, shuffle=not STREAMS, collate_fn=collate, num_workers=WORKERS)
     {line}
     times, begin = [], time.perf_counter()
     while True:
@@ -163,7 +174,7 @@ def write(folder: Path, kind: str, share: float) -> None:
     rest = (1 - share) * STEP_S
     spent = [part * (share * STEP_S + (rest if workers else 0)) for part in parts]
     transform = "Compose([Fixed(), Random()])" if any(parts[1:3]) else "None"
-    fields = {"rest": rest, "workers": workers, "spends": spends, "transform": transform}
+    fields = {"streams": "stream" in kind, "rest": rest, "workers": workers, "spends": spends, "transform": transform}
     for name, (first, line) in {"train": (0, "pass"), **BY_HAND}.items():
         left = [0.0 if place < first else part for place, part in enumerate(spent)]
         (folder / f"{name}.py").write_text(_SCRIPT.format(**fields, parts=left, line=line))

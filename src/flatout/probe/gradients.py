@@ -6,6 +6,7 @@ until the next node begins, since giving back what a node was given takes its ti
 What belongs to an optimizer that has not stepped yet, or has changed by the end, is read by somebody after all.
 """
 
+import contextlib
 import gc
 import statistics
 import weakref
@@ -57,16 +58,18 @@ class GradientWatch:
         if id(module) not in self._places and len(self._places) < _MOST_PLACES and torch.is_grad_enabled():
             self._places[id(module)] = caller(2)
 
-    @guarded
     def backward(self, tensors: Any) -> None:
         """A backward pass is about to begin from `tensors`."""
         self._unhook()
-        if self._steps + 1 not in _AT:
-            return
+        if self._steps + 1 in _AT:
+            with contextlib.suppress(Exception):  # nodes and parameters of any kind
+                self._look(tensors)
+
+    def _look(self, tensors: Any) -> None:
         held = {id(one) for one in _held_by(self._optimizers())}
         roots = [one.grad_fn for one in (tensors if isinstance(tensors, (list, tuple)) else (tensors,))]
         graph = _Graph([one for one in roots if one is not None], held)
-        if not graph.unread or not graph.trained:
+        if graph.recomputes or not graph.unread or not graph.trained:
             return
         self._bytes |= {id(one): one.nbytes for one in (*graph.unread, *graph.trained)}
         self._stay = self._stay and (not self._taken_s or all(one.grad is not None for one in graph.unread))
@@ -124,6 +127,11 @@ class GradientWatch:
 
     def facts(self, modules: Iterable[Any]) -> UnusedGradients | None:
         """Return what was seen; None where every gradient is read, as far as can be told."""
+        with contextlib.suppress(Exception):  # parameters of any kind
+            return self._found(modules)
+        return None
+
+    def _found(self, modules: Iterable[Any]) -> UnusedGradients | None:
         if not self._taken_s or not self._unread:
             return None
         modules = list(modules)
@@ -151,6 +159,7 @@ class _Graph:
     def __init__(self, roots: list[Any], held: set[int]) -> None:
         self.trained: list[Any] = []  # parameters that are held
         self.unread: list[Any] = []  # and those that are not
+        self.recomputes = False  # reentrant checkpoints hide what they train, and want inputs that ask for gradients
         self._held = held
         self._needed: dict[Any, bool] = {}
         waiting = [(root, False) for root in roots]
@@ -160,6 +169,7 @@ class _Graph:
                 self._needed[node] = any(self._needed[one] for one in _next(node))
             elif node not in self._needed:
                 following = _next(node)
+                self.recomputes = self.recomputes or type(node).__name__ == "CheckpointFunctionBackward"
                 self._needed[node] = not following and self._is_read(node)
                 waiting += [(node, True), *((one, False) for one in following)] if following else []
         if waiting:  # too large to be walked

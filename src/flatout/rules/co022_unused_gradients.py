@@ -22,9 +22,9 @@ nothing before it is trained, put its forward pass under `torch.no_grad()` too: 
 
 Where gradients are read by the script itself (logged, clipped together with the others by
 `clip_grad_norm_(model.parameters())`, used for attribution), freezing changes what it sees. Parameters whose values
-change, or that an optimizer holds that has not stepped yet, are left out; of a part that trains one parameter and not
-another, nothing is counted. On a device nothing is frozen for a trial, and each part is waited for, which makes short
-ones look longer.
+change, or that an optimizer holds that has not stepped yet, are left out, as is all of a model with reentrant
+checkpoints; of a part that trains one parameter and not another, nothing is counted. On a device nothing is frozen for
+a trial, and each part is waited for, which makes short ones look longer.
 """
 
 from dataclasses import replace

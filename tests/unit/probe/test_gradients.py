@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from flatout.probe.gradients import GradientWatch, _Graph
 from flatout.probe.trouble import raise_it
@@ -116,6 +117,34 @@ def test_nothing_is_frozen_where_a_script_may_miss_the_gradients():
     assert kept[0].freezing() is None
     train(model, model.parameters(), kept=kept)
     assert kept[1].freezing() is None
+
+
+class Checkpointed(nn.Module):
+    """A part in the middle is computed again in the backward pass."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant, self.body, self.middle, self.head = reentrant, *map(nn.Linear, (16, 32, 32), (32, 32, 4))
+
+    def forward(self, x):
+        return self.head(checkpoint(self.middle, self.body(x), use_reentrant=self.reentrant))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_that_wants_an_input_with_gradients_gets_it(reentrant):
+    model, kept = Checkpointed(reentrant), []
+    found = train(model, [*model.middle.parameters(), *model.head.parameters()], kept=kept)
+    assert (found is None, kept[0].freezing() is None) == (reentrant, reentrant)
+
+
+def test_parameters_that_cannot_be_summed_are_no_error(monkeypatch):
+    def fails(parameter):
+        raise TypeError("no sum")
+
+    monkeypatch.setattr("flatout.probe.gradients._sum", fails)
+    model, kept = made(), []
+    assert train(model, model[2].parameters(), kept=kept) is None
+    assert kept[0].freezing() is None
 
 
 def names(graph):
