@@ -7,7 +7,7 @@ The gain of the repair is measured from plain runs, without flatout: flawed epoc
 epochs after the first, the median of three pairs. The two of a pair run one after the other, each alone on the machine
 as it is where it is diagnosed, and take turns in going first. (Side by side, a core for each, they share the last level
 of the cache and the memory's bandwidth, which costs the one more than the other: denoiser_psnr gained 1.38 so, n=4, and
-1.93 alone, n=3.) Where the largest gain is more than 1.35 times the smallest, three more pairs are measured.
+1.79 alone, n=6.) Where the largest gain is more than 1.35 times the smallest, three more pairs are measured.
 Everything runs with one intra-op thread: with two, any other process on a machine of two cores makes OpenMP regions
 wait, and steps up to 50 times as long.
 `planted/healthy/` holds scripts on which nothing should be found.

@@ -13,13 +13,22 @@ from typing import Any
 from flatout.probe.places import is_user_file
 from flatout.schema.run import CompiledFunction, Frame, GraphBreak
 
-__all__ = ["compiled_functions", "graph_breaks"]
+__all__ = ["compiled_functions", "graph_breaks", "optimized_module"]
 
 _MOST = 20
 _LENGTH = 120  # characters of a reason
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _NUMBER = re.compile(r"^\d+/\d+(_\d+)?: ")  # Dynamo's own, of the code that did not fit
 _STACK = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+
+class _Never:
+    """No object is an instance of this."""
+
+
+def optimized_module() -> Any:
+    """Return the class of what `torch.compile` makes of a module; one without objects where nothing was compiled."""
+    return sys.modules["torch._dynamo"].eval_frame.OptimizedModule if "torch._dynamo" in sys.modules else _Never
 
 
 def graph_breaks() -> tuple[GraphBreak, ...]:

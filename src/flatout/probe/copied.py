@@ -5,6 +5,7 @@ to each other. So models with hooks, all models of several ranks, calls with any
 those under autocast are left alone.
 """
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterator
 from time import perf_counter
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from flatout.pipeline.ranks import local_ranks
 
-__all__ = ["KeptCall", "timed_pass", "wait"]
+__all__ = ["CallKeeper", "KeptCall", "timed_pass", "wait"]
 
 _MOST_BYTES = 1 << 28  # of a model, and of what one call is given
 _MOST_BYTES_ASIDE, _MOST_ITEMS = 1 << 20, 1000  # of an attribute that is neither parameter nor buffer
@@ -69,6 +70,38 @@ class KeptCall:
 
         given: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(anew, self._given)
         return given
+
+
+class CallKeeper:
+    """Keeps one call of one module: of the first that is wanted, the one of that number."""
+
+    def __init__(self, at_call: int) -> None:
+        """Keep nothing yet; calls are counted from 1, those of each module by themselves."""
+        self._at_call = at_call
+        self._calls: dict[int, int] = {}  # by the module's identity
+        self.kept: KeptCall | None = None
+
+    def around(
+        self, module: Any, inner: Callable[..., Any], wanted: Callable[[], torch.nn.Module | None]
+    ) -> Callable[..., Any]:
+        """Return `inner`, or for the call to keep what keeps it: of what `wanted` gives, if that can be copied."""
+        calls = self._calls[id(module)] = self._calls.get(id(module), 0) + 1
+        if calls != self._at_call or self.kept is not None:
+            return inner
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with contextlib.suppress(Exception):  # a probe ends no script
+                of = wanted()
+                if of is not None and KeptCall.possible(of, args, kwargs):
+                    self.kept = KeptCall(of, args, kwargs)
+            return inner(*args, **kwargs) if self.kept is None else self.kept.made(inner, args, kwargs)
+
+        return call
+
+    def take(self) -> KeptCall | None:
+        """Return what was kept where there is time to make it again a few times, and keep it no longer."""
+        kept, self.kept = self.kept, None
+        return kept if kept is not None and kept.is_short else None
 
 
 def wait() -> None:

@@ -92,7 +92,6 @@ class GradientWatch:
     @guarded
     def _leave(self) -> None:
         """The last node has ended; an exchange that ranks make may still be under way."""
-        self._ends_told = True
         self._enter(False)
         self._ends_told = False
 

@@ -9,7 +9,6 @@ module leave it out.
 """
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable
 from threading import get_ident
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from flatout.probe.compiling import optimized_module
 from flatout.probe.loading import batch_size, tensors_in
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.tape import Tape
@@ -215,14 +215,6 @@ class ModuleWatch:
         return tuple(_facts(hooked, *self.anomaly) for hooked in called)
 
 
-def _optimized() -> type:
-    return torch._dynamo.eval_frame.OptimizedModule if "torch._dynamo" in sys.modules else _Never
-
-
-class _Never:
-    """No object is an instance of this."""
-
-
 def _modules() -> list[Any]:
     """Return every module that the garbage collector knows of."""
     found = []
@@ -259,7 +251,7 @@ def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at
     for inner in module.modules():
         if not any(True for _ in inner.children()):
             kinds[type(inner).__name__] = kinds.get(type(inner).__name__, 0) + 1
-    compiled = isinstance(module, _optimized()) or hooked.before is not None
+    compiled = isinstance(module, optimized_module()) or hooked.before is not None
     return ModelFacts(
         name=type(module).__name__,
         num_parameters=len(parameters),

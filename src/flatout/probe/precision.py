@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from flatout.probe.copied import KeptCall, timed_pass
+from flatout.probe.copied import CallKeeper, KeptCall, timed_pass
 from flatout.probe.datasets import random_states_kept
 from flatout.probe.tape import Tape
 from flatout.schema.run import PrecisionTrial
@@ -28,30 +28,20 @@ class PrecisionWatch:
     def __init__(self, tape: Tape) -> None:
         """Watch nothing yet."""
         self._tape = tape
-        self._calls: dict[int, int] = {}
-        self._kept: KeptCall | None = None
+        self._keeper = CallKeeper(_AT_CALL)
         self._found: PrecisionTrial | None = None
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or for one call of a model of float64 what keeps what it was given."""
-        calls = self._calls[id(module)] = self._calls.get(id(module), 0) + 1
-        if calls != _AT_CALL or self._kept is not None or self._tape.tracing.possible:
-            return inner
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):  # a probe ends no script
-                if _is_wide(module) and KeptCall.possible(module, args, kwargs):
-                    self._kept = KeptCall(module, args, kwargs)
-            return inner(*args, **kwargs) if self._kept is None else self._kept.made(inner, args, kwargs)
-
-        return call
+        may = not self._tape.tracing.possible
+        return self._keeper.around(module, inner, lambda: module if may and _is_wide(module) else None)
 
     def measure(self) -> None:
         """Time the model that was called, once the script's steps are over."""
-        if self._kept is not None and self._kept.is_short:
+        kept = self._keeper.take()
+        if kept is not None:
             with contextlib.suppress(Exception), random_states_kept():  # a model need not bear to be copied
-                self._found = _compared(self._kept)
-        self._kept = None
+                self._found = _compared(kept)
 
     def facts(self) -> PrecisionTrial | None:
         """Return what was measured; None where no model computes in float64, or none could be copied."""

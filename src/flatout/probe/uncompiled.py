@@ -5,7 +5,6 @@ once, the numbers that modules keep in Python put back before each call, so that
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterable
 from statistics import median
 from time import perf_counter
@@ -14,7 +13,8 @@ from typing import Any
 from torch import compile as _compile  # before any probe has wrapped it
 from torch.compiler import reset
 
-from flatout.probe.copied import KeptCall, timed_pass
+from flatout.probe.compiling import optimized_module
+from flatout.probe.copied import CallKeeper, KeptCall, timed_pass
 from flatout.probe.datasets import random_states_kept
 from flatout.schema.run import CompiledFunction, CompiledTrial
 
@@ -30,44 +30,26 @@ class UncompiledWatch:
 
     def __init__(self) -> None:
         """Watch nothing yet."""
-        self._calls: dict[int, int] = {}
-        self._kept: KeptCall | None = None
+        self._keeper = CallKeeper(_AT_CALL)
         self._found: CompiledTrial | None = None
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or for one call of a compiled module what keeps what it was given."""
-        calls = self._calls[id(module)] = self._calls.get(id(module), 0) + 1
-        if calls != _AT_CALL or self._kept is not None or not isinstance(module, _optimized()):
-            return inner
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):  # a probe ends no script
-                if KeptCall.possible(module._orig_mod, args, kwargs):
-                    self._kept = KeptCall(module._orig_mod, args, kwargs)
-            return inner(*args, **kwargs) if self._kept is None else self._kept.made(inner, args, kwargs)
-
-        return call
+        written = module._orig_mod if isinstance(module, optimized_module()) else None
+        return inner if written is None else self._keeper.around(module, inner, lambda: written)
 
     def measure(self, functions: Iterable[CompiledFunction]) -> None:
         """Time the passes where one of `functions` is left uncompiled; what the script has compiled is lost then."""
         left = [each for each in functions if each.is_given_up]
         longest_s = max((each.seconds / each.compilations for each in left), default=0.0)
-        if left and self._kept is not None and self._kept.is_short and longest_s < _LONGEST_COMPILING_S:
+        kept = self._keeper.take()
+        if left and kept is not None and longest_s < _LONGEST_COMPILING_S:
             with contextlib.suppress(Exception), random_states_kept():  # a model need not bear to be copied
-                self._found = _compared(self._kept)
-        self._kept = None
+                self._found = _compared(kept)
 
     def facts(self) -> CompiledTrial | None:
         """Return what was measured; None where nothing is left uncompiled, or its model cannot be copied."""
         return self._found
-
-
-def _optimized() -> Any:
-    return sys.modules["torch._dynamo"].eval_frame.OptimizedModule if "torch._dynamo" in sys.modules else _Never
-
-
-class _Never:
-    """No module is one."""
 
 
 def _compared(kept: KeptCall) -> CompiledTrial | None:
