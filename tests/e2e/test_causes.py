@@ -241,7 +241,7 @@ LEFT = "The operator 'aten::linalg_svd' is not currently supported on the MPS ba
 def test_an_operation_that_torch_says_is_left_to_the_cpu_is_told_at_its_line(flatout):
     """No such device here: the script says it in torch's words, through which torch's C++ says it, too."""
     said = f'__import__("warnings").warn("{LEFT} CPU.")'
-    work = "self.first(x) + torch.linalg.svdvals(x)[:16]"
+    work = "self.first(x) + torch.linalg.svdvals(spread)[:16]"
     script = SLOW_FORWARD.replace("{forward}", f"({said}, {work})[1]")
     found = diagnosed(flatout, script)["CO021"]
     assert script.splitlines()[found.location.line - 1].endswith("# HERE")
