@@ -44,6 +44,21 @@ def python_beside_a_matrix_product() -> tuple[int, ...]:
     return first, len(second)
 
 
+def long_python_before_operations() -> tuple[int, ...]:
+    """Some 5 ms of Python, in which nothing lets go of the lock, and then operations."""
+    first = sum(_python(10) for _ in range(5000))
+    second = torch.rand(20_000)
+    third = _SQUARE @ _SQUARE
+    return first, len(second), len(third)
+
+
+def python_among_short_calls_that_hold_the_lock() -> tuple[int, ...]:
+    """Calls of some 300 us that hold the lock, Python between them, and then an operation."""
+    first = [np.sort(_NUMBERS[:6000]).size + _python(1000) for _ in range(10)]
+    second = _SQUARE @ _SQUARE
+    return first[0], len(second)
+
+
 def operators_alone() -> tuple[int, ...]:
     """Short operators, no calls: a look that is asked for meanwhile comes later, unless they let go of the lock."""
     first = _VECTOR * 2 + 1
@@ -73,8 +88,8 @@ _VECTOR = torch.rand(20_000)
 _NUMBERS = np.random.default_rng(0).permutation(20_000)
 _RECORD = {str(number): list(range(20)) for number in range(20)}
 _LOOPS = (
-    short_python_and_operations, python_beside_a_matrix_product, operators_alone, library_that_holds_the_lock,
-    freed_before_a_function,
+    short_python_and_operations, python_beside_a_matrix_product, long_python_before_operations,
+    python_among_short_calls_that_hold_the_lock, operators_alone, library_that_holds_the_lock, freed_before_a_function,
 )  # fmt: skip
 
 

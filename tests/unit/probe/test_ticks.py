@@ -65,6 +65,25 @@ def test_plain_python_between_operations_is_seen():
     assert seen["# PYTHON"] > seen["# OPERATION"]
 
 
+def count_without_pause(stop):
+    time.sleep(0.1)  # the clock starts
+    kept = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        while not stop.is_set():
+            for each in range(50):
+                str(each)  # COUNTED
+    finally:
+        sys.setswitchinterval(kept)
+
+
+def test_python_is_seen_while_a_look_waits_for_the_lock():
+    """Nobody makes such Python let go of it, not every 5 ms either."""
+    _, costs = sampled_here(count_without_pause)
+    line = line_of(count_without_pause, "# COUNTED")
+    assert sum(cost.samples for cost in costs if cost.stack[0].line == line) > 20
+
+
 def test_what_was_before_a_call_is_not_charged_to_the_function_that_is_called():
     def nothing():
         return 1
