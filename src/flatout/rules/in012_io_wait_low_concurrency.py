@@ -26,7 +26,7 @@ A pool of threads that the data set has already is not seen: its CPU time is not
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_of_input
+from flatout.rules.bounds import speedup_of_input, speedup_of_waits
 from flatout.rules.example import example, line
 from flatout.rules.inside import sample_lines
 from flatout.rules.lines import hottest
@@ -56,7 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="io-wait-low-concurrency",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
+        max_speedup=min(speedup_of_input(run, breakdown, loader, fraction, headroom), speedup_of_waits(run)),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for something that is not the CPU{where}: "
         f"fetching is {format_share(cpu_share(loader))} CPU time{in_flight}. Fetch many samples at once, on threads.",

@@ -8,6 +8,7 @@ from flatout.rules.bounds import (
     handover_s,
     input_gain,
     speedup_of_input,
+    speedup_of_waits,
     speedup_on_freed_cores,
     speedup_with_workers,
     speedup_without,
@@ -53,6 +54,14 @@ def test_workers_that_take_the_cores_of_a_training_hide_a_larger_gain_than_its_w
     assert speedup_without(input_gain(truth.breakdown, workers, 1.0)) == pytest.approx(1.2, rel=0.01)
     assert speedup_of_input(truth.run, truth.breakdown, workers, 1.0) == pytest.approx(2 / 0.9)
     assert speedup_on_freed_cores(truth.run, workers, 0.5) == pytest.approx(1.45 / 0.9)
+
+
+def test_work_on_the_cores_stays_when_nothing_waits_any_more():
+    samples = tuple(Utilization(at_s=0.5 * i, main_cpu=0.2, worker_cpu=0.05) for i in range(10))
+    truth = example(step_ms=100, input=98, environment=Environment(num_cpus=2), utilization=samples)
+    assert speedup_of_waits(truth.run) == pytest.approx(2 / 0.25)
+    assert speedup_of_waits(example(step_ms=100, input=98).run) == MAX_SPEEDUP  # not sampled
+    assert speedup_of_waits(crowded(own=1.2, workers=1.1).run) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -178,3 +178,11 @@ def test_threads_of_the_data_set_are_not_denied():
     assert ", with 1 in flight" in said("IN012", step_ms=200, input=161, forward=30, loaders=(loader,)).message
     pooled = replace(loader, has_getitems=True)
     assert "in flight" not in said("IN012", step_ms=200, input=161, forward=30, loaders=(pooled,)).message
+
+
+def test_what_the_cores_do_meanwhile_is_no_wait():
+    loader = LoaderFacts(is_training=True, batch_size=32, sample_s=0.16, sample_cpu_s=0.004, fetches=40)
+    looks = tuple(Utilization(at_s=0.5 * i, main_cpu=0.8) for i in range(16))
+    facts = {"step_ms": 200, "input": 161, "forward": 30, "loaders": (loader,), "environment": Environment(num_cpus=2)}
+    assert said("IN012", **facts).max_speedup > 4
+    assert said("IN012", **facts, utilization=looks).max_speedup == pytest.approx(2 / 0.8)
