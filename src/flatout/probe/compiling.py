@@ -18,6 +18,7 @@ __all__ = ["compiled_functions", "graph_breaks", "optimized_module"]
 _MOST = 20
 _LENGTH = 120  # characters of a reason
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+_LIMIT = re.compile(r"(recompile|cache[ _]size)[ _]limit", re.IGNORECASE)  # why one more was not made
 _NUMBER = re.compile(r"^\d+/\d+(_\d+)?: ")  # Dynamo's own, of the code that did not fit
 _STACK = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
@@ -52,15 +53,27 @@ def compiled_functions(since_unix_s: float) -> tuple[CompiledFunction, ...]:
     records: Iterable[Any] = getattr(dynamo, "get_compilation_metrics", tuple)()
     limit = getattr(sys.modules.get("torch._dynamo.config"), "recompile_limit", 0)
     by_place: dict[Frame, list[Any]] = {}
+    refused = {_frame_of(record) for record in records if _LIMIT.search(getattr(record, "fail_reason", None) or "")}
+    tells = hasattr(dynamo, "get_metrics_context")  # torch 2.6 on
     for record in records:
         name, file, line = record.co_name, record.co_filename, record.co_firstlineno
         if name and file and line and is_user_file(file):
             by_place.setdefault(Frame(file, line, _RESUMED.sub(r"\1", name)), []).append(record)
-    found = [_compiled(place, made, int(limit or 0), since_unix_s) for place, made in by_place.items()]
+    found = [
+        _compiled(place, made, int(limit or 0), since_unix_s, refused if tells else None)
+        for place, made in by_place.items()
+    ]
     return tuple(sorted(found, key=lambda function: -function.seconds)[:_MOST])
 
 
-def _compiled(place: Frame, records: list[Any], limit: int, since_unix_s: float) -> CompiledFunction:
+def _frame_of(record: Any) -> str:
+    """Return what Dynamo numbers the functions by that it compiles: the 3 of 3/0, 3/1 and so on."""
+    return str(getattr(record, "compile_id", "")).rpartition("/")[0]
+
+
+def _compiled(
+    place: Frame, records: list[Any], limit: int, since_unix_s: float, refused: set[str] | None
+) -> CompiledFunction:
     times = [float(getattr(record, "entire_frame_compile_time_s", None) or 0.0) for record in records]
     later = [time for time, record in zip(times[1:], records[1:], strict=True) if _began(record) >= since_unix_s]
     entries = max(int(getattr(record, "cache_size", None) or 0) + 1 for record in records)
@@ -72,6 +85,7 @@ def _compiled(place: Frame, records: list[Any], limit: int, since_unix_s: float)
         seconds=sum(times),
         again_s=sum(later),
         limit=limit,
+        refused=None if refused is None else any(_frame_of(record) in refused for record in records),
         reason=_NUMBER.sub("", _first_line(reason)),
         changed_at=_last_place(reason),
     )

@@ -97,6 +97,7 @@ class DeepWatch:
         self._prices.install(seams)
         self._device.install(seams)
         self._fallbacks.install(seams)
+        self._gradients.install(seams)
         self._collector.install(seams)
         self._tape.on_change = self._changed
         self._recorder.training.on_backward = self._before_backward
@@ -213,6 +214,8 @@ class DeepWatch:
         part.put_many("models", models)
         causes = self._causes()
         part.put("causes", causes)  # what follows may take seconds, of which there may be few
+        if self._recorder.done not in ("steps", "script ended"):  # the training may go on, or something is broken
+            return
         trials = self._trials(causes)
         if any(trials.values()):
             part.put("causes", replace(causes, **trials))

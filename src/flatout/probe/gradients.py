@@ -19,8 +19,8 @@ import torch
 from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 
-from flatout.probe.copied import wait
 from flatout.probe.places import caller
+from flatout.probe.seams import Hits, Seams
 from flatout.probe.trouble import guarded
 from flatout.schema.run import Frame, Step, UnusedGradients
 
@@ -31,6 +31,7 @@ LOOKED = 10
 """The step after which there is nothing more to look at."""
 
 _MOST_NODES = 20_000
+_PART = 1 << 20  # values summed at once
 _MOST_PLACES = 16  # outermost modules whose calls are remembered
 
 
@@ -50,7 +51,22 @@ class GradientWatch:
         self._handles: list[Any] = []
         self._unread: dict[int, tuple[Any, float]] = {}  # parameters that no optimizer holds, and their sums
         self._stay = True  # gradients, from step to step: nobody sets them to None
+        self._hooked = False  # a tensor, by the script
         self._bytes: dict[int, int] = {}  # of gradients, by the parameter's identity
+
+    def install(self, seams: Seams) -> None:
+        """Note whether the script hooks tensors: without a graph there is an error in place of a hook."""
+
+        def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+            def hook(*args: Any, **kwargs: Any) -> Any:
+                hits.count += 1
+                self._hooked = True
+                return original(*args, **kwargs)
+
+            return hook
+
+        for name in ("register_hook", "retain_grad"):
+            seams.wrap(f"torch:Tensor.{name}", make)
 
     @guarded
     def called(self, module: Any, arguments: Any) -> None:
@@ -81,7 +97,7 @@ class GradientWatch:
     @guarded
     def _enter(self, needless: bool, *_: Any) -> None:
         """A node begins, and what was under way is over."""
-        wait()
+        _wait()
         now = perf_counter()
         self._of_step += now - self._since if self._since else 0.0
         self._since = now if needless else 0.0
@@ -107,11 +123,15 @@ class GradientWatch:
     def freezing(self) -> Callable[[bool], None] | None:
         """Return what freezes these parameters, and lets them ask for gradients again; None where that is no trial.
 
-        Other ranks would wait for these gradients, and a script that finds None in place of one may end.
+        Other ranks would wait for these gradients, and a script that finds None in place of one may end, or that hooks
+        a tensor of the graph.
         """
-        found = [one for ref, _ in self._unread.values() if (one := ref()) is not None]
-        distributed = torch.distributed
-        if not found or not self._stay or (distributed.is_available() and distributed.is_initialized()):
+        distributed, found = torch.distributed, []
+        if not self._stay or self._hooked or (distributed.is_available() and distributed.is_initialized()):
+            return None
+        with contextlib.suppress(Exception):  # parameters of any kind
+            found = self._still_unread()
+        if not found:
             return None
 
         def freeze(on: bool) -> None:
@@ -124,6 +144,13 @@ class GradientWatch:
         while self._handles:
             self._handles.pop().remove()
 
+    def _still_unread(self) -> list[Any]:
+        """Return the parameters seen, where nobody has changed one, and no optimizer that there is holds one."""
+        held = {id(one) for one in _held_by(_living_optimizers())}
+        seen = [(one, before) for ref, before in self._unread.values() if (one := ref()) is not None]
+        unread = [one for one, before in seen if id(one) not in held and _sum(one) == before]
+        return unread if len(unread) == len(self._unread) else []
+
     def facts(self, modules: Iterable[Any]) -> UnusedGradients | None:
         """Return what was seen; None where every gradient is read, as far as can be told."""
         with contextlib.suppress(Exception):  # parameters of any kind
@@ -133,12 +160,10 @@ class GradientWatch:
     def _found(self, modules: Iterable[Any]) -> UnusedGradients | None:
         if not self._taken_s or not self._unread:
             return None
-        modules = list(modules)
-        held = {id(one) for one in _held_by(_living_optimizers())}
-        unread = [one for ref, before in self._unread.values() if (one := ref()) is not None and _sum(one) == before]
-        unread = [one for one in unread if id(one) not in held]
-        named = sorted(_named(modules, {id(one) for one in unread}), key=lambda found: found[1].nbytes, reverse=True)
-        if not named or len(unread) < len(self._unread):
+        unread = self._still_unread()
+        found = _named(list(modules), {id(one) for one in unread})
+        named = sorted(found, key=lambda each: each[1].nbytes, reverse=True)
+        if not named:
             return None
         name, _, module = named[0]
         return UnusedGradients(
@@ -209,7 +234,13 @@ def _named(modules: Iterable[Any], wanted: set[int]) -> Iterator[tuple[str, Any,
                 yield name, parameter, module
 
 
+def _wait() -> None:
+    """Wait for what a device computes of this pass, not for an exchange on a stream of its own; never in a capture."""
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.current_stream().synchronize()
+
+
 def _sum(parameter: Any) -> float:
-    """Return a number that changes when a value does."""
+    """Return a number that changes when a value does, a copy of a part of the values at a time."""
     with torch.no_grad():
-        return float(parameter.detach().double().sum())
+        return sum(float(part.double().sum()) for part in parameter.detach().reshape(-1).split(_PART))

@@ -10,13 +10,12 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from torch import compile as _compile  # before any probe has wrapped it
 from torch.compiler import reset
 
 from flatout.probe.compiling import optimized_module
 from flatout.probe.copied import CallKeeper, KeptCall, timed_pass
 from flatout.probe.datasets import random_states_kept
-from flatout.schema.run import CompiledFunction, CompiledTrial
+from flatout.schema.run import CompiledFunction, CompiledTrial, Frame
 
 __all__ = ["UncompiledWatch"]
 
@@ -31,32 +30,52 @@ class UncompiledWatch:
     def __init__(self) -> None:
         """Watch nothing yet."""
         self._keeper = CallKeeper(_AT_CALL)
+        self._compiles: Callable[[Any], Any] | None = None  # as the script does, its backend and mode
         self._found: CompiledTrial | None = None
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or for one call of a compiled module what keeps what it was given."""
-        written = module._orig_mod if isinstance(module, optimized_module()) else None
-        return inner if written is None else self._keeper.around(module, inner, lambda: written)
+        if not isinstance(module, optimized_module()):
+            return inner
+
+        def wanted() -> Any:
+            self._compiles = module.dynamo_ctx
+            return module._orig_mod
+
+        return self._keeper.around(module, inner, wanted)
 
     def measure(self, functions: Iterable[CompiledFunction]) -> None:
-        """Time the passes where one of `functions` is left uncompiled; what the script has compiled is lost then."""
-        left = [each for each in functions if each.is_given_up]
-        longest_s = max((each.seconds / each.compilations for each in left), default=0.0)
-        kept = self._keeper.take()
-        if left and kept is not None and longest_s < _LONGEST_COMPILING_S:
+        """Time the passes of a model that is one of `functions` and left uncompiled; what was compiled is lost then."""
+        functions, kept = list(functions), self._keeper.take()
+        once_s = sum(each.seconds / max(1, each.compilations) for each in functions)
+        if kept is None or self._compiles is None or once_s >= _LONGEST_COMPILING_S:
+            return
+        place = next((each.place for each in functions if each.is_given_up and _begins(kept.module, each.place)), None)
+        if place is not None:
             with contextlib.suppress(Exception), random_states_kept():  # a model need not bear to be copied
-                self._found = _compared(kept)
+                self._found = _compared(kept, self._compiles, place)
 
     def facts(self) -> CompiledTrial | None:
         """Return what was measured; None where nothing is left uncompiled, or its model cannot be copied."""
         return self._found
 
 
-def _compared(kept: KeptCall) -> CompiledTrial | None:
+def _begins(module: Any, place: Frame) -> bool:
+    """Return whether the forward pass of `module`, or what it is wrapped in, begins at `place`."""
+    function: Any = type(module).forward
+    while function is not None:
+        code = getattr(function, "__code__", None)
+        if code is not None and (code.co_filename, code.co_firstlineno) == (place.file, place.line):
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+def _compared(kept: KeptCall, compiles: Callable[[Any], Any], place: Frame) -> CompiledTrial | None:
     """Return what a pass takes as it is written and compiled: medians of passes in turn."""
     reset()  # what was given up is not tried again otherwise
     written, steady = kept.copied(), kept.copied()
-    forwards = (written.forward, _compile(steady.forward))
+    forwards = (written.forward, compiles(steady.forward))
     values = [_plain_values(model) for model in (written, steady)]
     taken: tuple[list[float], list[float]] = ([], [])
     begin = None
@@ -70,7 +89,7 @@ def _compared(kept: KeptCall) -> CompiledTrial | None:
         return None
     written_s, compiled_s = (median(times[1:]) for times in taken)
     name, n = type(kept.module).__name__, len(taken[1]) - 1
-    return CompiledTrial(model=name, n=n, written_s=written_s, compiled_s=compiled_s)
+    return CompiledTrial(model=name, place=place, n=n, written_s=written_s, compiled_s=compiled_s)
 
 
 def _plain_values(model: Any) -> list[tuple[Any, dict[str, Any]]]:

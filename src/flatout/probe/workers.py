@@ -92,7 +92,7 @@ class _WorkerWatch:
             pid=os.getpid(),
             worker_id=self._worker_id,
             torch_threads=self._trial.own or torch.get_num_threads(),
-            os_threads=_os_threads(),
+            os_threads=_os_threads(own=1 + self._sampler.num_threads),
             fetches=sum(stats.fetches for stats in self._fetching.stats.values()),
             busy_s=self._fetching.busy_ns / 1e9,
             cpu_s=self._fetching.busy_cpu_ns / 1e9,
@@ -111,8 +111,8 @@ class _WorkerWatch:
             partial.replace(self._path)
 
 
-def _os_threads() -> int:
+def _os_threads(own: int) -> int:
     try:
-        return len(os.listdir("/proc/self/task")) - 2  # less our own two
+        return len(os.listdir("/proc/self/task")) - own
     except OSError:
         return 1

@@ -84,17 +84,21 @@ def speedup_of_input(
     return max(waits, speedup_on_freed_cores(run, loader, fraction))
 
 
-def speedup_of_waits(run: Run) -> float:
+def speedup_of_waits(run: Run, warmup: int = 0) -> float:
     """Return the most that can come of it when nothing waits any more: CPU work stays, on as many cores as there are.
 
-    Threads that answer requests in the same process are seen here alone: a step of 35.7 ms waited 32 for a service of
-    its own, which with all requests of a batch under way computed for 4 (`feature_server` of the planted scripts: 8.0x
-    came of it, 13.8x by the wait).
+    Of the looks at the machine after the warm-up the median counts: a validation or a compiler may use all cores. A
+    device's host may only spin while it waits. Threads that answer requests in the same process are seen here alone: a
+    step of 35.7 ms waited 32 for a service of its own, which with all requests of a batch under way computed for 4
+    (`feature_server` of the planted scripts: 8.0x came of it, 13.8x by the wait).
     """
-    used = cores_in_use(run)
-    if not used or run.header.world_size > 1:
+    machine, steps = run.environment, run.steps[warmup:]
+    if run.header.world_size > 1 or machine.device_kind != "cpu" or not steps:
         return MAX_SPEEDUP
-    return max(1.0, run.environment.num_cpus / used)
+    begin_s = (steps[0].start_ns - run.header.launched_ns) / 1e9
+    looks = [each.main_cpu + each.worker_cpu for each in while_steps_ran(run) if each.at_s >= begin_s]
+    used = median(looks) if looks else 0.0
+    return max(1.0, machine.num_cpus / used) if used > 0 else MAX_SPEEDUP
 
 
 def speedup_on_freed_cores(run: Run, loader: LoaderFacts | None, fraction: float) -> float:

@@ -3,14 +3,15 @@
 ## What it measures
 
 How often `torch.compile` compiled each function of the script again while steps ran, from its own records, and how long
-that took, against the steps of the deep run. It fires when the limit is reached after which a function is left
-uncompiled (8 by default), or at three times that took 5% of the steps. Of a module that is left so, passes of two
-copies are timed in turn after the last step, one compiled anew with the numbers it keeps in Python held still.
+that took, against the steps of the deep run. It fires when more variants of a function are asked for than the limit
+allows (8 by default), after which it is left as it is, or at three times that took 5% of the steps. Of a module that is
+left so, passes of two copies are timed in turn after the last step, one compiled anew as the script does it, with the
+numbers it keeps in Python held still.
 
 ## Why it matters
 
-A compilation takes seconds to minutes. After the limit the function runs as it was written, for the rest of the
-training, with one line in the log.
+A compilation takes seconds to minutes. After the limit nothing more is compiled: the function runs as it was written
+wherever none of its variants fits, for the rest of the training, with one line in the log.
 
 ## What to do
 
@@ -21,7 +22,8 @@ tensors, do not read `self.step` in `forward`. `torch.compile(dynamic=True)` com
 
 In the first steps of a training a few compilations are usual: a second size makes the size dynamic. They are over in
 a long run. No gain is stated of a function that is no module, of a module that cannot be copied or takes more than 20 s
-to compile, nor of the time that compiling takes: the steps of a long training have more of them.
+to compile, nor of the time that compiling takes: the steps of a long training have more of them. Where some calls
+still fit a variant, less comes of it than is stated.
 """
 
 from flatout.rules.bounds import speedup_without
@@ -74,7 +76,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 def _left_uncompiled(causes: Causes, function: CompiledFunction, breakdown: Breakdown) -> tuple[str, float]:
     """Return what is said of a function that is left as it is, and the share of the step that would go otherwise."""
     said, trial = f"; after {function.limit} it is left uncompiled", causes.compiled_trial
-    if trial is None or trial.n < LEAST or trial.written_s <= 0:
+    if trial is None or trial.place != function.place or trial.n < LEAST or trial.written_s <= 0:
         return said, 0.0
     part = trial.compiled_s / trial.written_s
     gone = max(0.0, 1 - part) * (breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD))
@@ -89,7 +91,7 @@ def _compiled(times: int, again_s: float, changed_at: Frame | None = None, held_
         place=_PLACE, compilations=times, again=times - 1, seconds=again_s + 4, again_s=again_s, limit=8,
         reason="self.calls == 6", changed_at=changed_at,
     )  # fmt: skip
-    trial = CompiledTrial(model="Net", n=7, written_s=0.09, compiled_s=held_s) if held_s else None
+    trial = CompiledTrial(model="Net", place=_PLACE, n=7, written_s=0.09, compiled_s=held_s) if held_s else None
     return Causes(compiled=(found,), num_steps=60, phases_s={"forward": 10.0}, compiled_trial=trial)
 
 

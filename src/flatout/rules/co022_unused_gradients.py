@@ -33,7 +33,7 @@ from dataclasses import replace
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.exchanges import exposed
-from flatout.rules.prices import computing, priced
+from flatout.rules.prices import computing, measured, priced
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -54,10 +54,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     of_all = min(1.0, found.num_bytes / found.all_bytes)
     between = exposed(run)
     exchanged = between.share * of_all if between else 0.0
-    backward, price = breakdown.share(Phase.BACKWARD), priced(run, "gradients")
+    backward, price = breakdown.share(Phase.BACKWARD), measured(run, "gradients")
     gone = min(backward, _computing(causes, found) * backward + exchanged)
     if price is not None:  # what follows is faster, too: memory is not written over each time
-        gone = max(0.0, price.share * computing(breakdown))
+        tried = max(0.0, price.share * computing(breakdown))
+        gone = tried if priced(run, "gradients") else min(gone, tried)
     if gone < MIN_SHARE:
         return None
     share = min(gone, backward)
@@ -102,9 +103,9 @@ def _found(seconds: float, num_bytes: int = 75_000_000, n: int = 3, backward_s: 
     return Causes(num_steps=60, phases_s={Phase.BACKWARD: backward_s}, unused_gradients=found)
 
 
-def _frozen(share: float) -> Causes:
-    """Return such causes where steps without these gradients took that much less, each of them."""
-    price = Price(switch="gradients", own=1.0, share=share, steps=20, ordered=1.0 if share > 0 else 0.5)
+def _frozen(share: float, ordered: float = 1.0) -> Causes:
+    """Return such causes where steps without these gradients took that much less, of all pairs so many."""
+    price = Price(switch="gradients", own=1.0, share=share, steps=20, ordered=ordered if share > 0 else 0.5)
     return replace(_found(0.03), prices=(price,))
 
 
@@ -128,6 +129,7 @@ RULE = Rule(
         example(step_ms=100, forward=40, backward=50, causes=_found(0.004)),
         example(step_ms=100, forward=40, backward=50, causes=_found(0.03, n=1)),
         example(step_ms=100, forward=40, backward=50, causes=_frozen(0.03)),
+        example(step_ms=100, forward=40, backward=50, causes=_frozen(0.01, ordered=0.55)),
         example(step_ms=100, forward=40, backward=50, causes=_found(0.001), ranks=_ranks(0.002)),
         example(step_ms=100, forward=40, backward=50, causes=Causes(num_steps=60)),
     ),

@@ -263,11 +263,13 @@ class CompiledFunction:
     limit: int = 0  # compilations after which it is run as it is; 0 when not known
     reason: str = ""  # what had changed when it was compiled last
     changed_at: Frame | None = None  # the line that read it, where that is known
+    refused: bool | None = None  # one more was asked for than the limit allows; None where torch does not tell
 
     @property
     def is_given_up(self) -> bool:
-        """Return whether it was compiled so often that it is left as it is."""
-        return 0 < self.limit <= self.compilations and self.again > 0
+        """Return whether it was compiled so often that it is left as it is, where nothing that was compiled fits."""
+        over = 0 < self.limit <= self.compilations if self.refused is None else self.refused
+        return over and self.again > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

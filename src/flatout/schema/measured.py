@@ -200,6 +200,7 @@ class CompiledTrial:
     """What forward and backward of a model take as it is written and compiled, its Python numbers held: medians."""
 
     model: str = ""
+    place: Frame | None = None  # where its forward pass begins
     n: int = 0  # passes of each kind; 0: not measured
     written_s: float = 0.0
     compiled_s: float = 0.0

@@ -67,6 +67,16 @@ def test_a_function_that_is_compiled_again_and_again():
     assert found.reason.startswith("tensor 'x' size mismatch")
 
 
+@pytest.mark.parametrize(("more", "given_up"), [(0, False), (1, True)])
+def test_as_many_variants_as_may_be_are_not_given_up(more, given_up):
+    limit = torch._dynamo.config.recompile_limit
+    compiled = torch.compile(scaled, backend="eager", dynamic=False)
+    for size in range(2, 2 + limit + more):
+        compiled(torch.ones(size), 2.0)
+    (found,) = compiled_functions(0.0)
+    assert (found.compilations, found.refused, found.is_given_up) == (limit, given_up, given_up)
+
+
 def test_the_line_that_reads_what_changes_is_named():
     compiled = torch.compile(Counting(), backend="eager")
     for _ in range(3):

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from flatout.probe.gradients import GradientWatch, _Graph
+from flatout.probe.seams import Seams
 from flatout.probe.trouble import raise_it
 from flatout.schema.run import Step
 
@@ -117,6 +118,37 @@ def test_nothing_is_frozen_where_a_script_may_miss_the_gradients():
     assert kept[0].freezing() is None
     train(model, model.parameters(), kept=kept)
     assert kept[1].freezing() is None
+
+
+def test_nothing_is_frozen_that_an_optimizer_will_read_which_has_not_stepped_yet():
+    model, kept = made(), []
+    later = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    train(model, model[2].parameters(), kept=kept)
+    assert kept[0].freezing() is None
+    del later
+
+
+def test_nothing_is_frozen_that_the_script_trains_by_hand():
+    def step(model):
+        with torch.no_grad():
+            model[0].weight -= 0.1
+
+    model, kept = made(), []
+    train(model, model[2].parameters(), kept=kept, by_hand=step)
+    assert kept[0].freezing() is None
+
+
+@pytest.mark.parametrize("hooks", [lambda x: x.register_hook(print), lambda x: x.retain_grad()])
+def test_nothing_is_frozen_where_a_script_hooks_what_is_computed(hooks):
+    model, kept = made(), []
+    train(model, model[2].parameters(), kept=kept)
+    seams = Seams()
+    kept[0].install(seams)
+    assert kept[0].freezing() is not None
+    hooks(model[0](torch.ones(8, 16)))
+    seams.undo()
+    assert kept[0].freezing() is None
+    assert "retain_grad" not in vars(torch.Tensor)
 
 
 class Checkpointed(nn.Module):

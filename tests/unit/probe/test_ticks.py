@@ -1,5 +1,6 @@
 """The clock of the line sampler that sees the main thread without waiting for the interpreter."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -125,6 +126,16 @@ def test_what_is_watched_changes_while_it_is_watched():
     seen = {(cost.phase, cost.part, cost.stage) for cost in sampler.costs()}
     assert seen >= {(Phase.INPUT, "", "collate"), (Phase.HOST, "tail", "")}
     assert sampler.costs() == sampler.costs()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted by Linux")
+def test_it_says_how_many_threads_it_has():
+    time.sleep(0.1)  # what other tests started has gone
+    before, sampler = set(os.listdir("/proc/self/task")), LineSampler("main", Doing())
+    sampler.start()
+    added, said = set(os.listdir("/proc/self/task")) - before, sampler.num_threads
+    sampler.stop()
+    assert len(added) == said == 2
 
 
 def test_two_samplers_of_one_process_and_one_after_another():

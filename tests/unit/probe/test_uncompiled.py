@@ -1,14 +1,13 @@
 """A module that is left uncompiled is compared with its copy, compiled with its numbers held still."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from flatout.probe import uncompiled
 from flatout.probe.uncompiled import UncompiledWatch
 from flatout.schema.run import CompiledFunction, Frame
-
-GIVEN_UP = CompiledFunction(place=Frame("model.py", 1, "forward"), compilations=8, again=7, seconds=16.0, limit=8)
 
 
 class Counts(nn.Module):
@@ -23,38 +22,48 @@ class Counts(nn.Module):
         return self.first(x) * 0.99**self.calls
 
 
-@pytest.fixture
-def compilations(monkeypatch):
-    """Dynamo without a compiler behind it, and what it was given to compile."""
-    made = []
+BEGINS = Counts.forward.__code__
+PLACE = Frame(BEGINS.co_filename, BEGINS.co_firstlineno, "forward")
+GIVEN_UP = CompiledFunction(place=PLACE, compilations=8, again=7, seconds=16.0, limit=8)
+ANOTHER = replace(GIVEN_UP, place=Frame("loss.py", 1, "loss"))
 
-    def backend(graph, inputs):
-        made.append(graph)
+
+class Compiler:
+    """Makes nothing of what it is given."""
+
+    def __init__(self):
+        self.given = []
+
+    def __call__(self, graph, inputs):
+        self.given.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(uncompiled, "_compile", lambda forward: torch.compile(forward, backend=backend))
-    yield made
+
+@pytest.fixture
+def compiler():
+    yield Compiler()
     torch.compiler.reset()
 
 
-def watched(module, calls=12, **options):
-    watch, compiled = UncompiledWatch(), torch.compile(module, backend="eager", **options)
+def watched(module, compiler, calls=12):
+    watch, compiled = UncompiledWatch(), torch.compile(module, backend=compiler)
     for _ in range(calls):
         x = torch.ones(4, 8)
         watch.around(compiled, compiled._orig_mod.forward)(x)
     return watch
 
 
-def test_one_compilation_serves_all_passes_of_the_copy(compilations):
+def test_one_compilation_serves_all_passes_of_the_copy(compiler):
+    """It is made as the script does it."""
     module = Counts()
-    watch = watched(module)
+    watch = watched(module, compiler)
     before = torch.get_rng_state()
-    watch.measure([GIVEN_UP])
+    watch.measure([ANOTHER, GIVEN_UP])
     found = watch.facts()
-    assert (found.model, found.n) == ("Counts", 7)
+    assert (found.model, found.place, found.n) == ("Counts", PLACE, 7)
     assert 0 < found.compiled_s < 1
     assert 0 < found.written_s < 1
-    assert len(compilations) == 1
+    assert len(compiler.given) == 1
     assert module.calls == 12
     assert torch.equal(torch.get_rng_state(), before)
     assert module.first.weight.grad is None
@@ -65,18 +74,21 @@ def test_one_compilation_serves_all_passes_of_the_copy(compilations):
     [
         ([], 12),
         ([GIVEN_UP], 11),
-        ([CompiledFunction(place=GIVEN_UP.place, compilations=5, again=4, limit=8)], 12),
-        ([CompiledFunction(place=GIVEN_UP.place, compilations=8, again=7, seconds=400.0, limit=8)], 12),
+        ([ANOTHER], 12),
+        ([replace(GIVEN_UP, compilations=5, again=4)], 12),
+        ([replace(GIVEN_UP, refused=False)], 12),
+        ([replace(GIVEN_UP, seconds=400.0)], 12),
+        ([GIVEN_UP, replace(ANOTHER, compilations=1, again=0, seconds=120.0)], 12),
     ],
 )
-def test_nothing_is_compiled_where_nothing_is_left_uncompiled_or_it_takes_long(compilations, functions, calls):
-    watch = watched(Counts(), calls=calls)
+def test_nothing_is_compiled_where_nothing_is_left_uncompiled_or_it_takes_long(compiler, functions, calls):
+    watch = watched(Counts(), compiler, calls)
     watch.measure(functions)
     assert watch.facts() is None
-    assert not compilations
+    assert not compiler.given
 
 
-def test_what_was_never_compiled_is_not_looked_at(compilations):
+def test_what_was_never_compiled_is_not_looked_at():
     watch, module = UncompiledWatch(), Counts()
     for _ in range(12):
         watch.around(module, module.forward)(torch.ones(4, 8))

@@ -211,9 +211,10 @@ compiled_functions = st.builds(
     again_s=seconds,
     limit=st.sampled_from([0, 8]),
     changed_at=place,
+    refused=st.sampled_from([None, False, True]),
 )
 compiled_trials = st.builds(
-    CompiledTrial, model=st.just("Net"), n=st.integers(0, 7), written_s=seconds, compiled_s=seconds
+    CompiledTrial, model=st.just("Net"), place=frames, n=st.integers(0, 7), written_s=seconds, compiled_s=seconds
 )
 unused_gradients = st.builds(
     UnusedGradients,

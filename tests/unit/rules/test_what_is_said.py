@@ -12,6 +12,7 @@ from flatout.schema.run import (
     Causes,
     Ceiling,
     CompiledFunction,
+    CompiledTrial,
     Environment,
     Frame,
     LoaderFacts,
@@ -140,6 +141,23 @@ def test_what_is_left_uncompiled_is_told_before_what_only_took_longer():
     found = said("CO006", step_ms=100, forward=50, causes=causes)
     assert found.location.file == "b.py"
     assert "left uncompiled" in found.message
+
+
+def test_a_trial_of_another_model_says_nothing_of_what_is_left_uncompiled():
+    left = CompiledFunction(place=Frame("b.py", 1, "b"), compilations=8, again=2, again_s=0.1, seconds=1.0, limit=8)
+    trial = CompiledTrial(model="Net", place=left.place, n=7, written_s=0.1, compiled_s=0.05)
+    other = replace(trial, place=Frame("net.py", 9, "forward"))
+    own, foreign = (
+        said(
+            "CO006",
+            step_ms=100,
+            forward=50,
+            causes=Causes(compiled=(left,), compiled_trial=one, num_steps=60, phases_s={"forward": 10.0}),
+        )
+        for one in (trial, other)
+    )
+    assert own.max_speedup > 1.2
+    assert foreign.max_speedup == 1.0
 
 
 def test_a_hot_device_is_nothing_to_a_training_on_the_cpu():
