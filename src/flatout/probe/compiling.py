@@ -53,16 +53,14 @@ def compiled_functions(since_unix_s: float) -> tuple[CompiledFunction, ...]:
     records: Iterable[Any] = getattr(dynamo, "get_compilation_metrics", tuple)()
     limit = getattr(sys.modules.get("torch._dynamo.config"), "recompile_limit", 0)
     by_place: dict[Frame, list[Any]] = {}
-    refused = {_frame_of(record) for record in records if _LIMIT.search(getattr(record, "fail_reason", None) or "")}
-    tells = hasattr(dynamo, "get_metrics_context")  # torch 2.6 on
+    refused = None
+    if hasattr(dynamo, "get_metrics_context"):  # torch 2.6 on
+        refused = {_frame_of(each) for each in records if _LIMIT.search(getattr(each, "fail_reason", None) or "")}
     for record in records:
         name, file, line = record.co_name, record.co_filename, record.co_firstlineno
         if name and file and line and is_user_file(file):
             by_place.setdefault(Frame(file, line, _RESUMED.sub(r"\1", name)), []).append(record)
-    found = [
-        _compiled(place, made, int(limit or 0), since_unix_s, refused if tells else None)
-        for place, made in by_place.items()
-    ]
+    found = [_compiled(place, made, int(limit or 0), since_unix_s, refused) for place, made in by_place.items()]
     return tuple(sorted(found, key=lambda function: -function.seconds)[:_MOST])
 
 

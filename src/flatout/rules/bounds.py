@@ -84,15 +84,15 @@ def speedup_of_input(
     return max(waits, speedup_on_freed_cores(run, loader, fraction))
 
 
-def speedup_of_waits(run: Run, warmup: int = 0) -> float:
+def speedup_of_waits(run: Run, breakdown: Breakdown) -> float:
     """Return the most that can come of it when nothing waits any more: CPU work stays, on as many cores as there are.
 
     Of the looks at the machine after the warm-up the median counts: a validation or a compiler may use all cores. A
     device's host may only spin while it waits. Threads that answer requests in the same process are seen here alone: a
     step of 35.7 ms waited 32 for a service of its own, which with all requests of a batch under way computed for 4
-    (`feature_server` of the planted scripts: 8.0x came of it, 13.8x by the wait).
+    (`feature_server` of the planted scripts: 8.0x came, 13.8x by the wait alone).
     """
-    machine, steps = run.environment, run.steps[warmup:]
+    machine, steps = run.environment, run.steps[breakdown.warmup :]
     if run.header.world_size > 1 or machine.device_kind != "cpu" or not steps:
         return MAX_SPEEDUP
     begin_s = (steps[0].start_ns - run.header.launched_ns) / 1e9

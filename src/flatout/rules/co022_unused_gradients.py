@@ -4,9 +4,9 @@
 
 In three steps of the deep run, what the backward pass spends in parts of the graph from which no way leads to a
 parameter of an optimizer (nor to a tensor that is no parameter), part by part. Then steps with these parameters frozen
-and as they are, in turn, say what goes: not among ranks, which have to agree on that, nor where the model is compiled
-or the script sets these gradients to None. Among ranks the share that they have in the exchange counts, as far as that
-runs alone (DI003). It fires at 5% of the step.
+and as they are, in turn, say what goes: not among ranks, which have to agree on that, nor where the model is compiled,
+or the script sets these gradients to None or hooks tensors. Among ranks the share that they have in the exchange
+counts, as far as that runs alone (DI003). It fires at 5% of the step.
 
 ## Why it matters
 

@@ -56,9 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="io-wait-low-concurrency",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=min(
-            speedup_of_input(run, breakdown, loader, fraction, headroom), speedup_of_waits(run, breakdown.warmup)
-        ),
+        max_speedup=min(speedup_of_input(run, breakdown, loader, fraction, headroom), speedup_of_waits(run, breakdown)),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for something that is not the CPU{where}: "
         f"fetching is {format_share(cpu_share(loader))} CPU time{in_flight}. Fetch many samples at once, on threads.",

@@ -267,7 +267,7 @@ class CompiledFunction:
 
     @property
     def is_given_up(self) -> bool:
-        """Return whether it was compiled so often that it is left as it is, where nothing that was compiled fits."""
+        """Return whether no more is compiled of it, so that it runs as written where nothing that there is fits."""
         over = 0 < self.limit <= self.compilations if self.refused is None else self.refused
         return over and self.again > 0
 

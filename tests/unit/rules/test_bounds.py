@@ -59,9 +59,10 @@ def test_workers_that_take_the_cores_of_a_training_hide_a_larger_gain_than_its_w
 def test_work_on_the_cores_stays_when_nothing_waits_any_more():
     samples = tuple(Utilization(at_s=0.5 * i, main_cpu=0.2, worker_cpu=0.05) for i in range(10))
     truth = example(step_ms=100, input=98, environment=Environment(num_cpus=2), utilization=samples)
-    assert speedup_of_waits(truth.run) == pytest.approx(2 / 0.25)
-    assert speedup_of_waits(example(step_ms=100, input=98).run) == MAX_SPEEDUP  # not sampled
-    assert speedup_of_waits(crowded(own=1.2, workers=1.1).run) == 1.0
+    assert speedup_of_waits(truth.run, truth.breakdown) == pytest.approx(2 / 0.25)
+    unseen, busy = example(step_ms=100, input=98), crowded(own=1.2, workers=1.1)
+    assert speedup_of_waits(unseen.run, unseen.breakdown) == MAX_SPEEDUP
+    assert speedup_of_waits(busy.run, busy.breakdown) == 1.0
 
 
 @pytest.mark.parametrize(
