@@ -56,6 +56,13 @@ def test_only_some_fixes_are_written_when_they_are_named(tuned, capfdbinary):
     assert b"fused" not in err
 
 
+def test_an_option_behind_the_script_is_refused_and_not_taken_for_the_scripts(tuned, capsys):
+    assert run(["patch", "train.py", "--write"]) == 2
+    assert "stands behind train.py" in capsys.readouterr().err
+    assert (tuned / "train.py").read_text() == SCRIPT
+    assert run(["patch", "train.py", "--epochs", "3"]) == 0  # as the script is called
+
+
 def test_a_fix_that_is_not_in_the_recipe_is_wrong_usage(tuned, capsys):
     assert run(["patch", "--only", "tf32", "train.py"]) == 2
     assert "no fix 'tf32' in flatout.toml" in capsys.readouterr().err

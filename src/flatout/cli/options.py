@@ -71,7 +71,7 @@ out_option: _Decorator = click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Folder for the recording, in place of .flatout/SCRIPT/TIME.",
+    help="Folder for recordings, in place of .flatout: this one goes to DIR/SCRIPT/TIME.",
 )
 
 

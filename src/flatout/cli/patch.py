@@ -46,6 +46,7 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
     from flatout.edits.plan import write_recipe_in
     from flatout.engine.target import parse_target
 
+    _check_options(words)
     target, project = parse_target(words), _project(words)
     if only and findings:
         raise UsageError("--only names fixes of a recipe, --findings takes what was found.", "Use one of the two.")
@@ -61,6 +62,21 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
         _check_unchanged(recipe, target, refuse=write)
         _write(project, patched) if write else _show(project, patched)
     return 0 if any(each.changed or each.there for each in outcomes) else NOTHING_WRITTEN
+
+
+def _check_options(words: Sequence[str]) -> None:
+    """Refuse options of `patch` that stand behind the script: they are taken for the script's, and it is not run.
+
+    Raises:
+        UsageError: there are some.
+    """
+    late = [word for word in words[1:] if word.partition("=")[0] in ("--write", "--findings", "--only", "--recipe")]
+    if late:
+        raise UsageError(
+            f"{', '.join(late)} stands behind {words[0]}.",
+            "What follows the script is the script's own.",
+            f"Write `flatout patch {late[0]} ... {words[0]}`.",
+        )
 
 
 def _recipe(

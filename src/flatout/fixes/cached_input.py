@@ -25,7 +25,8 @@ What nothing names is in no key: environment variables, the network, settings of
 import. The key and the checksums are made before the first batch, which waits for them. A data set without a key (it
 holds a generator or a handle, or changes as it is read) is kept in memory only. The folder takes up to 20 GB, or half
 of what is free on the disk if that is less; deleting it is always safe. Ranks that each see a part of the samples never
-have them all, and save nothing. Trials write nothing to disk, and show the speed of later epochs as `compiled-input`
+have them all, and save nothing. It is tried only where the first pass takes 20 s or longer.
+Trials write nothing to disk, and show the speed of later epochs as `compiled-input`
 does: between the two they see no difference.
 """
 

@@ -7,11 +7,11 @@ batches, many of those on images by compiled code on all cores; what comes befor
 kept. Random ones draw for each sample what the script's own would draw, from the same stream and in the same order,
 that of its worker included. Where nothing is known of a data set but that its samples are the same each time, the first
 pass is the script's own, with its own workers, and what it delivers is kept, row by row; from then on a batch is one
-gather for each of its parts. Samples that wait for a disk or a network are asked for by 64 threads; where reading one
-is dear and the loader has workers, they read the first pass. Where a transform draws in a way that is not known, or
-the collate function pads, mixes or draws, and there are no workers, samples are kept as they are before that, and the
-script's own functions are called on copies of them. The sampler, the batch sampler and every other draw from a random
-stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
+gather for each of its parts. Samples that wait for a disk or a network are asked for by 64 to 256 threads; where
+reading one is dear and the loader has workers, they read the first pass. Where a transform draws in a way that is not
+known, or the collate function pads, mixes or draws, and there are no workers, samples are kept as they are before that,
+and the script's own functions are called on copies of them. The sampler, the batch sampler and every other draw from a
+random stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
 
 ## Why it helps
 

@@ -2,10 +2,11 @@
 
 ## What it does
 
-A `DataLoader` without workers gets some. The first batches are still made in the training process, next to the
-workers, and compared; then the workers take over. Samplers draw in the training process, in the script's order; no
-random stream moves. With `persistent` the workers stay from one epoch to the next, and begin anew when the data set has
-changed in between. A loader whose workers cost more than they bring (IN010) gets none, with `workers=0`.
+A `DataLoader` gets workers, or more of them: as many as there are cores, half, a quarter, up to 16 where samples wait.
+The first batches are still made in the training process, next to the workers, and compared; then the workers take over.
+Samplers draw in the training process, in the script's order; no random stream moves. With `persistent` the workers stay
+from one epoch to the next, and begin anew when the data set has changed in between. A loader whose workers cost more
+than they bring (IN010) gets none, with `workers=0`.
 
 ## Why it helps
 

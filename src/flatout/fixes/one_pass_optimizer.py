@@ -11,9 +11,9 @@ script's own as ever. `flatout.one_pass_optimizers()` does the same in a script 
 
 The loop makes 8 to 14 small operations for every weight tensor, each through Python and the dispatcher, and each one
 reads and writes all numbers again. For the MNIST guide's network (6 tensors, 109,386 weights) under Adam the optimizer
-took 248 us of a step of 649 by the loop, 126 of 511 so, and 104 of 487 with `fused=True`; of 48 small tensors of
-convolutions a step was 1.15 times as fast, of a transformer of 3.2 million weights 1.10 times (medians of n=4 turns, 2
-cores of an AMD EPYC; `python benchmarks/optimizer_steps.py`).
+was 2.32 times as fast as by the loop, the step 1.30 times (with `fused=True` 2.54 and 1.32 times); with 48 small
+tensors of convolutions the step was 1.20 times as fast, with a transformer of 3.2 million weights 1.03 times (medians
+of n=4 turns, 2 cores of an AMD EPYC, 2026-11-26; `python benchmarks/optimizer_steps.py`).
 
 ## How equal
 

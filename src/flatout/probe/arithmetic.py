@@ -5,6 +5,7 @@ compiled. Operations are counted by torch's own formulas (`torch.utils.flop_coun
 """
 
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ _AT_CALL = 3
 _LANES = {(8, 0): 64}  # float32 units of a multiprocessor, where they are not 128 (CUDA programming guide, table of
 # arithmetic throughput: 64 for 8.0, 128 for 8.6, 8.9, 9.0 and later)
 _FROM = (8, 0)  # the first with TF32
+_MIXES = re.compile("add|index_add|cat|native_(layer|group|batch)_norm|sum|mean|topk|gather|index")  # no weights then
 _ALIGNED = 8  # numbers of 16 bits in 16 bytes
 
 
@@ -89,7 +91,7 @@ class Counter(TorchDispatchMode):
         self.unaligned_at: Frame | None = None
         self.unaligned_sizes: tuple[int, ...] = ()
         self._scores: dict[int, float] = {}  # storages that hold products, with the operations that made them
-        self._weights: dict[int, float] = {}  # the same behind a softmax
+        self._weights: dict[int, tuple[float, int]] = {}  # the same behind a softmax, and how many weights there are
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Do the operation, and take it into account."""
@@ -124,19 +126,19 @@ class Counter(TorchDispatchMode):
     def _follow(self, func: Any, args: Any, result: torch.Tensor, made: float) -> None:
         inputs = [_storage(one) for one in args if isinstance(one, torch.Tensor)]
         here, name = _storage(result), func._overloadpacket.__name__
-        weights = max((self._weights.get(one, 0.0) for one in inputs), default=0.0)
+        weights = max((self._weights.get(one, (0.0, 0)) for one in inputs), default=(0.0, 0))
         scores = max((self._scores.get(one, 0.0) for one in inputs), default=0.0)
-        for kept in (self._scores, self._weights):
-            if here not in inputs:
-                kept.pop(here, None)  # the memory of a tensor that is gone
+        if here not in inputs:  # the memory of a tensor that is gone
+            self._scores.pop(here, None)
+            self._weights.pop(here, None)
         if made:
-            if weights:
-                self.attention_flops += weights + made
+            if weights[0]:
+                self.attention_flops += weights[0] + made
                 self.attention_at = self.attention_at or caller(2)
             self._scores[here] = made
         elif "softmax" in name and scores:
-            self._weights[here] = scores
-        elif weights:
+            self._weights[here] = scores, result.numel()
+        elif weights[1] == result.numel() and not _MIXES.match(name):  # dropped, cast, viewed: still the weights
             self._weights[here] = weights
         elif scores:
             self._scores[here] = scores

@@ -13,7 +13,7 @@ from flatout.schema.run import CollectorFacts, Frame
 
 __all__ = ["CollectorWatch"]
 
-_ONE_PLACE = 0.9  # share of the time
+_ASKED = 0.9  # share of the time
 _OLDEST = 2
 
 _Asker = Frame | str | None
@@ -74,10 +74,11 @@ class CollectorWatch:
     def facts(self) -> CollectorFacts:
         """Return what was clocked."""
         whole = sum(self._times_ns)
+        asked = {asker: times for asker, times in self._full.items() if asker is not None}
         place, called = None, 0
-        for asker, times in self._full.items():
-            if asker is not None and sum(times) >= _ONE_PLACE * whole:
-                place, called = asker if isinstance(asker, Frame) else None, len(times)
+        if asked and sum(map(sum, asked.values())) >= _ASKED * whole:
+            most = max(asked, key=lambda asker: sum(asked[asker]))
+            place, called = most if isinstance(most, Frame) else None, sum(map(len, asked.values()))
         lines = {asker: spent for asker, spent in self._between_ns.items() if isinstance(asker, Frame)}
         return CollectorFacts(
             collections=len(self._times_ns),

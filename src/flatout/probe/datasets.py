@@ -196,6 +196,14 @@ def _is_view(sample: Any) -> bool:
 
 
 def _num_bytes(sample: Any) -> int:
-    total = sum(tensor.nbytes for tensor in tensors_in(sample))
-    parts = sample if isinstance(sample, list | tuple) else (sample,)
-    return total + sum(int(getattr(part, "nbytes", 0)) for part in parts if not isinstance(part, torch.Tensor))
+    """Return the bytes of the arrays, tensors, pictures and texts of a sample, also inside of lists and dicts."""
+    if isinstance(sample, dict):
+        return sum(map(_num_bytes, sample.values()))
+    if isinstance(sample, list | tuple):
+        return sum(map(_num_bytes, sample))
+    if isinstance(sample, bytes | bytearray | str):
+        return len(sample)
+    if hasattr(sample, "getbands"):  # a PIL image
+        return int(sample.width * sample.height * len(sample.getbands()))
+    found = getattr(sample, "nbytes", 0)
+    return int(found) if isinstance(found, int) else 0

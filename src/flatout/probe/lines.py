@@ -41,7 +41,7 @@ __all__ = ["Doing", "LineSampler", "Where", "input_stage", "where"]
 Where = tuple[str, str]
 """Phase and part of host time at the moment of a sample."""
 
-_Key = tuple[str, str, str, tuple[tuple[str, int, str], ...], str, str]
+_Key = tuple[str, str, str, tuple[tuple[str, int, str], ...], str, str, bool]
 
 _PERIOD_S, _SPREAD = 0.001, 0.9  # seconds between samples on average, and how far one may be off, as a share of them
 _PR_SET_TIMERSLACK = 29  # of linux/prctl.h; for the calling thread, in nanoseconds
@@ -206,7 +206,7 @@ class LineSampler:
             cost[0] += seconds
             cost[1] += samples
         found = []
-        for (phase, part, stage, stack, leaf, function), (seconds, samples) in sums.items():
+        for (phase, part, stage, stack, leaf, function, uses_torch), (seconds, samples) in sums.items():
             found.append(
                 LineCost(
                     process=self._process,
@@ -216,6 +216,7 @@ class LineSampler:
                     stack=tuple(Frame(*place) for place in stack),
                     leaf=leaf,
                     leaf_function=function,
+                    leaf_uses_torch=uses_torch,
                     seconds=seconds,
                     samples=int(samples),
                 )

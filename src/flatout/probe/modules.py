@@ -10,7 +10,7 @@ module leave it out.
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import get_ident
 from typing import Any
 
@@ -244,6 +244,15 @@ def _replicas(module: Any) -> int:
     return max(1, len(module.device_ids)) if isinstance(module, torch.nn.DataParallel) else 1
 
 
+def _dtypes(parameters: Iterable[Any]) -> tuple[str, ...]:
+    """Return the types of all parameters, that of most bytes first."""
+    num_bytes: dict[str, int] = {}
+    for parameter in parameters:
+        name = str(parameter.dtype).removeprefix("torch.")
+        num_bytes[name] = num_bytes.get(name, 0) + parameter.numel() * parameter.element_size()
+    return tuple(sorted(num_bytes, key=lambda name: (-num_bytes[name], name)))
+
+
 def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at: Frame | None) -> ModelFacts:
     module = hooked.module
     parameters = list(module.parameters())
@@ -256,7 +265,7 @@ def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at
         name=type(module).__name__,
         num_parameters=len(parameters),
         num_elements=sum(parameter.numel() for parameter in parameters),
-        dtypes=tuple(sorted({str(parameter.dtype).removeprefix("torch.") for parameter in parameters})),
+        dtypes=_dtypes(parameters),
         input_dtypes=hooked.input_dtypes,
         compiled=compiled,
         replicas=_replicas(module),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from flatout.probe.loading import tensors_in
 from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.tape import Tape
@@ -58,8 +59,11 @@ class PaddingWatch:
         mask = kwargs.get("attention_mask")
         if mask is None and args and isinstance(args[0], dict):
             mask = args[0].get("attention_mask")
-        if isinstance(mask, torch.Tensor) and mask.dim() == 2 and not mask.is_floating_point():
-            self._take("attention_mask", mask == 0)
+        if not isinstance(mask, torch.Tensor) or mask.dim() != 2 or mask.is_floating_point():
+            return
+        others = (one for one in tensors_in((args, kwargs)) if one is not mask)
+        if any(one.shape[:2] == mask.shape for one in others):  # else it is a mask over pairs of positions
+            self._take("attention_mask", padded_ends(mask == 0))
 
     def _watched(self, look: Callable[..., None]) -> Callable[[Callable[..., Any], Hits], Callable[..., Any]]:
         tape, tracing = self._tape, self._tape.tracing
@@ -96,7 +100,7 @@ class PaddingWatch:
             return
         self._taken.add(source)
         rows = padded.shape[0]
-        sums = torch.stack([padded.sum(), padded.all(dim=0).sum() * rows])
+        sums = torch.stack([padded.sum(), padded.all(dim=0).sum() * rows, padded.all(dim=1).sum()])
         self._seen.setdefault(source, []).append((padded.numel(), sums))
 
     def facts(self) -> tuple[Padding, ...]:
@@ -105,7 +109,9 @@ class PaddingWatch:
         if source is None or (self._packed and source == "padding_idx"):
             return ()
         seen = self._seen[source]
-        padded, cut_off = (sum(column) for column in zip(*_numbers(sums for _, sums in seen), strict=True))
+        padded, cut_off, empty = (sum(column) for column in zip(*_numbers(sums for _, sums in seen), strict=True))
+        if empty and source == "attention_mask":
+            return ()  # no sequence is padding alone: zeros stand for what counts here
         positions = sum(number for number, _ in seen)
         batches = len(seen)
         fields = {"batches": batches, "positions": positions, "padded": padded, "cut_off": cut_off}

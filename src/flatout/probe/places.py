@@ -1,5 +1,6 @@
 """Which lines are the user's own: not the standard library's, not an installed package's, not ours."""
 
+import functools
 import os
 import site
 import sys
@@ -82,10 +83,18 @@ def caller(depth: int = 1) -> Frame | None:
     return Frame(*stack[0]) if stack else None
 
 
-def leaf_module(frame: FrameType) -> tuple[str, str]:
-    """Return top-level module ("" for the user's code) and function name of the frame that is running."""
+def leaf_module(frame: FrameType) -> tuple[str, str, bool]:
+    """Return top-level module ("" for the user's code), function name, and whether that module works with torch."""
     code = frame.f_code
     if is_user_file(code.co_filename):
-        return "", code.co_qualname
+        return "", code.co_qualname, False
     name = str(frame.f_globals.get("__name__", "")) or "?"
-    return name.partition(".")[0], code.co_name
+    return name.partition(".")[0], code.co_name, _uses_torch(name)
+
+
+@functools.cache
+def _uses_torch(name: str) -> bool:
+    """Return whether a module has imported torch, or a module, class or function of it."""
+    known = vars(sys.modules[name]).values() if name in sys.modules else ()
+    names = (getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in list(known))
+    return any(isinstance(each, str) and each.partition(".")[0] == "torch" for each in names)

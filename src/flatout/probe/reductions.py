@@ -141,7 +141,8 @@ class _Pass(TorchDispatchMode):
         at = _OTHERS[func._overloadpacket.__name__][0]
         dim = rest[at - 1] if len(rest) >= at else options.get("dim")
         other_norm = at == 2 and (rest[0] if rest else options.get("ord", 2)) != 2
-        if dim is None or dim == [] or other_norm or x.is_complex() or x.nbytes > _MOST_BYTES:
+        other_divisor = options.get("correction") not in (None, 1) or False in rest[1:2]
+        if dim is None or dim == [] or other_norm or other_divisor or x.is_complex() or x.nbytes > _MOST_BYTES:
             return
         call = _Call(func, tuple(x.shape), x.stride(), x.dtype, rest, options, dim, taken)
         self.costs.setdefault(caller(2), []).append(call)

@@ -37,6 +37,7 @@ class TrainingWatch:
         self._modules = modules
         self._losses = losses
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
+        self._turns: dict[int, int] = {}  # how often one stepped after another had
         self._let_go: list[OptimizerFacts] = []  # of a script that makes one after the other
         self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
         self._created: dict[int, Frame | None] = {}
@@ -162,12 +163,13 @@ class TrainingWatch:
     def _events_of(self, optimizer: Any) -> tuple[Event, Event]:
         """Return the events that a step of `optimizer` begins and ends."""
         number = id(optimizer)
+        self._turns[number] = self._turns.get(number, 0) + 1
         if number not in self._events:
             if len(self._optimizers) >= _MOST_HELD:
                 oldest = next(iter(self._optimizers))
                 if len(self._let_go) < _MOST_HELD:
-                    self._let_go.append(_facts(*self._optimizers[oldest]))
-                del self._optimizers[oldest], self._events[oldest]
+                    self._let_go.append(_facts(*self._optimizers[oldest], self._turns[oldest]))
+                del self._optimizers[oldest], self._events[oldest], self._turns[oldest]
             self._optimizers[number] = (optimizer, self._created.get(number))
             self._events[number] = (self._tape.optimizer_begins(number), self._tape.optimizer_ends(number))
         return self._events[number]
@@ -232,6 +234,7 @@ class TrainingWatch:
         """Hold on to no optimizer."""
         self._optimizers.clear()
         self._events.clear()
+        self._turns.clear()
 
     def optimizers(self) -> tuple[Any, ...]:
         """Return the optimizers that have made a step, the latest where there are very many."""
@@ -239,7 +242,9 @@ class TrainingWatch:
 
     def describe(self) -> tuple[OptimizerFacts, ...]:
         """Return what is known of every optimizer that made a step."""
-        return (*self._let_go, *(_facts(optimizer, place) for optimizer, place in self._optimizers.values()))
+        sparse = _sparse_weights()
+        held = self._optimizers.items()
+        return (*self._let_go, *(_facts(*made, self._turns.get(key, 0), sparse) for key, made in held))
 
 
 def _parameters(optimizer: Any) -> Iterator[Any]:
@@ -254,7 +259,13 @@ def _parameters_with_gradients() -> Iterator[int]:
             yield id(thing)
 
 
-def _facts(optimizer: Any, place: Frame | None) -> OptimizerFacts:
+def _sparse_weights() -> frozenset[int]:
+    """Return the identities of the tables whose gradients are sparse: no fused optimizer takes these."""
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return frozenset(id(one.weight) for one in gc.get_objects() if issubclass(type(one), kinds) and one.sparse)
+
+
+def _facts(optimizer: Any, place: Frame | None, turns: int = 0, sparse: frozenset[int] = frozenset()) -> OptimizerFacts:
     kind = type(optimizer)
     from_torch = kind.__module__.startswith("torch.optim")
     group = optimizer.param_groups[0] if optimizer.param_groups else {}
@@ -268,12 +279,14 @@ def _facts(optimizer: Any, place: Frame | None) -> OptimizerFacts:
             implementation = "foreach"
         else:
             implementation = "loop"
-    known = kind.__name__ in ("Adam", "AdamW", "SGD", "Adagrad")
+    known = kind.__name__ in ("Adam", "AdamW", "SGD") or (kind.__name__ == "Adagrad" and not accelerated)
+    able = all(not (id(p) in sparse or p.is_complex()) for p in _parameters(optimizer))
     return OptimizerFacts(
         name=kind.__name__,
         from_torch=from_torch,
         num_tensors=sum(1 for _ in _parameters(optimizer)),
         implementation=implementation,
-        fused_available=from_torch and known and "fused" in group and not group.get("differentiable"),
+        fused_available=from_torch and known and able and "fused" in group and not group.get("differentiable"),
         created_at=place,
+        turns=turns,
     )

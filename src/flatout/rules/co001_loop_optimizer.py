@@ -4,7 +4,7 @@
 
 The optimizer's share of the step, together with how it works: torch's for-loop implementation over at least 10
 tensors where a fused one is available, an optimizer written in the script, seen by its own lines, or at least 10
-optimizers, most of them of fewer tensors. It fires at 15% of the step.
+optimizers that take turns, most of them of fewer tensors. It fires at 15% of the step.
 
 ## Why it matters
 
@@ -13,9 +13,9 @@ batch at hand is 6.2 times as fast as the whole script, and 8.4 times with a fus
 
 ## What to do
 
-`torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD and Adagrad, on CPU and CUDA), or `foreach=True`. For an
-optimizer of your own, `torch._foreach_...` operations on lists of tensors. For rates or decays that differ between
-parameters, one optimizer with a group for each in place of many.
+`torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD on CPU and CUDA, Adagrad on the CPU; not for sparse or complex
+gradients), or `foreach=True`. For an optimizer of your own, `torch._foreach_...` operations on lists of tensors. For
+rates or decays that differ between parameters, one optimizer with a group for each in place of many.
 
 ## When it is wrong
 
@@ -39,6 +39,7 @@ from flatout.schema.run import Frame, LineCost, OptimizerFacts, Run
 MIN_SHARE = 0.15
 MIN_TENSORS = MIN_OPTIMIZERS = 10
 MOSTLY = 0.5
+ONE_TURN = 1  # an optimizer made for each task or image, say: it never steps beside another
 COMPILED_SHARE = 0.2  # of the optimizer's time in generated kernels: its loop is over kernels then
 
 GONE, ALL_GONE = 0.8, 1.0  # of the optimizer's time: the rest is the one call's
@@ -69,7 +70,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _many(run: Run) -> _Found | None:
     """Return what is to be said of many optimizers of torch's, most of them of few tensors."""
-    sizes = sorted(facts.num_tensors for facts in run.optimizers if facts.from_torch)
+    sizes = sorted(facts.num_tensors for facts in run.optimizers if facts.from_torch and facts.turns != ONE_TURN)
     if len(sizes) < MIN_OPTIMIZERS or sizes[len(sizes) // 2] >= MIN_TENSORS:
         return None
     seen = costs(run, Phase.OPTIMIZER)
@@ -137,6 +138,7 @@ RULE = Rule(
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=4),), lines=_TORCH),
         example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=2),) * 3, lines=_TORCH),
         example(step_ms=10, optimizer=1.4, optimizers=(replace(_ADAM, num_tensors=1),) * 40, lines=_TORCH),
+        example(step_ms=10, optimizer=3, optimizers=(replace(_ADAM, num_tensors=1, turns=1),) * 40, lines=_TORCH),
         example(step_ms=10, optimizer=3, lines=_KERNELS),
         example(step_ms=10, optimizer=3, optimizers=(_ADAM,), lines=_KERNELS),
         example(step_ms=10, optimizer=3, lines=[line(0.07, ("optim.py", 17, "Lion.step"), phase=Phase.OPTIMIZER)]),

@@ -4,8 +4,8 @@
 
 Which lines of the model's and the loss's own code the forward pass spends its time below. It fires when a quarter of
 the forward time is inside one Python loop over time steps, rows, pixels or members of an ensemble (read from the
-source), or in numpy or other Python libraries that are not known to be made of torch, and the forward pass is at least
-15% of the step.
+source), or in numpy or other Python libraries that neither import torch nor are known to be made of it, and the forward
+pass is at least 15% of the step.
 
 ## Why it matters
 
@@ -121,7 +121,8 @@ def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineC
 
 def _leaves_torch(cost: LineCost) -> bool:
     """Return whether a library computes that is not made of torch, as far as that is known, or text is cut up."""
-    return bool(cost.leaf) and (cost.leaf not in MADE_OF_TORCH or TOKENIZES.search(cost.leaf_function) is not None)
+    of_torch = cost.leaf_uses_torch or cost.leaf in MADE_OF_TORCH
+    return bool(cost.leaf) and (not of_torch or TOKENIZES.search(cost.leaf_function) is not None)
 
 
 def _inside_the_model(cost: LineCost) -> tuple[Frame, ...]:

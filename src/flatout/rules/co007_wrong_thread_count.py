@@ -6,7 +6,7 @@ The deep run computes a few steps with the script's number of threads, then a fe
 turn. It fires when forward, backward and optimizer become at least 10% of the step faster, and nine of ten pairs of
 steps say the same. More threads than are in use are tried where no variable of the environment gives their number or
 the script sets it, and where neither loader workers nor other ranks need cores. Nothing is said while others use the
-machine.
+machine, nor where numbers too small for full precision are found: those are tried in its place (CO008).
 
 ## Why it matters
 

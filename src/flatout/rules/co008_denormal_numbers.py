@@ -4,8 +4,8 @@
 
 The share of such numbers (in float32, those below 1.2e-38 that are not zero) among weights, gradients and optimizer
 state a few steps into the deep run. Where there are any, the deep run computes some steps as they are, then some in
-which they count as zero, in turn. It fires when that takes at least 5% off the step, and nine of ten pairs of steps say
-the same.
+which they count as zero, in turn. It fires when one number in 10,000 is so small, that takes at least 5% off the step,
+and nine of ten pairs of steps say the same.
 
 ## Why it matters
 

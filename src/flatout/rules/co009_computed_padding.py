@@ -42,7 +42,7 @@ SEQUENTIAL = ("LSTM", "GRU", "RNN", "NonDynamicallyQuantizableLinear")  # the la
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """CO009: a third of the positions are padding, and a fifth of the step is spent on them."""
+    """CO009: 45% of the positions are padding, and a fifth of the step is spent on them."""
     padding = next(iter(run.causes.padding if run.causes else ()), None)
     if padding is None or padding.batches < MIN_BATCHES or padding.positions <= 0 or not _computes_all(run, padding):
         return None
@@ -55,7 +55,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     ms = share * breakdown.mean_ms
     called = f" called in {at(padding.place)}" if padding.place else ""
     advice = (
-        f"{format_share(cut_off)} are so in every row: pad each batch to its own longest sequence, for the same results"
+        f"{format_share(cut_off)} are so in every row: pad each batch to its own longest one, for the same results "
+        "(dropout draws others)"
         if same
         else "Put sequences of like length into one batch"
     )

@@ -4,7 +4,7 @@
 
 In the deep run, calls of the model in training mode on tensors that it was given before, in the step under way or the
 one before, not written to since, with the same other arguments; of these the ones to whose outputs no gradient came by
-the end of the step. It fires when they are made in at least half of the steps and take at least 10% of it.
+the end of the step. It fires when they are made in at least half of the steps and take at least 10% of the step.
 
 ## Why it matters
 

@@ -20,8 +20,8 @@ stay where they are, and gradients travel while the rest of the backward pass co
 
 ## When it is wrong
 
-What DistributedDataParallel itself exchanges is not in the bound. Batches that change while the model runs over all of
-them (batch normalization sees each part by itself in both).
+What DistributedDataParallel itself exchanges is not in the bound. Batch normalization sees each device's part by itself
+under both: nothing changes there.
 """
 
 from dataclasses import replace

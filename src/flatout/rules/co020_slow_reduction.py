@@ -62,13 +62,22 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=worst.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is lost in {worst.operation}"
         f"{f' in {at(worst.place)}' if worst.place else ''}: over this dimension torch takes "
-        f"{format_ms(worst.alone_s * 1e3)}, and {format_ms(worst.other_s * 1e3)} for {worst.instead}.",
+        f"{format_ms(worst.alone_s * 1e3)}, and {format_ms(worst.other_s * 1e3)} for {worst.instead}"
+        f"{_with_care(worst)}.",
         evidence=(
             Evidence("as it is written, timed alone", worst.alone_s * 1e3, "ms"),
             Evidence("the other way, timed alone", worst.other_s * 1e3, "ms"),
         ),
         fixes=(),
     )
+
+
+def _with_care(worst: SlowReduction) -> str:
+    """Return what differs: sums are rounded in another order, and the root of zero has no gradient."""
+    if worst.operation.startswith("arg"):
+        return ""
+    root = "; where all numbers can be zero, add 1e-12 before the root" if "norm" in worst.operation else ""
+    return f", rounded otherwise in the last bits{root}"
 
 
 _NORM = SlowReduction(

@@ -5,8 +5,9 @@
 The ranks that were recorded, times the threads each uses for one operation, against the cores that this process may
 use. It fires for training on the CPU when there are more threads than cores. The deep run computes a few steps with the
 script's number of threads, then a few with the rank's share of the cores, in all ranks at the same steps, in turn: what
-goes of forward, backward and optimizer is the gain. Steps with too many threads scatter: where no more pairs of steps
-say that it is faster than chance allows, nothing is said; where others use the machine, no gain is stated.
+goes of forward, backward and optimizer, which are 30% of the step at least, is the gain, from 5% on. Steps with too
+many threads scatter: where no more pairs of steps say that it is faster than chance allows, nothing is said; where
+others use the machine, no gain is stated.
 
 ## Why it matters
 

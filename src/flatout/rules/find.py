@@ -8,6 +8,7 @@ from flatout.rules.frameworks import in_its_own_words
 from flatout.rules.rule import Rule
 from flatout.rules.stages import bounded
 from flatout.schema.finding import Breakdown, Ceiling, Finding
+from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 
 __all__ = ["Examination", "examine", "find"]
@@ -63,14 +64,11 @@ def examine(
             finding = replace(finding, message=finding.message + in_its_own_words(finding, run))
         if finding is not None and (breakdown.measured >= MIN_STEPS or finding.code.startswith(SHOWN_BY_FEW)):
             findings.append(finding)
-    kept = [finding for each in _ranked(findings) if (finding := bounded(each, run, headroom, breakdown)) is not None]
+    ranked = sorted(findings, key=_rank)  # what gives most first; at equal gain what has a place, doubts last
+    bounds = [finding for each in ranked if (finding := bounded(each, run, headroom, breakdown)) is not None]
+    kept = _without_repetition(bounds)  # only now: what a ceiling takes away explains nothing
     kept.sort(key=lambda each: _rank(each)[:2])  # stable: what one ceiling bounds stays in order
     return Examination(tuple(_causes_first(kept)), tuple(notes))
-
-
-def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Sort by what each could give; at equal gain the one with a place comes first, doubts about the run last."""
-    return tuple(sorted(_without_repetition(findings), key=_rank))
 
 
 def _causes_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -113,7 +111,9 @@ def _without_repetition(findings: Sequence[Finding]) -> list[Finding]:
     """
     whole = next((finding for finding in findings if finding.code == GENERAL), None)
     told = {(code, _line(each)) for each in findings if each.location for code in SAYS_MORE.get(each.code, ())}
-    causes = [finding for finding in findings if finding.code.startswith("IN") and finding is not whole]
+    causes = [
+        each for each in findings if each.code.startswith("IN") and each.phase == Phase.INPUT and each is not whole
+    ]
     explained = whole is not None and any(cause.share >= EXPLAINS * whole.share for cause in causes)
     return [
         finding

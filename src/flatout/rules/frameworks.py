@@ -13,7 +13,7 @@ _SETTINGS = {
     "lightning": {
         "CO003": "`Trainer(detect_anomaly=False)`",
         "EP001": "`Trainer(check_val_every_n_epoch=..., limit_val_batches=...)`",
-        "EP003": "`ModelCheckpoint(every_n_epochs=...)`, or `AsyncCheckpointIO()` as a plugin",
+        "EP003": "`ModelCheckpoint(every_n_epochs=...)`, or `AsyncCheckpointIO()` as a plugin, from Lightning 2.6 on",
         "HO002": "`Trainer(log_every_n_steps=50)`, and `self.log(..., on_step=False)`",
         "IN002": _LOADER,
         "IN009": "`persistent_workers=True` of the same DataLoader",
@@ -25,7 +25,7 @@ _SETTINGS = {
     },
     "transformers": {
         "CO001": '`TrainingArguments(optim="adamw_torch_fused")`',
-        "EP001": '`TrainingArguments(eval_strategy="steps", eval_steps=..., eval_accumulation_steps=...)`',
+        "EP001": '`TrainingArguments(eval_strategy="steps", eval_steps=..., per_device_eval_batch_size=...)`',
         "EP003": '`TrainingArguments(save_strategy="steps", save_steps=...)`',
         "HO002": "`TrainingArguments(logging_steps=50)`",
         "IN002": "`TrainingArguments(dataloader_num_workers=2)`",
@@ -46,4 +46,6 @@ def in_its_own_words(finding: Finding, run: Run) -> str:
     """Return a sentence that names the framework's setting for what `finding` asks, "" where there is none."""
     framework = run.causes.framework if run.causes else ""
     setting = _SETTINGS.get(framework, {}).get(finding.code, "")
+    if finding.code == "CO001" and all(facts.name != "AdamW" for facts in run.optimizers):
+        return ""  # the Trainer's setting names AdamW: another optimizer would train otherwise
     return f" In {_NAMES[framework]}: {setting}." if setting else ""

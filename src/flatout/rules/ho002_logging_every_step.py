@@ -3,8 +3,8 @@
 ## What it measures
 
 Host time below lines that call something that writes (`print`, `logger.info`, `add_scalar`, `json.dump`, `savefig`,
-`tqdm.write`, `writerow`), read from the source of the script, or that run inside a logging library. It fires at 5% of
-the step.
+`tqdm.write`, `writerow`), read from the source of the script, that stand in a function named for it (`log`, `print`,
+`plot`, `report`, `dump`, `write`), or that run inside a logging library. It fires at 5% of the step.
 
 ## Why it matters
 
@@ -18,8 +18,8 @@ system.
 
 ## When it is wrong
 
-A line that computes and writes at once is counted whole. When the source has changed since the recording, lines may
-be taken for others.
+A line that computes and writes at once is counted whole, and so is a function that is named for writing. When the
+source has changed since the recording, lines may be taken for others.
 """
 
 from flatout.rules.bounds import speedup_without

@@ -3,7 +3,7 @@
 ## What it measures
 
 The time of all collections in the training thread, as the collector's own callbacks clock it in the deep run, against
-the time of its steps. It fires at 4%. Where nearly all of it falls on one line, that line asks for it.
+the time of its steps. It fires at 4%. Where nearly all of it is asked for, the line that asks for most is named.
 
 ## Why it matters
 
@@ -13,8 +13,8 @@ A full collection visits every object that Python knows of, with the interpreter
 ## What to do
 
 Where a line asks for it, remove `gc.collect()` from the loop: it frees reference cycles only, and tensors are hardly
-ever in one. Where nobody asks, `gc.freeze()` after the set-up, or `gc.disable()` with a collection every few hundred
-steps; better, keep the data in arrays, which are one object.
+ever in one. Where nobody asks, `flatout.collect_rarely()`: `gc.freeze()` after the set-up, and a collection every few
+hundred steps; better, keep the data in arrays, which are one object.
 
 ## When it is wrong
 
@@ -62,7 +62,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _cause_and_cure(seen: CollectorFacts) -> tuple[str, str]:
     if seen.place is not None:
-        return f"{at(seen.place)} asks for {seen.called} of them", "Leave that call out"
+        return f"asked for {seen.called} times, mostly by {at(seen.place)}", "Leave such calls out"
     if seen.called:
         return f"a library asks for {seen.called} of them", "Look for a setting of it that does without"
     return "nobody asks for them", "Freeze what lives after the set-up, and collect rarely"

@@ -69,8 +69,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=at_most,
         location=loader.created_at,
         message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} waits for {len(workers)} workers that run "
-        f"{threads:.0f} threads on cores={run.environment.num_cpus}. Give each worker one thread: "
-        "torch.set_num_threads(1) in worker_init_fn.",
+        f"{threads:.0f} threads on cores={run.environment.num_cpus}. Give each worker one thread: {_how(workers)}.",
         evidence=(
             Evidence("threads", threads, ""),
             Evidence("cores", run.environment.num_cpus, ""),
@@ -79,6 +78,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=("worker-threads", "compiled-input"),
     )
+
+
+def _how(workers: tuple[WorkerFacts, ...]) -> str:
+    if any(worker.torch_threads > 1 for worker in workers):
+        return "torch.set_num_threads(1) in worker_init_fn"
+    return "cv2.setNumThreads(0) in worker_init_fn, OMP_NUM_THREADS=1 for other libraries (torch has one already)"
 
 
 def _at_one_time(run: Run, loader: LoaderFacts | None) -> tuple[WorkerFacts, ...]:

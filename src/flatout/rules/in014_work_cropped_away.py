@@ -59,7 +59,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if crop is None:
         return None
     kept = crop.pixels_after / crop.pixels_before
-    moved = [one for one in loader.stages[: loader.stages.index(crop)] if _can_follow(one)]
+    moved = [one for one in loader.stages[: loader.stages.index(crop)] if _can_follow(one, crop)]
     wasted_s = (1 - kept) * sum(one.seconds for one in moved)
     of_sample = min(1.0, wasted_s / loader.prefix.seconds)
     fraction = of_sample * (fraction_of_batch(loader, loader.sample_s) or 1.0)
@@ -76,7 +76,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is work on pixels that are cropped away: {names} "
         f"before {crop.name}, which keeps {format_share(kept)} of them, {format_ms(wasted_s * 1000)} of the "
-        f"{format_ms(loader.prefix.seconds * 1000)} of a sample. Crop first.",
+        f"{format_ms(loader.prefix.seconds * 1000)} of a sample. {_cure(moved)}.",
         evidence=(
             Evidence("pixels before the crop", crop.pixels_before, ""),
             Evidence("pixels after it", crop.pixels_after, ""),
@@ -87,13 +87,22 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
+def _cure(moved: list[Stage]) -> str:
+    if any(one.name == "Resize" for one in moved):
+        return "Crop the same part of the original first, then resize that"
+    return "Crop first"
+
+
 def _crop(stages: tuple[Stage, ...]) -> Stage | None:
     """Return the last crop that keeps at most half of what it is given."""
     crops = [one for one in stages if "Crop" in one.name and one.library in LIBRARIES and one.pixels_before > 0]
     return next((one for one in reversed(crops) if 0 < one.pixels_after <= MOST_KEPT * one.pixels_before), None)
 
 
-def _can_follow(stage: Stage) -> bool:
+def _can_follow(stage: Stage, crop: Stage) -> bool:
+    """Return whether an operation can come after the crop, one that scales what it cuts out in place of a resize."""
+    if stage.name == "Resize" and "Resized" in crop.name:
+        return False
     return stage.name in MOVABLE and stage.library in LIBRARIES
 
 

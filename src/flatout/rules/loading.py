@@ -21,10 +21,20 @@ CHEAP_SAMPLE_S = 60e-6  # below this, fetching a row costs more than the row: in
 
 
 def training_loader(run: Run) -> LoaderFacts | None:
-    """Return the training loader; of several, the one that the most time goes to."""
+    """Return the training loader; of several, the one that the most time goes to.
+
+    A single one whose batches were not seen in training counts where it gave about a batch a step and the script makes
+    none itself: it is no loader for validation then, and not read once to get all the data.
+    """
     training = [loader for loader in run.loaders if loader.is_training]
-    candidates = training or ([run.loaders[0]] if len(run.loaders) == 1 else [])
+    candidates = training or [loader for loader in run.loaders[:1] if len(run.loaders) == 1 and _feeds(run, loader)]
     return max(candidates, key=lambda loader: loader.fetches * (batch_s(loader) + loader.wait_s), default=None)
+
+
+def _feeds(run: Run, loader: LoaderFacts) -> bool:
+    steps = run.causes.num_steps if run.causes is not None else len(run.steps)
+    enough = loader.fetches == 0 or 2 * loader.fetches >= steps
+    return enough and not costs(run, Phase.INPUT, stages=("generator",))
 
 
 def gave_batches(loader: LoaderFacts) -> bool:

@@ -5,7 +5,7 @@
 Resident memory of the training's largest process that is no mapped file, sampled while steps ran, after the first
 tenth of them and after five at least: in those optimizer states and buffers are made. It fires when the last third lies
 above the first by 5%, by 64 MB and by twice what memory goes up and down within a third, the middle third between them,
-and the last third still grows; not for fewer than twenty steps.
+and the last third still grows; not for fewer than twenty steps, nor less than 6 s of them: `--whole` looks for longer.
 
 ## Why it matters
 

@@ -4,7 +4,7 @@
 
 Calls of `torch.cuda.synchronize()` and `torch.cuda.empty_cache()` in the deep run, by place, where they come at least
 once in two steps. Time in `synchronize` counts only as far as the device does not work through it; `empty_cache` counts
-for as long as the call takes. It fires when they take at least 3% of the step.
+for as long as the call takes. It fires when they take at least 3% of the step, where the device's time was measured.
 
 ## Why it matters
 

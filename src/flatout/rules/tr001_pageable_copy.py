@@ -13,7 +13,8 @@ slower, and never overlapped with computation.
 
 ## What to do
 
-`DataLoader(..., pin_memory=True)` and `.to(device, non_blocking=True)`.
+`DataLoader(..., pin_memory=True)` and `.to(device, non_blocking=True)`; a batch of a class of your own needs a
+`pin_memory()` method for it. What does not come from a loader, make on the device.
 
 ## When it is wrong
 
@@ -23,6 +24,7 @@ out: keep it well below the machine's memory.
 
 from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
+from flatout.rules.loading import training_loader
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
 from flatout.rules.transfers import copies, is_repeated, lost, seconds
@@ -51,11 +53,21 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=max(pageable, key=lambda copy: copy.seconds).place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} copies batches to the device from pageable memory "
-        f"({format_bytes(num_bytes / max(1, count))} a copy). Set pin_memory=True, and copy with non_blocking=True.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} copies to the device from pageable memory "
+        f"({format_bytes(num_bytes / max(1, count))} a copy). {_cure(run)}.",
         evidence=(Evidence("copies seen", count, ""), Evidence("copied", num_bytes, "bytes")),
         fixes=("pinned-copy", "device-prefetch", "device-resident-input"),
     )
+
+
+def _cure(run: Run) -> str:
+    """Return what pins the source: where a loader does already, or there is none, pin_memory=True changes nothing."""
+    loader = training_loader(run)
+    if loader is None:
+        return "Make them on the device, or pin them (`.pin_memory()`) and copy with non_blocking=True"
+    if loader.pin_memory:
+        return "The loader pins already: make these on the device, or give the batch a `pin_memory()` method"
+    return "Set pin_memory=True, and copy with non_blocking=True"
 
 
 _GPU = Environment(device="NVIDIA H200", device_kind="cuda", num_devices=1)

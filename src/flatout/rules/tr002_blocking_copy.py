@@ -3,7 +3,8 @@
 ## What it measures
 
 Copies from pinned memory made without `non_blocking=True`, by place. It fires on CUDA devices when they take at least
-5% of the step. No more counts than the step is longer than its kernels, where these were measured.
+5% of the step. The same tensor again and again is for TR004. No more counts than the step is longer than its kernels,
+where these were measured.
 
 ## Why it matters
 
@@ -23,7 +24,7 @@ from flatout.rules.bounds import speedup_without
 from flatout.rules.example import example
 from flatout.rules.rule import Rule
 from flatout.rules.sentence import of_step
-from flatout.rules.transfers import copies, lost, seconds
+from flatout.rules.transfers import copies, is_repeated, lost, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer
@@ -33,8 +34,8 @@ MIN_SHARE = 0.05
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """TR002: blocking copies from pinned memory take a twentieth of the step."""
-    every = copies(run)
-    blocking = [copy for copy in every if copy.pinned and copy.blocking]
+    every, steps = copies(run), run.causes.num_steps if run.causes else 0
+    blocking = [copy for copy in every if copy.pinned and copy.blocking and not is_repeated(copy, steps)]
     if not blocking or seconds(every) <= 0:
         return None
     share = lost(run, breakdown, seconds(blocking))

@@ -13,6 +13,9 @@ __all__ = ["Harm", "read_bytes_s", "samples_wait", "storage_limits", "workers_ha
 
 MIN_HARM = 0.10
 MIN_FACTOR = 1.2
+READ_FROM_MEMORY = (
+    0.5  # of the wait in the timed run: below that the deep run's samples are not those that were waited for
+)
 MIN_WAITING = 0.15
 MAX_CPU_SHARE = 0.4
 MIN_WAIT_S = 0.3e-3  # a sample that waits for less was only not running for a moment
@@ -35,6 +38,8 @@ def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
     """Return what waiting for workers costs where it takes longer than the work in a batch."""
     loader = training_loader(run)
     if loader is None or loader.num_workers == 0 or not run.steps or breakdown.mean_ms <= 0:
+        return None
+    if _was_read_before(run, breakdown):
         return None
     made_ms = (loader.sample_s + loader.collate_s) * 1000
     waited_ms = _usual_wait_ms(run)
@@ -78,6 +83,18 @@ def _samples_wait_long(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> b
 def _wait_for_a_core(run: Run, loader: LoaderFacts) -> bool:
     """Return whether the cores explain why samples do not run: all taken, or shared by too many."""
     return all_cores_busy(run) or (is_disturbed(run) and loader.num_workers >= run.environment.num_cpus)
+
+
+def _was_read_before(run: Run, breakdown: Breakdown) -> bool:
+    """Return whether the deep run, which clocks the samples, hardly waited where the timed run did.
+
+    The timed run has read the files then, and the deep one finds them in memory: its samples say nothing of the first.
+    """
+    causes = run.causes
+    if causes is None or causes.num_steps == 0 or Phase.INPUT.value not in causes.phases_s:
+        return False
+    deep_ms = causes.phases_s[Phase.INPUT.value] / causes.num_steps * 1000
+    return deep_ms < READ_FROM_MEMORY * breakdown.ms(Phase.INPUT)
 
 
 def _usual_wait_ms(run: Run) -> float:

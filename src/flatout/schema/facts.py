@@ -141,7 +141,7 @@ class ModelFacts:
     name: str = ""
     num_parameters: int = 0  # parameter tensors
     num_elements: int = 0
-    dtypes: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()  # of the parameters, that of most bytes first
     input_dtypes: tuple[str, ...] = ()
     compiled: bool = False
     replicas: int = 1  # devices that DataParallel copies it to in each call
@@ -161,6 +161,7 @@ class OptimizerFacts:
     implementation: str = ""  # "fused", "foreach", "loop", or "" when unknown
     fused_available: bool = False
     created_at: Frame | None = None
+    turns: int = 0  # how often it made a step after another optimizer had, the first one included; 0 when unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,6 +168,7 @@ class LineCost:
     stack: tuple[Frame, ...] = ()  # user frames only, innermost first; empty when no user line led there
     leaf: str = ""  # top-level module of the frame that was running: "numpy", "PIL", "torch", or "" for user code
     leaf_function: str = ""  # name of the function that was running
+    leaf_uses_torch: bool = False  # the module it stands in imports torch, or something of it
     seconds: float = 0.0
     samples: int = 0
 

@@ -93,3 +93,14 @@ def test_products_of_16_bit_matrices_whose_rows_are_no_multiple_of_16_bytes_are_
     assert found.unaligned_flops == (2 * each if counts else 0.0)
     assert found.unaligned_sizes == ((*shape, columns) if counts else ())
     assert (found.unaligned_at is not None) is counts
+
+
+def test_experts_that_a_softmax_chooses_among_are_no_attention():
+    router, expert, head = nn.Linear(D, 4), nn.Linear(D, D), nn.Linear(D, D)
+    x = torch.randn(T, D)
+
+    def mixture():
+        weights, _ = torch.softmax(router(x), -1).topk(1)
+        return head(x + weights * expert(x))
+
+    assert counted(mixture).attention_flops == 0

@@ -150,3 +150,14 @@ def test_what_is_collected_between_steps_is_no_part_of_them():
     assert (found.collections, len(kept)) == (1, 20_000)
     assert 0 < found.between_asked_s == found.between_s
     assert found.between_at.file == __file__
+
+
+def test_two_lines_that_ask_are_counted_together():
+    def both():
+        for _ in range(4):
+            gc.collect()
+            gc.collect()  # the other line
+
+    found = watched(both)
+    assert found.called == found.full == 8
+    assert (found.place.file, found.place.function.rpartition(".")[2]) == (__file__, "both")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from flatout.probe.datasets import look_at_samples
+from flatout.probe.datasets import _num_bytes, look_at_samples
 
 
 class Data(torch.utils.data.Dataset):
@@ -111,7 +111,7 @@ def test_the_same_sample_every_time():
     assert (found.deterministic, found.prefix_share, found.first_random, found.checked) == (True, 1.0, None, 4)
     assert 0.002 <= found.seconds < 0.1
     assert found.cpu_seconds < 0.002
-    assert found.sample_bytes == 12
+    assert found.sample_bytes == 13  # and the name
 
 
 @pytest.mark.parametrize("kind", [Augmented, WithPython, WithNumpy])
@@ -171,3 +171,10 @@ def test_the_script_s_random_states_are_left_as_they_were(dataset):
     assert random.getstate() == states[0]
     assert torch.equal(torch.get_rng_state(), states[1])
     assert all(np.array_equal(one, other) for one, other in zip(np.random.get_state(), states[2], strict=True))
+
+
+def test_the_size_of_a_sample_counts_whatever_holds_its_bytes():
+    picture = pytest.importorskip("PIL.Image").new("RGB", (10, 20))
+    sample = {"image": np.zeros((4, 5), np.uint8), "parts": [torch.zeros(3), (b"12", "345")], "picture": picture}
+    assert _num_bytes(sample) == 20 + 12 + 5 + 600
+    assert _num_bytes(7) == 0

@@ -139,7 +139,9 @@ def test_the_stack_holds_user_lines_only_innermost_first():
 def test_the_caller_and_the_leaf():
     place = caller()  # HERE
     assert (place.file, place.line) == (__file__, line_of(test_the_caller_and_the_leaf, "# HERE"))
-    assert leaf_module(sys._getframe()) == ("", "test_the_caller_and_the_leaf")
+    assert leaf_module(sys._getframe()) == ("", "test_the_caller_and_the_leaf", False)
     library = SimpleNamespace(f_code=json.loads.__code__, f_globals=vars(json))
-    assert leaf_module(library) == ("json", "loads")
+    assert leaf_module(library) == ("json", "loads", False)
+    of_torch = SimpleNamespace(f_code=json.loads.__code__, f_globals={"__name__": "flatout.probe.reductions"})
+    assert leaf_module(of_torch) == ("flatout", "loads", True)  # that module imports torch
     assert Path(json.__file__).parent.name == "json"

@@ -328,3 +328,11 @@ def test_a_module_on_several_devices_says_on_how_many(w, monkeypatch):
     assert [facts.replicas for facts in w.modules.describe()] == [1]
     monkeypatch.setattr(model, "device_ids", [0, 1, 2])
     assert [facts.replicas for facts in w.modules.describe()] == [3]
+
+
+def test_of_several_types_the_one_of_most_bytes_comes_first(w):
+    model = torch.nn.Linear(2, 4)
+    model.scale = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+    trained(w, model, call=lambda x: model(x) * model.scale)
+    (facts,) = [each for each in w.modules.describe() if each.name == "Linear"]
+    assert facts.dtypes == ("float32", "float64")

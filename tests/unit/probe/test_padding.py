@@ -126,3 +126,18 @@ def test_padding_lies_at_the_ends_of_rows(rows):
         left = next((i for i, each in enumerate(row) if not each), len(row))
         right = next((i for i, each in enumerate(reversed(row)) if not each), len(row))
         assert ends == [i < left or i >= len(row) - right for i in range(len(row))]
+
+
+def test_a_mask_over_pairs_of_positions_is_no_padding(watch):
+    module = Masked()
+    ids = tokens(LENGTHS[0])
+    for _ in range(3):
+        watch.called(module, ((), {"input_ids": ids, "attention_mask": torch.ones(WIDE, WIDE).tril().bool()}))
+    assert watch.facts() == ()
+
+
+def test_a_mask_in_which_zeros_count_is_not_taken_for_padding(watch):
+    module = Masked()
+    for lengths in [*LENGTHS, [WIDE, 3, 2]]:
+        watch.called(module, ((), {"input_ids": tokens(lengths), "attention_mask": tokens(lengths) == 0}))
+    assert watch.facts() == ()

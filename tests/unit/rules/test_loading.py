@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatout.rules import example
+from flatout.rules import example, line
 from flatout.rules.loading import batch_s, cpu_share, per_sample_s, picks_rows, samples_per_batch, training_loader
 from flatout.rules.sentence import at, of_loop, of_step
 from flatout.schema.phase import Phase
@@ -14,7 +14,11 @@ def test_the_training_loader_is_the_one_that_most_time_goes_to():
     large = LoaderFacts(name="large", is_training=True, sample_s=0.1, fetches=10)
     other = LoaderFacts(name="validation", sample_s=9.0, fetches=10)
     assert training_loader(example(loaders=(small, other, large)).run) is large
-    assert training_loader(example(loaders=(other,)).run) is other
+    assert training_loader(example(loaders=(other,)).run) is None  # 10 batches in 100 steps: it does not feed them
+    fed = LoaderFacts(name="unknown", sample_s=9.0, fetches=100)
+    assert training_loader(example(loaders=(fed,)).run) is fed
+    by_hand = line(1.0, ("train.py", 9, "batches"), stage="generator")
+    assert training_loader(example(loaders=(fed,), lines=(by_hand,)).run) is None
     assert training_loader(example(loaders=(other, other)).run) is None
     assert training_loader(example().run) is None
 
