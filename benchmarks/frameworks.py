@@ -1,8 +1,10 @@
 """Hold what is recorded under a framework's loop against a plain loop of the same training, timed by hand.
 
 The training waits for known times in its data set, its forward and its backward pass; the plain loop carries its own
-stopwatch and runs without flatout. Lightning, transformers and accelerate are installed into `--folder` (an environment
-of its own that sees this one's torch); a framework that cannot be installed is said and left out.
+stopwatch and runs without flatout. On two ranks the backward pass exchanges gradients and waits for the other rank:
+what is recorded of them is held against the same loop on two ranks. Lightning, transformers and accelerate are
+installed into `--folder` (an environment of its own that sees this one's torch); a framework that cannot be installed
+is said and left out.
 
     python benchmarks/frameworks.py --quick
 """
@@ -24,20 +26,27 @@ SCRIPTS = Path(__file__).resolve().parent / "frameworks"
 PACKAGES = {name: name for name in ("lightning", "transformers", "accelerate")}
 PHASES = ("input", "forward", "backward", "optimizer", "host")
 GOAL_POINTS = 3.0
+TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2")
+ALONE, IN_TWO = ("python", "plain.py"), (*TORCHRUN, "plain_torchrun.py")
 CONTENDERS = {
     "plain loop": ("plain.py",),
     "lightning": ("with_lightning.py",),
     "transformers": ("with_transformers.py",),
     "accelerate": ("with_accelerate.py",),
-    "torchrun, 2 ranks": ("--", "torchrun", "--standalone", "--nproc-per-node", "2", "with_torchrun.py"),
+    "torchrun, 2 ranks": ("--", *TORCHRUN, "with_torchrun.py"),
 }
 
 
-def by_hand(python: Path, env: dict[str, str]) -> dict[str, float]:
+def of_suite(words: tuple[str, ...]) -> list[str]:
+    """Return words of a command with the paths of its scripts."""
+    return [str(SCRIPTS / word) if word.endswith(".py") else word for word in words]
+
+
+def by_hand(words: tuple[str, ...], env: dict[str, str]) -> dict[str, float]:
     """Return the shares of a step that the plain loop's own stopwatch found."""
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "stopwatch.json"
-        subprocess.run([str(python), str(SCRIPTS / "plain.py")], check=True, env={**env, "STOPWATCH": str(file)})
+        subprocess.run(of_suite(words), check=True, env={**env, "STOPWATCH": str(file)}, stderr=subprocess.DEVNULL)
         watch = json.loads(file.read_text())
     whole = sum(watch.values())
     return {phase: watch[phase] / whole for phase in PHASES}
@@ -46,8 +55,7 @@ def by_hand(python: Path, env: dict[str, str]) -> dict[str, float]:
 def recorded(python: Path, words: tuple[str, ...], env: dict[str, str]) -> tuple[list[int], dict[str, float]]:
     """Return the steps of each rank, and the shares of a step of the first one."""
     with tempfile.TemporaryDirectory() as name:
-        script = [str(SCRIPTS / word) if word.endswith(".py") else word for word in words]
-        command = [str(python), "-m", "flatout", "diagnose", "--whole", "--out", name, *script]
+        command = [str(python), "-m", "flatout", "diagnose", "--whole", "--out", name, *of_suite(words)]
         done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=name)
         files = list(Path(name).glob(f"*/*/{RUN_FILE}"))
         if done.returncode or not files:
@@ -69,8 +77,10 @@ def main() -> int:
         python, failed = install((options.folder or Path(name)).absolute(), PACKAGES)
         path = os.pathsep.join([str(python.parent), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         env = {**os.environ, "PATH": path, "TRAINED_STEPS": str(steps), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        truth = by_hand(python, env)
-        print(f"by hand: {'  '.join(f'{phase} {share:.1%}' for phase, share in truth.items())}")
+        truths = {words: by_hand(words, env) for words in (ALONE, IN_TWO)}
+        for words, truth in truths.items():
+            parts = "  ".join(f"{phase} {share:.1%}" for phase, share in truth.items())
+            print(f"by hand, {words[-1]}: {parts}")
         print(f"goal: {steps} steps exactly, shares within {GOAL_POINTS:.0f} points")
         good = True
         for contender, words in CONTENDERS.items():
@@ -83,6 +93,7 @@ def main() -> int:
                 print(f"{contender:<18} FAILED: {error}")
                 good = False
                 continue
+            truth = truths[IN_TWO if "torchrun" in words else ALONE]
             off = {phase: 100 * (shares.get(phase, 0.0) - truth[phase]) for phase in PHASES}
             worst = max(off, key=lambda phase: abs(off[phase]))
             met = set(counts) == {steps} and abs(off[worst]) <= GOAL_POINTS
