@@ -58,7 +58,7 @@ def test_only_some_fixes_are_written_when_they_are_named(tuned, capfdbinary):
 
 def test_an_option_behind_the_script_is_refused_and_not_taken_for_the_scripts(tuned, capsys):
     assert run(["patch", "train.py", "--write"]) == 2
-    assert "stands behind train.py" in capsys.readouterr().err
+    assert "--write stands behind the script" in capsys.readouterr().err
     assert (tuned / "train.py").read_text() == SCRIPT
     assert run(["patch", "train.py", "--epochs", "3"]) == 0  # as the script is called
 

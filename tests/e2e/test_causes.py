@@ -107,7 +107,7 @@ def test_padding_that_a_recurrent_layer_computes_is_found_at_the_call_of_the_mod
         padded = codes["CO009"]
         assert script.splitlines()[padded.location.line - 1].endswith("# CALLED")
         assert "by the padding_idx" in padded.message
-        assert "pad each batch to its own longest sequence, for the same results" in padded.message
+        assert "pad each batch to its own longest row, for the same results" in padded.message
 
 
 @pytest.mark.parametrize(

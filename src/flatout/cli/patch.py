@@ -73,9 +73,9 @@ def _check_options(words: Sequence[str]) -> None:
     late = [word for word in words[1:] if word.partition("=")[0] in ("--write", "--findings", "--only", "--recipe")]
     if late:
         raise UsageError(
-            f"{', '.join(late)} stands behind {words[0]}.",
-            "What follows the script is the script's own.",
-            f"Write `flatout patch {late[0]} ... {words[0]}`.",
+            f"{' and '.join(late)} {'stands' if len(late) == 1 else 'stand'} behind the script.",
+            "What follows a script is its own.",
+            "Put options of `flatout patch` before it; it is not run, so its own can be left out.",
         )
 
 

@@ -138,8 +138,8 @@ class Counter(TorchDispatchMode):
             self._scores[here] = made
         elif "softmax" in name and scores:
             self._weights[here] = scores, result.numel()
-        elif weights[1] == result.numel() and not _MIXES.match(name):  # dropped, cast, viewed: still the weights
-            self._weights[here] = weights
+        elif result.numel() <= weights[1] and not _MIXES.match(name):  # dropped, cast, cut: still the weights
+            self._weights[here] = weights[0], result.numel()
         elif scores:
             self._scores[here] = scores
 

@@ -1,4 +1,4 @@
-"""What Python's garbage collector takes in a deep run, and whether one line of the user's asks for it."""
+"""What Python's garbage collector takes in a deep run, and which line of the user's asks for it."""
 
 import gc
 import sys
@@ -77,9 +77,10 @@ class CollectorWatch:
         asked = {asker: times for asker, times in self._full.items() if asker is not None}
         place, called = None, 0
         if asked and sum(map(sum, asked.values())) >= _ASKED * whole:
-            most = max(asked, key=lambda asker: sum(asked[asker]))
-            place, called = most if isinstance(most, Frame) else None, sum(map(len, asked.values()))
-        lines = {asker: spent for asker, spent in self._between_ns.items() if isinstance(asker, Frame)}
+            lines = [asker for asker in asked if isinstance(asker, Frame)]
+            place = max(lines, key=lambda asker: sum(asked[asker]), default=None)
+            called = sum(map(len, asked.values()))
+        between = {asker: spent for asker, spent in self._between_ns.items() if isinstance(asker, Frame)}
         return CollectorFacts(
             collections=len(self._times_ns),
             full=sum(map(len, self._full.values())),
@@ -89,5 +90,5 @@ class CollectorWatch:
             called=called,
             between_s=sum(self._between_ns.values()) / 1e9,
             between_asked_s=sum(spent for asker, spent in self._between_ns.items() if asker is not None) / 1e9,
-            between_at=max(lines, key=lines.__getitem__) if lines else None,
+            between_at=max(between, key=between.__getitem__) if between else None,
         )

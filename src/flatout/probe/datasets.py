@@ -5,7 +5,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -197,7 +197,7 @@ def _is_view(sample: Any) -> bool:
 
 def _num_bytes(sample: Any) -> int:
     """Return the bytes of the arrays, tensors, pictures and texts of a sample, also inside of lists and dicts."""
-    if isinstance(sample, dict):
+    if isinstance(sample, Mapping):  # also what a tokenizer of transformers returns
         return sum(map(_num_bytes, sample.values()))
     if isinstance(sample, list | tuple):
         return sum(map(_num_bytes, sample))

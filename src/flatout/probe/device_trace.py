@@ -143,7 +143,7 @@ def device_work(events: Sequence[DeviceEvent], steps: Sequence[Span], reason: st
     """
     if not events or not steps:
         return DeviceWork(num_steps=0, reason=reason) if reason else None
-    begin_ns, end_ns = steps[0].start_ns, steps[-1].start_ns + steps[-1].wall_ns
+    busy = (_covered_ns(events, step.start_ns, step.start_ns + step.wall_ns) for step in steps)  # not what lies between
     by_kind: dict[str, int] = defaultdict(int)
     kernels: dict[str, list[int]] = defaultdict(list)
     for event in events:
@@ -153,8 +153,8 @@ def device_work(events: Sequence[DeviceEvent], steps: Sequence[Span], reason: st
     longest = sorted(kernels.items(), key=lambda item: -sum(item[1]))[:_LONGEST]
     return DeviceWork(
         num_steps=len(steps),
-        wall_s=(end_ns - begin_ns) / 1e9,
-        busy_s=_covered_ns(events, begin_ns, end_ns) / 1e9,
+        wall_s=sum(step.wall_ns for step in steps) / 1e9,
+        busy_s=sum(busy) / 1e9,
         num_kernels=sum(map(len, kernels.values())),
         seconds={kind: ns / 1e9 for kind, ns in by_kind.items()},
         longest=tuple(Kernel(name=name[:_NAME], count=len(walls), seconds=sum(walls) / 1e9) for name, walls in longest),

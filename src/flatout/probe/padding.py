@@ -62,7 +62,8 @@ class PaddingWatch:
         if not isinstance(mask, torch.Tensor) or mask.dim() != 2 or mask.is_floating_point():
             return
         others = (one for one in tensors_in((args, kwargs)) if one is not mask)
-        if any(one.shape[:2] == mask.shape for one in others):  # else it is a mask over pairs of positions
+        pairs = mask.shape[0] == mask.shape[1] and all(one.shape[:2] != mask.shape for one in others)
+        if not pairs:  # it says who sees whom
             self._take("attention_mask", padded_ends(mask == 0))
 
     def _watched(self, look: Callable[..., None]) -> Callable[[Callable[..., Any], Hits], Callable[..., Any]]:
@@ -100,22 +101,22 @@ class PaddingWatch:
             return
         self._taken.add(source)
         rows = padded.shape[0]
-        sums = torch.stack([padded.sum(), padded.all(dim=0).sum() * rows, padded.all(dim=1).sum()])
+        sums = torch.stack([padded.sum(), padded.all(dim=0).sum() * rows, padded.all(dim=1).any()])
         self._seen.setdefault(source, []).append((padded.numel(), sums))
 
     def facts(self) -> tuple[Padding, ...]:
         """Return what the strongest of the sources said; nothing where padded rows were packed."""
-        source = next((name for name in _BY_STRENGTH if name in self._seen), None)
-        if source is None or (self._packed and source == "padding_idx"):
-            return ()
-        seen = self._seen[source]
-        padded, cut_off, empty = (sum(column) for column in zip(*_numbers(sums for _, sums in seen), strict=True))
-        if empty and source == "attention_mask":
-            return ()  # no sequence is padding alone: zeros stand for what counts here
-        positions = sum(number for number, _ in seen)
-        batches = len(seen)
-        fields = {"batches": batches, "positions": positions, "padded": padded, "cut_off": cut_off}
-        return (Padding(source=source, place=self._place, **fields),)
+        for source in (name for name in _BY_STRENGTH if name in self._seen):
+            seen = self._seen[source]
+            padded, cut_off, empty = (sum(column) for column in zip(*_numbers(sums for _, sums in seen), strict=True))
+            if source == "attention_mask" and 2 * empty >= len(seen):
+                continue  # sequences of padding alone in most batches: zeros stand for what counts in this mask
+            if self._packed and source == "padding_idx":
+                break
+            positions = sum(number for number, _ in seen)
+            fields = {"batches": len(seen), "positions": positions, "padded": padded, "cut_off": cut_off}
+            return (Padding(source=source, place=self._place, **fields),)
+        return ()
 
 
 def _numbers(sums: Iterable[torch.Tensor]) -> list[list[int]]:

@@ -95,6 +95,9 @@ def leaf_module(frame: FrameType) -> tuple[str, str, bool]:
 @functools.cache
 def _uses_torch(name: str) -> bool:
     """Return whether a module has imported torch, or a module, class or function of it."""
-    known = vars(sys.modules[name]).values() if name in sys.modules else ()
-    names = (getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in list(known))
+    try:
+        known = list(vars(sys.modules[name]).values()) if name in sys.modules else []
+        names = [getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in known]
+    except Exception:  # a stand-in for a module, or one that imports what is asked of it
+        return False
     return any(isinstance(each, str) and each.partition(".")[0] == "torch" for each in names)

@@ -38,10 +38,11 @@ def _var(x: torch.Tensor, dim: Any) -> torch.Tensor:
     return (x - x.mean(dim, keepdim=True)).square().sum(dim)
 
 
+_DIVISORS = {0: "n", 1: "(n - 1)"}  # by the correction
 _OTHERS: dict[str, tuple[int, _Other, str]] = {  # where the dimension is among the arguments
     "linalg_vector_norm": (2, _norm, "x.square().sum(dim).sqrt()"),
-    "var": (1, _var, "(x - x.mean(dim, keepdim=True)).square().sum(dim) / (n - 1)"),
-    "std": (1, _var, "the root of (x - x.mean(dim, keepdim=True)).square().sum(dim) / (n - 1)"),
+    "var": (1, _var, "(x - x.mean(dim, keepdim=True)).square().sum(dim) / DIVISOR"),
+    "std": (1, _var, "the root of (x - x.mean(dim, keepdim=True)).square().sum(dim) / DIVISOR"),
     "argmax": (1, lambda x, dim: x.max(dim)[1], "x.max(dim).indices"),
     "argmin": (1, lambda x, dim: x.min(dim)[1], "x.min(dim).indices"),
 }
@@ -63,6 +64,11 @@ class _Call(NamedTuple):
     def name(self) -> str:
         """Return torch's name for it."""
         return str(self.func._overloadpacket.__name__)
+
+    @property
+    def instead(self) -> str:
+        """Return what comes to the same."""
+        return _OTHERS[self.name][2].replace("DIVISOR", _DIVISORS.get(_correction(self.rest, self.options), ""))
 
     def timed(self) -> tuple[float, float]:
         """Return the seconds of this and of what comes to the same, on other numbers."""
@@ -107,7 +113,7 @@ class ReductionWatch:
                     SlowReduction(
                         place=place,
                         operation=longest.name,
-                        instead=_OTHERS[longest.name][2],
+                        instead=longest.instead,
                         seconds=taken / 1e9,
                         whole_s=watched.whole_ns / 1e9,
                         alone_s=took_s,
@@ -141,11 +147,18 @@ class _Pass(TorchDispatchMode):
         at = _OTHERS[func._overloadpacket.__name__][0]
         dim = rest[at - 1] if len(rest) >= at else options.get("dim")
         other_norm = at == 2 and (rest[0] if rest else options.get("ord", 2)) != 2
-        other_divisor = options.get("correction") not in (None, 1) or False in rest[1:2]
-        if dim is None or dim == [] or other_norm or other_divisor or x.is_complex() or x.nbytes > _MOST_BYTES:
+        unknown = other_norm or _correction(rest, options) not in _DIVISORS
+        if dim is None or dim == [] or unknown or x.is_complex() or x.nbytes > _MOST_BYTES:
             return
         call = _Call(func, tuple(x.shape), x.stride(), x.dtype, rest, options, dim, taken)
         self.costs.setdefault(caller(2), []).append(call)
+
+
+def _correction(rest: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Return what is taken off the number of values before a variance is divided by it; 1 is torch's own choice."""
+    unbiased = rest[1] if len(rest) > 1 and isinstance(rest[1], bool) else True
+    given = options.get("correction")
+    return int(unbiased) if given is None else given
 
 
 def _least_s(work: Callable[[], object]) -> float:

@@ -13,6 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from flatout.probe.functional import instead
 from flatout.probe.losses import LIMIT, Losses
 from flatout.probe.modules import ModuleWatch
+from flatout.probe.optimizer_facts import optimizer_facts, parameters_of, sparse_weights
 from flatout.probe.places import caller
 from flatout.probe.rounds import Event
 from flatout.probe.saves import SaveWatch
@@ -114,10 +115,11 @@ class TrainingWatch:
             hits.count += 1
             self._watch_tracing()
             self._tape.tracker.num_optimizers += 1
+            self._turns.pop(id(optimizer), None)  # of one that is gone, and had this place in memory
             if len(self._created) < 1000:
                 self._created[id(optimizer)] = caller(2)
             if self._modules.on_root:  # fixes want the modules before they are called for the first time
-                self._modules.look({id(parameter) for parameter in _parameters(optimizer)}, descend=False)
+                self._modules.look({id(parameter) for parameter in parameters_of(optimizer)}, descend=False)
 
         return init
 
@@ -154,7 +156,7 @@ class TrainingWatch:
             steps.count += 1
             record((last if optimizer is latest else self._events_of(optimizer)[1], moment))
             if steps.count <= _LOOK_AFTER[-1] and steps.count in _LOOK_AFTER:
-                self._modules.look({id(p) for made, _ in self._optimizers.values() for p in _parameters(made)})
+                self._modules.look({id(p) for made, _ in self._optimizers.values() for p in parameters_of(made)})
             if moment >= tape.due:
                 tape.replay(within=OPTIMIZER)
 
@@ -168,8 +170,8 @@ class TrainingWatch:
             if len(self._optimizers) >= _MOST_HELD:
                 oldest = next(iter(self._optimizers))
                 if len(self._let_go) < _MOST_HELD:
-                    self._let_go.append(_facts(*self._optimizers[oldest], self._turns[oldest]))
-                del self._optimizers[oldest], self._events[oldest], self._turns[oldest]
+                    self._let_go.append(optimizer_facts(*self._optimizers[oldest], self._turns[oldest]))
+                del self._optimizers[oldest], self._events[oldest]
             self._optimizers[number] = (optimizer, self._created.get(number))
             self._events[number] = (self._tape.optimizer_begins(number), self._tape.optimizer_ends(number))
         return self._events[number]
@@ -242,14 +244,9 @@ class TrainingWatch:
 
     def describe(self) -> tuple[OptimizerFacts, ...]:
         """Return what is known of every optimizer that made a step."""
-        sparse = _sparse_weights()
+        sparse = sparse_weights(self._modules.modules())
         held = self._optimizers.items()
-        return (*self._let_go, *(_facts(*made, self._turns.get(key, 0), sparse) for key, made in held))
-
-
-def _parameters(optimizer: Any) -> Iterator[Any]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
+        return (*self._let_go, *(optimizer_facts(*made, self._turns.get(key, 0), sparse) for key, made in held))
 
 
 def _parameters_with_gradients() -> Iterator[int]:
@@ -257,36 +254,3 @@ def _parameters_with_gradients() -> Iterator[int]:
     for thing in gc.get_objects():
         if type(thing) is torch.nn.Parameter and thing.grad is not None:
             yield id(thing)
-
-
-def _sparse_weights() -> frozenset[int]:
-    """Return the identities of the tables whose gradients are sparse: no fused optimizer takes these."""
-    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return frozenset(id(one.weight) for one in gc.get_objects() if issubclass(type(one), kinds) and one.sparse)
-
-
-def _facts(optimizer: Any, place: Frame | None, turns: int = 0, sparse: frozenset[int] = frozenset()) -> OptimizerFacts:
-    kind = type(optimizer)
-    from_torch = kind.__module__.startswith("torch.optim")
-    group = optimizer.param_groups[0] if optimizer.param_groups else {}
-    first = next(_parameters(optimizer), None)
-    accelerated = first is not None and first.device.type != "cpu"
-    implementation = ""
-    if from_torch:
-        if group.get("fused"):
-            implementation = "fused"
-        elif group.get("foreach") or (group.get("foreach") is None and accelerated):
-            implementation = "foreach"
-        else:
-            implementation = "loop"
-    known = kind.__name__ in ("Adam", "AdamW", "SGD") or (kind.__name__ == "Adagrad" and not accelerated)
-    able = all(not (id(p) in sparse or p.is_complex()) for p in _parameters(optimizer))
-    return OptimizerFacts(
-        name=kind.__name__,
-        from_torch=from_torch,
-        num_tensors=sum(1 for _ in _parameters(optimizer)),
-        implementation=implementation,
-        fused_available=from_torch and known and able and "fused" in group and not group.get("differentiable"),
-        created_at=place,
-        turns=turns,
-    )

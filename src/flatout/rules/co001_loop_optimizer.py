@@ -13,9 +13,9 @@ batch at hand is 6.2 times as fast as the whole script, and 8.4 times with a fus
 
 ## What to do
 
-`torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD on CPU and CUDA, Adagrad on the CPU; not for sparse or complex
-gradients), or `foreach=True`. For an optimizer of your own, `torch._foreach_...` operations on lists of tensors. For
-rates or decays that differ between parameters, one optimizer with a group for each in place of many.
+`torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD; Adagrad on the CPU, in newer versions on CUDA, too; not for
+sparse or complex gradients), or `foreach=True`. For an optimizer of your own, `torch._foreach_...` operations on lists
+of tensors. For rates or decays that differ between parameters, one optimizer with a group for each in place of many.
 
 ## When it is wrong
 
@@ -92,7 +92,8 @@ def _loop(run: Run) -> _Found | None:
         return spot.place, what, (), GONE
     if loop is None:
         return None
-    what = f"{loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. Set fused=True."
+    what = f"{loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. "
+    what += "Set foreach=True." if loop.has_complex else "Set fused=True."
     return loop.created_at, what, ("one-pass-optimizer", "hardware-sqrt", "fused-optimizer"), GONE
 
 

@@ -55,8 +55,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     ms = share * breakdown.mean_ms
     called = f" called in {at(padding.place)}" if padding.place else ""
     advice = (
-        f"{format_share(cut_off)} are so in every row: pad each batch to its own longest one, for the same results "
-        "(dropout draws others)"
+        f"{format_share(cut_off)} are so in every row: pad each batch to its own longest row, for the same results "
+        "(dropout draws other numbers)"
         if same
         else "Put sequences of like length into one batch"
     )

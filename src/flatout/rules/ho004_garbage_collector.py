@@ -62,7 +62,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _cause_and_cure(seen: CollectorFacts) -> tuple[str, str]:
     if seen.place is not None:
-        return f"asked for {seen.called} times, mostly by {at(seen.place)}", "Leave such calls out"
+        return f"asked for {seen.called} times, by {at(seen.place)} most", "Leave such calls out"
     if seen.called:
         return f"a library asks for {seen.called} of them", "Look for a setting of it that does without"
     return "nobody asks for them", "Freeze what lives after the set-up, and collect rarely"

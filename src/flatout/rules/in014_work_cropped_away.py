@@ -47,6 +47,7 @@ MOVABLE = frozenset(
     }
 )
 # fmt: on
+SCALES = ("RandomResizedCrop", "RandomSizedCrop")
 LIBRARIES = ("torchvision", "albumentations")
 
 
@@ -101,7 +102,7 @@ def _crop(stages: tuple[Stage, ...]) -> Stage | None:
 
 def _can_follow(stage: Stage, crop: Stage) -> bool:
     """Return whether an operation can come after the crop, one that scales what it cuts out in place of a resize."""
-    if stage.name == "Resize" and "Resized" in crop.name:
+    if stage.name == "Resize" and crop.name in SCALES:
         return False
     return stage.name in MOVABLE and stage.library in LIBRARIES
 

@@ -33,8 +33,10 @@ def training_loader(run: Run) -> LoaderFacts | None:
 
 def _feeds(run: Run, loader: LoaderFacts) -> bool:
     steps = run.causes.num_steps if run.causes is not None else len(run.steps)
+    by_hand, of_input = costs(run, Phase.INPUT, stages=("generator",)), costs(run, Phase.INPUT)
     enough = loader.fetches == 0 or 2 * loader.fetches >= steps
-    return enough and not costs(run, Phase.INPUT, stages=("generator",))
+    few = sum(cost.samples for cost in by_hand) < MIN_SAMPLES
+    return enough and (few or seconds(by_hand) < MOST_OF_IT * seconds(of_input))
 
 
 def gave_batches(loader: LoaderFacts) -> bool:

@@ -64,9 +64,9 @@ def _cure(run: Run) -> str:
     """Return what pins the source: where a loader does already, or there is none, pin_memory=True changes nothing."""
     loader = training_loader(run)
     if loader is None:
-        return "Make them on the device, or pin them (`.pin_memory()`) and copy with non_blocking=True"
+        return "Make these tensors on the device, or pin them (`.pin_memory()`) and copy with non_blocking=True"
     if loader.pin_memory:
-        return "The loader pins already: make these on the device, or give the batch a `pin_memory()` method"
+        return "The loader pins already: make these tensors on the device, or give the batch a `pin_memory()` method"
     return "Set pin_memory=True, and copy with non_blocking=True"
 
 

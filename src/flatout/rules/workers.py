@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from flatout.rules.lines import costs, seconds
 from flatout.rules.loading import cpu_share, samples_per_batch, training_loader
 from flatout.rules.machine import all_cores_busy, is_disturbed, while_steps_ran
 from flatout.schema.finding import Breakdown
@@ -89,11 +90,13 @@ def _was_read_before(run: Run, breakdown: Breakdown) -> bool:
     """Return whether the deep run, which clocks the samples, hardly waited where the timed run did.
 
     The timed run has read the files then, and the deep one finds them in memory: its samples say nothing of the first.
+    What was counted as host time there and is input by its lines belongs to both.
     """
     causes = run.causes
     if causes is None or causes.num_steps == 0 or Phase.INPUT.value not in causes.phases_s:
         return False
-    deep_ms = causes.phases_s[Phase.INPUT.value] / causes.num_steps * 1000
+    moved_s = seconds(costs(run, Phase.INPUT, stages=("handover", "generator")))
+    deep_ms = (causes.phases_s[Phase.INPUT.value] + moved_s) / causes.num_steps * 1000
     return deep_ms < READ_FROM_MEMORY * breakdown.ms(Phase.INPUT)
 
 

@@ -162,6 +162,7 @@ class OptimizerFacts:
     fused_available: bool = False
     created_at: Frame | None = None
     turns: int = 0  # how often it made a step after another optimizer had, the first one included; 0 when unknown
+    has_complex: bool = False  # complex parameters, of which torch updates lists, but makes no fused step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +237,8 @@ class CollectorFacts:
     full: int = 0  # of the oldest generation
     seconds: float = 0.0
     longest_s: float = 0.0
-    place: Frame | None = None  # the user line that nearly all of the time fell on: it asks for the collection
-    called: int = 0  # collections at that place; without one, those that a library asks for
+    place: Frame | None = None  # the user line that asks for most, where nearly all of the time is asked for
+    called: int = 0  # collections that are asked for then, by lines of the user's and by libraries
     between_s: float = 0.0  # between epochs
     between_asked_s: float = 0.0  # of that, where somebody asks for it
     between_at: Frame | None = None  # the user line that asks for most of it

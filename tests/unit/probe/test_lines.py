@@ -12,6 +12,7 @@ import torch
 from tests import watched
 from tests.watched import line_of, nap, slow_decode
 
+from flatout.probe import padding
 from flatout.probe.lines import Doing, LineSampler, input_stage, where
 from flatout.probe.places import caller, is_user_file, leaf_module, user_stack
 from flatout.schema.phase import Phase
@@ -142,6 +143,6 @@ def test_the_caller_and_the_leaf():
     assert leaf_module(sys._getframe()) == ("", "test_the_caller_and_the_leaf", False)
     library = SimpleNamespace(f_code=json.loads.__code__, f_globals=vars(json))
     assert leaf_module(library) == ("json", "loads", False)
-    of_torch = SimpleNamespace(f_code=json.loads.__code__, f_globals={"__name__": "flatout.probe.reductions"})
+    of_torch = SimpleNamespace(f_code=json.loads.__code__, f_globals={"__name__": padding.__name__})
     assert leaf_module(of_torch) == ("flatout", "loads", True)  # that module imports torch
     assert Path(json.__file__).parent.name == "json"

@@ -53,16 +53,42 @@ def test_optimizers_that_step_side_by_side_take_turns_and_those_for_one_task_do_
     assert [facts.turns for facts in w.training.describe()] == [3, 3, 1]
 
 
-def stepped(w, kind, parameter, **options):
-    optimizer = kind([parameter], lr=0.1, **options)
+def test_optimizers_that_take_turns_do_so_still_where_not_all_are_held(w, monkeypatch):
+    monkeypatch.setattr(training, "_MOST_HELD", 2)
+    model = w.model()
+    four = [w.sgd(model) for _ in range(4)]
+    for _ in range(3):
+        for optimizer in four:
+            w.train_on(model, optimizer, torch.ones(2, 2))
+    assert [facts.turns for facts in w.training.describe()[-2:]] == [3, 3]
+
+
+class Bags(torch.nn.Module):
+    def __init__(self, sparse):
+        super().__init__()
+        self.table, self.head = torch.nn.Embedding(4, 3, sparse=sparse), torch.nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.head(self.table(x.long()))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_no_fused_step_is_offered_for_sparse_gradients(w, sparse):
+    model = Bags(sparse)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        w.train_on(model, optimizer, torch.ones(2, 2))
+    (facts,) = w.training.describe()
+    assert facts.fused_available is not sparse
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adagrad])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_complex_parameters_are_told(w, kind, dtype):
+    parameter = torch.nn.Parameter(torch.zeros(3, dtype=dtype))
+    optimizer = kind([parameter], lr=0.1)
     parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    return w.training.describe()[-1].fused_available
-
-
-def test_no_fused_step_is_offered_where_torch_has_none(w):
-    table = torch.nn.Embedding(4, 3, sparse=True)
-    assert stepped(w, torch.optim.SGD, torch.nn.Parameter(torch.zeros(3)))
-    assert not stepped(w, torch.optim.SGD, table.weight)  # its gradients are sparse
-    assert not stepped(w, torch.optim.SGD, torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64)))
-    assert stepped(w, torch.optim.Adagrad, torch.nn.Parameter(torch.zeros(3)))
+    (facts,) = w.training.describe()
+    assert facts.fused_available
+    assert facts.has_complex is dtype.is_complex

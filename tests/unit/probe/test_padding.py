@@ -138,6 +138,23 @@ def test_a_mask_over_pairs_of_positions_is_no_padding(watch):
 
 def test_a_mask_in_which_zeros_count_is_not_taken_for_padding(watch):
     module = Masked()
-    for lengths in [*LENGTHS, [WIDE, 3, 2]]:
+    for lengths in [[WIDE, 5, 2], [6, WIDE, 1], [3, 4, WIDE]]:  # to the longest of each
         watch.called(module, ((), {"input_ids": tokens(lengths), "attention_mask": tokens(lengths) == 0}))
     assert watch.facts() == ()
+
+
+def test_one_empty_text_does_not_turn_a_mask_around(watch):
+    module = Masked()
+    for lengths in [*LENGTHS, [0, 3, 2]]:
+        watch.called(module, ((), {"input_ids": tokens(lengths), "attention_mask": (tokens(lengths) != 0).long()}))
+    (found,) = watch.facts()
+    assert (found.batches, found.padded) == (4, expected()[0] + 3 * WIDE - 5)
+
+
+def test_a_mask_of_positions_that_no_input_has_in_that_order_counts(watch):
+    module = Masked()
+    for lengths in LENGTHS:
+        mask = (tokens(lengths) != 0).long()
+        watch.called(module, ((torch.zeros(3, 4, WIDE),), {"attention_mask": mask}))
+    (found,) = watch.facts()
+    assert (found.padded, found.cut_off) == expected()

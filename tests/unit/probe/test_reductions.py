@@ -59,8 +59,7 @@ def test_reductions_over_a_dimension_are_timed_in_two_ways(body, operation):
         lambda x: x.norm(),  # over everything
         lambda x: x.norm(p=1, dim=0),
         lambda x: x.sum(0),
-        lambda x: x.var(0, unbiased=False),  # another divisor than the one that is named
-        lambda x: x.std(dim=0, correction=0),
+        lambda x: x.reshape(8, -1).std(dim=0, correction=2),  # a divisor that the other way has no name for
         lambda x: x.to(torch.complex64).norm(dim=0),
         lambda x: x[:, :0].norm(dim=0),
     ],
@@ -102,3 +101,17 @@ def test_the_other_ways_come_to_the_same(dim):
     if isinstance(dim, int):
         assert torch.equal(other["argmax"](x, dim), x.argmax(dim))
         assert torch.equal(other["argmin"](x, dim), x.argmin(dim))
+
+
+@pytest.mark.parametrize(
+    ("body", "divisor"),
+    [
+        (lambda x: x.var(0), "/ (n - 1)"),
+        (lambda x: x.var(0, unbiased=False), "/ n"),
+        (lambda x: x.std(dim=0, correction=0), "/ n"),
+        (lambda x: x.std(dim=0, correction=1), "/ (n - 1)"),
+    ],
+)
+def test_the_other_way_divides_as_the_script_does(body, divisor):
+    (found,) = watched(body)
+    assert found.instead.endswith(divisor)

@@ -52,6 +52,15 @@ def codes(*findings, headroom=()):
     return [each.code for each in found]
 
 
+def test_what_both_runs_spend_on_letting_go_of_a_batch_is_no_reading_from_memory():
+    loader = LoaderFacts(is_training=True, num_workers=2, sample_s=0.003, fetches=20)
+    let_go = line(0.06, ("train.py", 9, "main"), stage="handover")
+    causes = Causes(num_steps=10, phases_s={"input": 10 * 0.004}, lines=(let_go,))
+    known = {"step_ms": 30, "input": 10, "forward": 20, "loaders": (loader,)}
+    truth = example(**known, causes=causes)
+    assert workers_harm(truth.run, truth.breakdown) is not None
+
+
 @pytest.mark.parametrize(("deep_wait_s", "harm"), [(0.04, False), (0.24, True)])
 def test_samples_that_the_deep_run_found_in_memory_say_nothing_against_workers(deep_wait_s, harm):
     loader = LoaderFacts(is_training=True, num_workers=8, sample_s=0.04, fetches=20)
@@ -67,23 +76,24 @@ def test_what_happens_between_epochs_explains_no_wait_within_the_step(phase, tol
 
 
 def test_a_cause_that_a_ceiling_takes_away_explains_nothing():
+    waits, slow = (replace(finding(code, share=0.5), location=PLACE) for code in ("SY002", "SY001"))
+    assert codes(waits, slow) == ["SY002"]  # at the same line
+    refuted = replace(waits, phase=Phase.INPUT)
+    told = replace(slow, phase=Phase.HOST)
     nothing = Ceiling(ceiling=HELD_INPUT, median_ms=5.0, speedup=1.0, low=0.99, high=1.01, num_pairs=8)
-    host = finding("HO001", share=0.3, most=1.4, phase=Phase.HOST)
-    assert codes(finding("IN003", share=0.5), host, headroom=(nothing,)) == ["HO001"]
-    assert codes(finding("IN001", share=0.6), finding("IN003", share=0.5)) == ["IN003"]
+    assert codes(refuted, told, headroom=(nothing,)) == ["SY001"]
 
 
 @pytest.mark.parametrize(
     ("products", "share"),
-    [(5e11, 0.22), (2.5e12, 0.37), (8e12, None)],  # three times; once, of frozen layers; more than the step either way
+    [(5e11, 0.22), (2.2e12, 0.99), (2.5e12, 0.37)],  # three times; more than the step: once, as of frozen layers
 )
 def test_products_never_take_longer_than_the_step(products, share):
     found = Arithmetic(
         flops={"matmul float32": products}, float32_flops_s=67e12, tf32_possible=True, matmul_precision="highest"
     )
     truth = said("CO010", step_ms=100, forward=30, backward=60, environment=GPU, causes=Causes(arithmetic=found))
-    assert share is None or truth.share == pytest.approx(share, abs=0.01)
-    assert truth.share <= 1.0
+    assert truth.share == pytest.approx(share, abs=0.01)
 
 
 def test_one_number_of_float64_changes_no_type():
@@ -153,7 +163,7 @@ def test_a_collection_that_is_asked_for_at_several_lines_is_not_nobodys():
     collector = CollectorFacts(collections=60, full=60, seconds=2.0, longest_s=0.1, place=PLACE, called=60)
     causes = Causes(collector=collector, num_steps=60, phases_s={"host": 1.0, "forward": 5.0})
     found = said("HO004", step_ms=100, host=20, forward=80, causes=causes)
-    assert "asked for 60 times, mostly by `train` (train.py:41)" in found.message
+    assert "asked for 60 times, by `train` (train.py:41) most" in found.message
     assert found.fixes == ()
 
 
