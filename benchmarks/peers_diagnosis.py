@@ -59,6 +59,7 @@ WORDS = {  # what an answer must say to name the cause that a code stands for
     "CO006": r"recompil",
     "IN014": INPUT + r"|crop",
     "CO007": r"threads?|num_threads|omp|oversubscri",
+    "CO008": r"denormal|subnormal|flush",
     "CO009": r"padd(ing|ed)|pad to|bucket",
     "CO014": r"(twice|repeated|again|redundant|duplicate).{0,40}(forward|comput|model)",
     "CO019": r"(same|constant|unchanging|invariant|recomput).{0,40}(forward|step|each|every|comput)|hoist",

@@ -153,7 +153,7 @@ def test_a_misspelt_fix_comes_with_its_neighbours(catalogs, capsys):
 @pytest.mark.parametrize("word", ["XX001", "xx001", "waits", "WAITS"])
 def test_a_rule_is_found_by_code_and_by_name_in_any_case(catalogs, capsys, word):
     assert run(["explain", word]) == 0
-    section = "## Measured\n\nNo figure of this fault is kept here yet."
+    section = "## Measured\n\nNo recording of this fault is kept here yet."
     assert capsys.readouterr().out == f"# XX001 waits\n\n{PAGE.strip()}\n\n{section}\n"
 
 

@@ -92,6 +92,12 @@ def diagnosed(flatout, script, *, workers=0, loads=True):
     return {found.code: found for found in find(ended.run, account(ended.run))}
 
 
+def named(flatout, script, code, times=3):
+    """Return a finding that is measured in a few steps: on a machine at its limit that may say nothing once."""
+    every = (diagnosed(flatout, script).get(code) for _ in range(times))
+    return next(found for found in every if found is not None)
+
+
 @pytest.mark.parametrize(
     ("longest", "found"),
     [
@@ -228,7 +234,7 @@ while True:
 
 def test_gradients_that_no_optimizer_reads_are_found_where_the_model_is_called(flatout):
     script = UNTRAINED.format(asks=True, trained="head")
-    found = diagnosed(flatout, script)["CO022"]
+    found = named(flatout, script, "CO022")
     assert script.splitlines()[found.location.line - 1].endswith("# HERE")
     assert "14.6 MiB, 100% of all, most of them of `0.weight`" in found.message
     assert "CO022" not in diagnosed(flatout, UNTRAINED.format(asks=False, trained="head"))

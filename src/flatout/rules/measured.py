@@ -12,7 +12,7 @@ __all__ = ["measured_section"]
 
 _MACHINE = "2 shared cores of an AMD EPYC, torch 2.13.0"
 _WIDTH = 119  # as the docstrings are written
-_NOTHING = "No figure of this fault is kept here yet."
+_NOTHING = "No recording of this fault is kept here yet."
 
 
 def measured_section(code: str, page: str) -> str:

@@ -40,7 +40,7 @@ def test_where_the_page_has_its_own_figure_nothing_is_added():
 
 
 def test_where_nobody_measured_it_that_is_said():
-    assert measured_section("XX001", "A page.") == "## Measured\n\nNo figure of this fault is kept here yet."
+    assert measured_section("XX001", "A page.") == "## Measured\n\nNo recording of this fault is kept here yet."
 
 
 def test_what_other_thresholds_would_find_stands_below_with_ours_in_bold():

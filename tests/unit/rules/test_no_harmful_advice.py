@@ -15,12 +15,14 @@ from flatout.schema.run import (
     Arithmetic,
     Causes,
     CollectorFacts,
+    Denormals,
     DeviceWork,
     Environment,
     Frame,
     LoaderFacts,
     ModelFacts,
     OptimizerFacts,
+    Price,
     SamplePrefix,
     SlowReduction,
     Stage,
@@ -208,6 +210,16 @@ def test_a_library_that_works_with_torch_is_not_called_something_else():
 
     assert said("CO004", step_ms=100, forward=50, backward=40, lines=lines(uses_torch=True)) is None
     assert said("CO004", step_ms=100, forward=50, backward=40, lines=lines(uses_torch=False)) is not None
+
+
+@pytest.mark.parametrize(
+    ("where", "phase"),
+    [("weights", Phase.FORWARD), ("gradients", Phase.BACKWARD), ("optimizer state", Phase.OPTIMIZER)],
+)
+def test_small_numbers_are_told_in_the_phase_that_computes_with_them(where, phase):
+    price = Price(switch="denormals", tried=1.0, share=0.3, steps=30, ordered=0.97)
+    causes = Causes(num_steps=60, prices=(price,), denormals=(Denormals(where=where, elements=1000, share=0.2),))
+    assert said("CO008", step_ms=20, forward=8, backward=8, optimizer=4, causes=causes).phase == phase
 
 
 @pytest.mark.parametrize(("busy_s", "ms"), [(0.0, 60.0), (0.36, 90.0), (0.12, 60.0)])
