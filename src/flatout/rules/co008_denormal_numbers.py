@@ -11,8 +11,8 @@ and nine of ten pairs of steps say the same.
 
 Many CPUs compute with such numbers in microcode, tens of times slower than with others. Averages and weights that decay
 towards zero end there and stay there, as squares of gradients below some 1e-18 do in Adam. On an AMD EPYC (one thread,
-least of n=30 times 262,144 numbers, torch 2.13) roots took 31 times as long as of other numbers, logarithms 9, `exp`
-and `gelu` 2 to 3 times; products, sums, convolutions and `tanh` no longer.
+least of n=30 times 262,144 numbers, torch 2.13; `python benchmarks/denormals.py`) roots took 31 times as long as of
+other numbers, logarithms 9, `exp` and `gelu` 2 to 3 times; products, sums, convolutions and `tanh` no longer.
 
 ## What to do
 
