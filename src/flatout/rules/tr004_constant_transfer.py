@@ -9,9 +9,10 @@ kernels, where these were measured.
 
 ## Why it matters
 
-A copy from pageable memory makes the host wait, however small it is; and what does not change needs to travel once.
-On an H200 a step that copies four constant masks took 18.3 ms, and 10.8 with them on the device: 1.69 times as fast
-(1.65 to 1.72, n=3 rounds, 2026-11-26; `benchmarks/gpu_faults.py`). That it was not found that day was mended since.
+A copy from pageable memory makes the host wait, however small it is; and what does not change needs to travel once. On
+an H200 a step that copies four constant masks took 18.3 ms, and 10.8 with them on the device: 1.69 times as fast (1.65
+to 1.72, n=3 rounds, 2026-11-26; `benchmarks/gpu_faults.py`). It was not found that day; the rule was mended, which no
+GPU has seen since.
 
 ## What to do
 

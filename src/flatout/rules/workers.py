@@ -14,9 +14,7 @@ __all__ = ["Harm", "read_bytes_s", "samples_wait", "storage_limits", "workers_ha
 
 MIN_HARM = 0.10
 MIN_FACTOR = 1.2
-READ_FROM_MEMORY = (
-    0.5  # of the wait in the timed run: below that the deep run's samples are not those that were waited for
-)
+READ_FROM_MEMORY = 0.5  # of the timed run's wait: where the deep run waited for less, files were in memory by then
 MIN_WAITING = 0.15
 MAX_CPU_SHARE = 0.4
 MIN_WAIT_S = 0.3e-3  # a sample that waits for less was only not running for a moment

@@ -15,6 +15,12 @@ def w():
         yield watch
 
 
+def in_turn(w, model, optimizers, rounds=3):
+    for _ in range(rounds):
+        for optimizer in optimizers:
+            w.train_on(model, optimizer, torch.ones(2, 2))
+
+
 def test_of_optimizers_that_are_made_one_after_the_other_the_latest_are_held(w, monkeypatch):
     monkeypatch.setattr(training, "_MOST_HELD", 8)
     made = []
@@ -35,21 +41,16 @@ def test_optimizers_that_are_let_go_and_step_again_are_known_again(w, monkeypatc
     monkeypatch.setattr(training, "_MOST_HELD", 2)
     model = w.model()
     three = [w.sgd(model) for _ in range(3)]
-    for _ in range(3):
-        for optimizer in three:
-            w.train_on(model, optimizer, torch.ones(2, 2))
+    in_turn(w, model, three)
     assert w.training.optimizers() == (three[1], three[2])
 
 
 def test_optimizers_that_step_side_by_side_take_turns_and_those_for_one_task_do_not(w):
     model = w.model()
     lasting = [w.sgd(model) for _ in range(2)]
-    for _ in range(3):
-        for optimizer in lasting:
-            w.train_on(model, optimizer, torch.ones(2, 2))
+    in_turn(w, model, lasting)
     for_one_task = w.sgd(model)
-    for _ in range(3):
-        w.train_on(model, for_one_task, torch.ones(2, 2))
+    in_turn(w, model, [for_one_task])
     assert [facts.turns for facts in w.training.describe()] == [3, 3, 1]
 
 
@@ -57,9 +58,7 @@ def test_optimizers_that_take_turns_do_so_still_where_not_all_are_held(w, monkey
     monkeypatch.setattr(training, "_MOST_HELD", 2)
     model = w.model()
     four = [w.sgd(model) for _ in range(4)]
-    for _ in range(3):
-        for optimizer in four:
-            w.train_on(model, optimizer, torch.ones(2, 2))
+    in_turn(w, model, four)
     assert [facts.turns for facts in w.training.describe()[-2:]] == [3, 3]
 
 
@@ -76,8 +75,7 @@ class Bags(torch.nn.Module):
 def test_no_fused_step_is_offered_for_sparse_gradients(w, sparse):
     model = Bags(sparse)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(3):
-        w.train_on(model, optimizer, torch.ones(2, 2))
+    in_turn(w, model, [optimizer])
     (facts,) = w.training.describe()
     assert facts.fused_available is not sparse
 
