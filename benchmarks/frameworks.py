@@ -46,7 +46,9 @@ def by_hand(words: tuple[str, ...], env: dict[str, str]) -> dict[str, float]:
     """Return the shares of a step that the plain loop's own stopwatch found."""
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "stopwatch.json"
-        subprocess.run(of_suite(words), check=True, env={**env, "STOPWATCH": str(file)}, stderr=subprocess.DEVNULL)
+        done = subprocess.run(of_suite(words), env={**env, "STOPWATCH": str(file)}, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{words[-1]} ended with {done.returncode}:\n{done.stderr}")
         watch = json.loads(file.read_text())
     whole = sum(watch.values())
     return {phase: watch[phase] / whole for phase in PHASES}
