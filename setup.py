@@ -1,4 +1,4 @@
-"""The three parts of flatout that are compiled; everything else about the package is in pyproject.toml."""
+"""The four parts of flatout that are compiled; everything else about the package is in pyproject.toml."""
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -23,6 +23,12 @@ setup(
             ["src/flatout/pipeline/kernels/native.c"],
             py_limited_api=True,  # one build for all Pythons from 3.11 on
             optional=True,  # without a compiler flatout installs all the same, and Pillow and torch do the work
+        ),
+        Extension(
+            "flatout.pipeline.inspect._memory",
+            ["src/flatout/pipeline/inspect/memory.c"],
+            py_limited_api=True,
+            optional=True,  # without it nothing tells cheaply whether a data set has changed: nothing is kept
         ),
         Extension(
             "flatout.probe._ticks",

@@ -3,6 +3,7 @@
 FlatoutError            anything flatout reports to a person; `cli` turns it into an exit code
 |- UsageError           2: the command line or a name on it is wrong
 |- NothingMeasured      3: the script ran, but nothing could be measured
+|- ChangedTooLate       1: what samples are made from changed, seen only after batches were served
 |- ScriptFailed         1: the script itself ended with an error
 |- BadRecording         2: a recording is corrupt, truncated beyond use, foreign, or of another schema
 |- Interrupted          130: Ctrl-C
@@ -10,7 +11,7 @@ FlatoutError            anything flatout reports to a person; `cli` turns it int
 
 from typing import Any
 
-__all__ = ["BadRecording", "FlatoutError", "Interrupted", "NothingMeasured", "ScriptFailed", "UsageError"]
+__all__ = ["BadRecording", "ChangedTooLate", "FlatoutError", "Interrupted", "NothingMeasured", "ScriptFailed", "UsageError"]
 
 
 class FlatoutError(Exception):
@@ -47,6 +48,12 @@ class NothingMeasured(FlatoutError):
     """The script ran, but no training step could be measured."""
 
     exit_code = 3
+
+
+class ChangedTooLate(FlatoutError):
+    """A data set changed in a way that is seen too late, after batches of it were served from memory."""
+
+    exit_code = 1
 
 
 class ScriptFailed(FlatoutError):

@@ -133,7 +133,7 @@ class _Served:
         from flatout.pipeline.late import LateTensor
         from flatout.pipeline.moving import replaced
 
-        batch, event, again = begun
+        batch, event, again = begun.batch, begun.event, begun.again
         paths = {id(tensor): path for path, tensor in tensors_at(batch) if tensor.device == self._device.device}
         known, places.seen = places.seen >= _LEARN_FROM, places.seen + 1
         self._learning.clear()

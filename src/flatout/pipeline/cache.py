@@ -6,6 +6,7 @@ pass on in which everything is there, batches are gathered. What is kept is held
 each pass and now and then in it; where they differ, the script's own loader goes on by itself.
 """
 
+import contextlib
 import functools
 import time
 import weakref
@@ -18,28 +19,35 @@ from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
-from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
+from flatout.pipeline.examination import ask, refusal, samples_of, some_indices, weakly
+from flatout.pipeline.inspect.forked_copy import ask_a_copy
+from flatout.pipeline.inspect.freshness import Freshness
+from flatout.pipeline.inspect.read_files import Opened
+from flatout.pipeline.inspect.rehearsal import Rehearsal, rehearse
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
+from flatout.pipeline.order import Indices, OddIndices
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
-from flatout.pipeline.plan import mark_of, plan_of
-from flatout.pipeline.proof import Pace, agree
+from flatout.pipeline.plan import Plan, plan_of
+from flatout.pipeline.proof import Pace, agree, plain_of
+from flatout.pipeline.read_by_workers import ReadByWorkers
 from flatout.pipeline.ready import Ready
 from flatout.pipeline.samples import KeptSamples, kept_samples
 from flatout.pipeline.sharing import name_for_ranks
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.streams import drawn_from
 from flatout.pipeline.threads import computing_on, threads_of
-from flatout.pipeline.untouched import Untouched
+from flatout.pipeline.untouched import streams_alone
 from flatout.pipeline.worker_seeds import WorkerSeeds
 
 __all__ = ["Cache"]
 
 _PROOFS = 2  # samples that are asked for again at the start of a pass
 _CHANGES = 2  # changes of the data set between passes after which nothing more is kept
+_SETTLING = 2  # times that a data set may set itself up while it is read
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
 
@@ -54,8 +62,9 @@ class Cache:
         hit: Callable[[], None] = lambda: None,
         folder: Folder | None = None,
         keep: Callable[..., Keeping] = Keeping,
+        on_change: str = "stop",
     ) -> None:
-        """Look at the data set of `loader`, and for what `folder` has of it. `purpose` and `hit` as in `Kept`."""
+        """Look at the data set of `loader`, and for what `folder` has of it; the rest as in `Kept`."""
         self.collate, self._by_row, self.served = loader.collate_fn, ByRow(loader.collate_fn), 0  # batches gathered
         self._purpose, self._hit, self._budget, self._folder, self._keep = purpose, hit, budget, folder, keep
         self.on_disk: OnDisk | None = None
@@ -64,9 +73,14 @@ class Cache:
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
         self._seeds, self._ref = WorkerSeeds(), weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
-        self._changes, self._pace, self.reason = 0, Pace(), ""
+        self._changes, self._pace, self.reason, self._on_change = 0, Pace(), "", on_change
+        self._fresh: Freshness | None = None
+        self._stays = bool(loader.persistent_workers)  # workers that stay never see what changes
+        self._live = not loader.num_workers
+        self._just_read = self._leaves_no_trace = False
+        self._settling, self._opened = _SETTLING, Opened()
         self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOp(), IntraOp()
-        self.keeping = self._fresh()
+        self.keeping, self._plan = self._nothing_kept(), Plan("")
         self._begin(loader)
 
     @property
@@ -78,8 +92,7 @@ class Cache:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
         self._computing = threads_of(loader)
         if not self.reason:
-            with computing_on(self._computing), Untouched(self.dataset, self.collate):
-                self._look_again(loader)
+            self._look_again(loader)
         staying = loader.persistent_workers and loader in self._twins
         if self.reason and staying:  # workers that stay go on: others would have other seeds
             return self._filling(loader, iterate)
@@ -87,8 +100,9 @@ class Cache:
             walked = self._seeds.iterate(loader, loader, iterate)
             return walked if loader.num_workers or self.samples is None else self.samples.walked(walked)
         if self._purpose != "run" or self.keeping.ready or self._plan.in_flight:
+            self._filled = weakref.ref(loader)
             self._gather = self.keeping.gather
-            several = (lambda: self._gather, lambda: self._pace.due, self._given, self._of_several)
+            several = (lambda: self._gather if self.stands() else None, self._is_due, self._given, self._of_several)
             at_once = self._gather is not None and bool(self._gather.parts)
             early = early_for(
                 loader, self.dataset, self._plan, self.keeping, self._computing, self._purpose == "timing"
@@ -101,37 +115,71 @@ class Cache:
                 earlier=self._streams.get(loader) if loader.persistent_workers else None,
                 follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
                 ready=functools.partial(Ready, *several) if early is None and at_once else None,
+                ended=self.end_pass,
             )
             self._streams[loader] = walked.streams
             return walked
         return self._filling(loader, iterate)
 
     def _begin(self, loader: Any) -> None:
-        self._plan, self._mark = plan_of(loader, self._budget), None
+        """Look at everything: first in a copy of the process, then here, if that leaves no trace."""
+        refused = refusal(loader)
+        found = Rehearsal(refused) if refused else rehearse(loader, lambda: self._tried(loader))
+        self._rehearsed, self.on_disk, self.samples, self._gather, self._fresh = False, None, None, None, None
+        if found.reason:
+            self._plan, self.reason, self.keeping = Plan(found.reason), found.reason, self._nothing_kept()
+            return
+        self._leaves_no_trace = not found.changes
+        with computing_on(self._computing), streams_alone() if self._leaves_no_trace else contextlib.nullcontext():
+            self._begin_here(loader)
+        self._opened = found.opened
+        if not self.reason:
+            self._take_as_it_is(loader)
+
+    def _take_as_it_is(self, loader: Any) -> None:
+        """Watch the data set from now on."""
+        left_out, live = None if self.samples is None else self.samples.left_out, self._read_anew()
+        self._fresh = Freshness(loader, left_out, on_change=self._on_change, opened=self._opened, live=live)
+        if self.samples is not None:
+            self.samples.fresh = self._fresh
+
+    def _read_anew(self) -> frozenset[int]:
+        """Return the addresses of numbers that are gathered from the data set's own arrays for each batch."""
+        maker = self.keeping.maker
+        if not (self._live and self.keeping.direct and maker is not None and maker.source.columns):
+            return frozenset()
+        return frozenset(column.data_ptr() for column in maker.source.columns)
+
+    def _tried(self, loader: Any) -> str:
+        """Return why nothing is kept, found out in a copy of the process."""
+        return Cache(loader, Budget(self._budget.left), "verify", keep=Keeping).reason
+
+    def _begin_here(self, loader: Any) -> None:
+        self._plan = plan_of(loader, self._budget)
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
-        self._rehearsed, self.on_disk, self.samples, self._gather = False, None, None, None
-        self.reason, self.keeping = self._plan.reason, self._fresh(maker)
+        self.reason, self.keeping = self._plan.reason, self._nothing_kept(maker)
         if self.reason:
             return
         self.samples, why = kept_samples(loader, self._budget, self._random, self._hit, self._plan.rows, self._purpose)
         if (self._random and maker is None) or (self._plan.once and (loader.num_workers or not waits)):
             self.reason = why
-        self._mark = mark_of(loader, self.samples is not None)
         if self._folder is not None and not (self.reason or self.samples or (maker is not None and maker.in_memory)):
             self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
-                self.keeping = self._fresh(maker)
+                self.keeping = self._nothing_kept(maker)
         self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
         self.keeping.by_workers = self._plan.workers
         self.keeping.open()
         if loader.num_workers and (self._plan.threads or self._plan.workers) and self.keeping.direct:
             self.reason = "what its transform is given takes more memory than may be kept"
 
-    def _wanted(self, indices: torch.Tensor) -> torch.Tensor:
+    def _wanted(self, indices: Indices) -> torch.Tensor:
         """Return those of `indices` that will be read."""
+        if isinstance(indices, OddIndices):
+            return torch.empty(0, dtype=torch.int64)
         return indices if self._plan.passed_through or self.keeping.direct else self.keeping.missing(indices)
 
-    def _fresh(self, maker: Maker | None = None) -> Keeping:
+    def _nothing_kept(self, maker: Maker | None = None) -> Keeping:
         return self._keep(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
 
     def _save(self) -> None:
@@ -144,30 +192,97 @@ class Cache:
         deliver = weakly_called(weakref.WeakMethod(self._delivered))  # an iterator must not keep its workers alive
         self._filled = weakref.ref(loader)
         if not loader.num_workers:
-            return fill(iterate(loader), None, deliver)
+            return fill(iterate(loader), None, deliver, self.stands)
         if loader not in self._twins or not loader.persistent_workers:
             self._twins[loader] = noted(loader)
         twin = self._twins[loader]
         return fill(self._seeds.iterate(loader, twin, iterate), twin, deliver)
 
     def _delivered(self, indices: torch.Tensor, batch: Any, reason: str) -> None:
-        if self.reason or self.samples is not None:
+        if self.reason or self.samples is not None or (self._fresh is not None and self._fresh.changed):
             return
         try:
-            with computing_on(self._computing):
-                reason = reason or self.keeping.add(self.dataset, indices, batch)
+            with computing_on(self._computing), streams_alone() if self._leaves_no_trace else contextlib.nullcontext():
+                changed = self._changed_by_reading()
+                if changed and self._settles():
+                    return
+                reason = reason or changed or self.keeping.add(self.dataset, indices, batch)
         except any_but_signals() as error:  # the script has its batch, whatever becomes of ours
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
-            self.samples, self.reason = kept_samples(self._filled(), self._budget, "", self._hit, reason)
-            self._mark = None if self.samples is None else mark_of(self._filled(), True)
+            self.samples, self.reason = self._samples_after(reason)
         self._save()
+
+    def _samples_after(self, reason: str) -> tuple[KeptSamples | None, str]:
+        """Return what keeps samples one by one, where rows are refused for `reason`; tried in a copy first."""
+        loader = self._filled()
+        if loader is None or loader.num_workers or (self._fresh is not None and self._fresh.changed):
+            return None, reason
+        found = rehearse(loader, lambda: kept_samples(loader, Budget(self._budget.left), "", self._hit, reason)[1])
+        if found.reason or found.changes:
+            return None, found.reason or reason
+        with streams_alone():
+            samples, reason = kept_samples(loader, self._budget, "", self._hit, reason)
+        if samples is not None:
+            self.samples = samples
+            self._take_as_it_is(loader)
+        return samples, reason
 
     # -- serving ------------------------------------------------------------------------------------------------
 
-    def _make(self, indices: torch.Tensor, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
-        if self._gather is not None and not self._pace.due:
+    def _is_due(self) -> bool:
+        return self._pace.due and self._fresh is not None and not self._fresh.sees_all
+
+    def stands(self) -> bool:
+        """Return whether what is kept is what the data set would give for the next batch.
+
+        Workers have a copy of the data set, of the moment that the pass began: what is kept goes on to stand for that,
+        whatever becomes of the script's own, but for the files, which they read as they are.
+        """
+        if self._fresh is None or self.reason:
+            return not self.reason
+        if self._live:
+            return self._fresh.holds()
+        return self._fresh.files_hold() and (not self.keeping.direct or self._unchanged_here())
+
+    def _unchanged_here(self) -> bool:
+        """Return whether the data set is what workers would have a copy of; where not, nobody has that any more.
+
+        Raises:
+            ChangedTooLate: it is not, and the training is to stop.
+        """
+        assert self._fresh is not None
+        if not self._fresh.holds():
+            self._fresh.too_late(self._fresh.changed)
+        return not self._fresh.changed
+
+    def _changed_by_reading(self) -> str:
+        if self._fresh is None or not self._live or self._fresh.holds():
+            return ""
+        return f"{type(self.dataset).__name__} changes while it is read: {self._fresh.changed}"
+
+    def _settles(self) -> bool:
+        """Return whether a data set that changed by being read may be taken as it is now: it may set itself up."""
+        if not self._settling or self.samples is not None:
+            return False
+        loader, self._settling = self._filled(), self._settling - 1
+        if loader is None:
+            return False
+        self.keeping, self._gather = self._nothing_kept(self._plan.maker), None
+        self.keeping.open()
+        self._take_as_it_is(loader)
+        return True
+
+    def as_plain(self, indices: Any, stream: torch.Generator | None = None) -> Any:
+        """Return what the script's own loader would make."""
+        with computing_on(self._computing), drawn_from(stream):
+            return self.collate(samples_of(self.dataset, indices.tolist()))
+
+    def _make(self, indices: Indices, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
+        if isinstance(indices, OddIndices) or not self.stands():
+            return self.as_plain(indices, stream)
+        if self._gather is not None and not self._is_due():
             try:
                 return self._given(self._gather.one(indices))
             except any_but_signals():  # an odd index: what follows knows what is to be done
@@ -176,13 +291,17 @@ class Cache:
             self._hit()
             with computing_on(self._computing):
                 return quicker(self.collate)(early.take(indices.tolist()))
-        if self._pace.due and not self.reason:
+        if self._is_due():
             self._prove(indices)
         completed, batch = (False, None) if self.reason else self._completed(indices, early)
         if not completed:
-            with computing_on(self._computing), drawn_from(stream):
-                return self.collate(samples_of(self.dataset, indices.tolist()))
-        return self._given(self._taken(indices, stream, early) if batch is None else batch)
+            return self.as_plain(indices, stream)
+        made = self._given(self._taken(indices, stream, early) if batch is None else batch)
+        if self._just_read:
+            self._just_read, changed = False, self._changed_by_reading()
+            if changed and not self._settles():
+                self._refuse(changed)
+        return made
 
     def _given(self, batch: Any) -> Any:
         self.served += 1
@@ -202,8 +321,7 @@ class Cache:
                 stream.set_state(began)
             if before is not None:
                 restore_random_states(before)
-            with computing_on(self._computing), drawn_from(stream):
-                return self.collate(samples_of(self.dataset, indices.tolist()))
+            return self.as_plain(indices, stream)
 
     def _completed(self, indices: torch.Tensor, early: Early | None = None) -> tuple[bool, Any]:
         """Return whether all of `indices` can be taken, after making what was missing; their batch, if that was all.
@@ -213,13 +331,16 @@ class Cache:
         missing: Any = () if self.keeping.full else self.keeping.missing(indices)
         if not len(missing):
             return True, None
+        if not (self._live or isinstance(early, ReadByWorkers) or self._fresh is None or self._unchanged_here()):
+            return False, None
+        self._just_read = True
         before, batch = random_states(), None
         try:
             reason, batch = self._rehearse(missing, early)
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
             if self.keeping.makes and not self._random:  # a sample that the kernels do not suit
                 restore_random_states(before)
-                self.keeping = self._fresh()
+                self.keeping = self._nothing_kept()
                 return self._completed(indices)
             reason = f"making samples by themselves raised {type(error).__name__}"
         if not reason and not undrawn(before, random_states()):
@@ -261,40 +382,52 @@ class Cache:
             if self.on_disk is not None and self.on_disk.changed(self.dataset):
                 self._refuse(f"what {type(self.dataset).__name__} reads has changed")
             elif not self.keeping.empty and not len(self.keeping.missing(some)):
-                with computing_on(self._computing), Untouched(self.dataset, self.collate):
-                    self._agrees(some.tolist())
+                self._agrees(some.tolist())
 
     def _look_again(self, loader: Any) -> None:
-        """Begin a pass: hold what is kept against the data set."""
-        if mark_of(loader, self.samples is not None) != self._mark or (
-            self.on_disk is not None and self.on_disk.changed(self.dataset)
-        ):
+        """Begin a pass: see whether everything is as it was, and hold some of what is kept against the data set."""
+        fresh = self._fresh
+        stale = "" if fresh is None or fresh.begin_pass() else fresh.changed
+        if stale and self._stays and self.keeping.full and not self.keeping.direct:
+            return  # its workers, which stay, would not see it either
+        if not stale and self.on_disk is not None and self.on_disk.changed(self.dataset):
+            stale = "a file"
+        if stale:
             self._changes += 1
-            if self._changes > _CHANGES:
-                self._refuse(f"{type(self.dataset).__name__} changes from pass to pass")
+            if self._changes > _CHANGES or self._stays:
+                self._refuse(f"{type(self.dataset).__name__} changes from pass to pass: {stale}")
             else:
                 self._begin(loader)
             return
+        doubted = self.keeping.store is not None and self.keeping.store.filled.doubted
+        if doubted or self._is_due():
+            with self._pace.proving():
+                self._hold_against(loader)
+
+    def _hold_against(self, loader: Any) -> None:
         against = self.samples.prove(_PROOFS) if self.samples is not None else ""
         if against:
             self._refuse(against)
         known = self.keeping.some_known(len(self.dataset), _PROOFS)
-        if known:
-            with self._pace.proving():
-                if self._agrees(known) and self.keeping.store is not None:
-                    self.keeping.store.filled.trust()
+        if known and self._agrees(known) and self.keeping.store is not None:
+            self.keeping.store.filled.trust()
 
     def _agrees(self, indices: list[int]) -> bool:
-        try:
-            again = asking(self._plan, self._computing)
-            good = agree(self.dataset, self.collate, self.keeping.shown, indices, again) or self._purpose == "timing"
-        except any_but_signals() as error:
-            self._refuse(f"{type(self.dataset).__name__} raised {type(error).__name__} when it was asked again")
-            return False
-        if not good:
+        asked = functools.partial(plain_of, self.dataset, self.collate, indices, asking(self._plan, self._computing))
+        answer = ask_a_copy(asked)
+        if answer.failed:
+            self._refuse(f"{type(self.dataset).__name__} could not be asked again: {answer.failed}")
+        elif self._purpose != "timing" and not agree(answer.value, self.keeping.shown, indices):
+            if self._fresh is not None:
+                self._fresh.too_late(f"sample {indices[0]}")
             self._refuse(f"sample {indices[0]} is another than it was")
-        return good
+        return not self.reason
+
+    def end_pass(self) -> None:
+        """Look at what is seen at the end of a pass alone."""
+        if self._fresh is not None and not self.reason:
+            self._fresh.end_pass()
 
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason
-        self.keeping, self.samples, self._gather = self._fresh(), None, None
+        self.keeping, self.samples, self._gather = self._nothing_kept(), None, None

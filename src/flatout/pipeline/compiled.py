@@ -3,6 +3,7 @@
 import copy
 import functools
 import os
+import types
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,12 @@ from flatout.pipeline.cache import Cache
 from flatout.pipeline.device import Device
 from flatout.pipeline.device_keeping import DeviceKeeping
 from flatout.pipeline.device_pass import DevicePass
+from flatout.pipeline.examination import walks_in_its_own_way
+from flatout.pipeline.inspect.freshness import ON_CHANGE
 from flatout.pipeline.keeping import Keeping
 from flatout.pipeline.kept_on_disk import Folder
 from flatout.pipeline.memory import Budget
+from flatout.pipeline.of_kind import OfKind
 from flatout.pipeline.threads import threads_of
 from flatout.units import format_bytes
 
@@ -30,8 +34,8 @@ _FLEETING = 2
 of it serves nothing, and looking at it costs: 200 epochs of 9 steps took 8.5 to 9.3 s in place of 6.2 to 6.6 (n=3)."""
 
 _leading: "weakref.WeakSet[Kept]" = weakref.WeakSet()
-_common: "dict[tuple[int | None, Path | None], Kept]" = {}
-"""What `compile_loader` keeps on the CPU, by its arguments `max_bytes` and `folder`."""
+_common: "dict[tuple[int | None, Path | None, str], Kept]" = {}
+"""What `compile_loader` keeps on the CPU, by its arguments `max_bytes`, `folder` and `on_change`."""
 
 
 class Kept:
@@ -45,6 +49,7 @@ class Kept:
         hit: Callable[[], None] = lambda: None,
         folder: Path | None = None,
         device: Device | None = None,
+        on_change: str = "stop",
     ) -> None:
         """Keep at most `max_bytes` in memory; None: a share of what is free. `folder` as in `compile_loader`.
 
@@ -52,8 +57,9 @@ class Kept:
 
         `purpose`: "run" for a training; "verify" serves each sample from memory the first time that it is asked for,
         "timing" serves repeated rows from the first batch on: in trials, whose results are thrown away. `hit` is called
-        for every batch that comes from memory.
+        for every batch that comes from memory. `on_change`: "stop" or "warn", where a change is seen too late.
         """
+        self._on_change = on_change
         self._purpose, self._hit = purpose, hit
         self._budget = Budget(max_bytes)
         self._folder = None if folder is None else Folder(folder)
@@ -71,9 +77,14 @@ class Kept:
         if key not in self._caches:
             self._caches[key] = {}
             weakref.finalize(owner, _forget, weakref.ref(self), key).atexit = False
-        known, kind = self._caches[key], (_key(loader.collate_fn), threads_of(loader), loader.worker_init_fn is None)
+        stays = id(loader) if loader.persistent_workers else None  # its workers see what they saw at first
+        workers = bool(loader.num_workers)
+        kind = (_key(loader.collate_fn), threads_of(loader), loader.worker_init_fn is None, workers, stays)
+        known = self._caches[key]
         if kind not in known:
-            known[kind] = Cache(loader, self._budget, self._purpose, self._hit, self._folder, self._keep)
+            known[kind] = Cache(
+                loader, self._budget, self._purpose, self._hit, self._folder, self._keep, self._on_change
+            )
         return known[kind]
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
@@ -123,7 +134,9 @@ def _gone(kept: "weakref.ref[Kept]", key: int, kind: type) -> None:
 
 def _key(collate: Any) -> Any:
     """Return what two loaders have in common whose collate functions are one; `Cache` keeps it alive."""
-    return collate if type(collate).__hash__ is not None else id(collate)  # dataclasses have none
+    if type(collate) is types.MethodType:  # a new one each time that it is asked for
+        return id(collate.__self__), id(collate.__func__)
+    return id(collate)
 
 
 def _forget(kept: "weakref.ref[Kept]", key: int) -> None:
@@ -137,19 +150,34 @@ class CompiledLoader(DataLoader[Any]):
 
     _kept: Kept
     _plain: DataLoader[Any]
+    _told: dict[str, Any]
     _device: Device | None
 
     def __iter__(self) -> Any:
         return pass_start.begin_pass(self)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValueError as error:
+            raise ValueError(str(error).replace(CompiledLoader.__name__, DataLoader.__name__)) from None
+
     def begin_pass(self) -> Any:
         """Return what `iter()` gives of this loader."""
-        walked = self._kept.walk(self._plain, DataLoader.__iter__)
-        return walked if self._device is None else DevicePass(walked, self._device, self._kept.of(self._plain))
+        self._follow()
+        walked = self._kept.walk(self, DataLoader.__iter__)
+        return walked if self._device is None else DevicePass(walked, self._device, self._kept.of(self))
+
+    def _follow(self) -> None:
+        """Take what was set on the loader that this one was made from, since then, too."""
+        now = vars(self._plain)
+        changed = {name: now[name] for name, value in self._told.items() if name in now and now[name] is not value}
+        self._told.update(changed)
+        vars(self).update(changed)
 
     def explain(self) -> str:
         """Return one line on what is kept, or why nothing is."""
-        cache = self._kept.of(self._plain)
+        cache = self._kept.of(self)
         there = "" if self._device is None else f"; batches are copied to {self._device.device}"
         if cache.reason:
             return f"left as it is: {cache.reason}{there}"
@@ -171,7 +199,8 @@ def compile_loader(
     max_bytes: int | None = None,
     max_device_bytes: int | None = None,
     folder: str | os.PathLike[str] | None = None,
-) -> CompiledLoader:
+    on_change: str = "stop",
+) -> DataLoader[Any]:
     """Return a loader with the samples, order, random streams and bits of `loader`.
 
     What the data set computes is computed once where that gives the same each time: the first pass is the loader's own,
@@ -195,19 +224,49 @@ def compile_loader(
     (to tensor, convert, normalize), bytes are kept and travel, and a table of 256 values, made by the operations
     themselves on the CPU, is applied on the device.
 
+    What samples are made from is looked at before each batch (`docs/input.md` says how): what changes is in the next.
+    `on_change`: where that is seen too late all the same, the training stops ("stop"), or goes on with a warning
+    ("warn").
+
+    A loader of a class that walks, counts or makes its iterators in a way of its own comes back as it is, without
+    `explain()`; what another class brings, its name and methods, stays.
+
     Raises:
         RuntimeError: torch does not know the device, or it is not there.
+        ValueError: `on_change` is neither.
+        ChangedTooLate: while walking the loader: something changed, and that was seen too late.
     """
+    if on_change not in ON_CHANGE:
+        raise ValueError(f"on_change is {on_change!r}, and may be {' or '.join(ON_CHANGE)}")
+    kind = _compiled_class(type(loader))
+    if kind is None:
+        return loader
     made: CompiledLoader = copy.copy(loader)  # type: ignore[assignment]
-    object.__setattr__(made, "__class__", CompiledLoader)
+    object.__setattr__(made, "__class__", kind)
     path = None if folder is None else Path(folder).absolute()
     target = None if device is None else Device(device, max_device_bytes)
-    vars(made).update(_kept=_kept_for(max_bytes, path, target), _plain=loader, _iterator=None, _device=target)
+    kept, told = _kept_for(max_bytes, path, target, on_change), dict(vars(loader))
+    told.pop("_iterator", None)
+    vars(made).update(_kept=kept, _plain=loader, _told=told, _iterator=None, _device=target)
     return made
 
 
-def _kept_for(max_bytes: int | None, folder: Path | None, device: Device | None) -> Kept:
+@OfKind
+def _compiled_class(kind: Any) -> Any:
+    """Return the class of what is made of loaders of a class; None where that walks in a way of its own."""
+    if kind is DataLoader:
+        return CompiledLoader
+    if walks_in_its_own_way(kind):
+        return None
+    inner = next(base for base in kind.__mro__ if not issubclass(base, CompiledLoader))
+    if issubclass(kind, CompiledLoader):  # compiled once more
+        return kind if inner is DataLoader else _compiled_class(inner)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (CompiledLoader, kind), names)
+
+
+def _kept_for(max_bytes: int | None, folder: Path | None, device: Device | None, on_change: str) -> Kept:
     """Return what loaders compiled with these arguments have in common; on a device, each has its own."""
     if device is not None:
-        return Kept(max_bytes, folder=folder, device=device)
-    return _common.setdefault((max_bytes, folder), Kept(max_bytes, folder=folder))
+        return Kept(max_bytes, folder=folder, device=device, on_change=on_change)
+    return _common.setdefault((max_bytes, folder, on_change), Kept(max_bytes, folder=folder, on_change=on_change))

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from flatout.pipeline.content import content_of
-from flatout.pipeline.reach import LEAVES, handle_of, is_generator, names_in, parts
+from flatout.pipeline.reach import LEAVES, attributes_of, handle_of, is_generator, names_in, parts
 
 __all__ = [
     "RandomStates",
@@ -110,8 +110,8 @@ def _mark(part: Any, content: bool) -> object:
     if _is_tensor(part):
         return (id(part), part._version)
     size = len(part) if isinstance(part, list | tuple | dict | set | deque) else None
-    own = getattr(part, "__dict__", None)
-    names = hash(tuple(_filled(own))) if type(own) is dict else None
+    own = attributes_of(part)
+    names = hash(tuple(_filled(own))) if own is not None else None
     return (id(part), size, names, content_of(part) if content else None)
 
 

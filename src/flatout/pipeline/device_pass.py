@@ -38,10 +38,10 @@ class DevicePass:
 
     def __init__(self, inner: Any, device: Device, cache: Cache) -> None:
         """Walk `inner`, which `cache` gave."""
-        self._inner, self._device = inner, device
+        self._inner, self._device, self._cache = inner, device, cache
         if isinstance(inner, KeptPass):
             inner.leave_to_device(_resident(cache))
-        self._ahead = Ahead(partial(_taken, inner, device), draws_nothing(inner, cache))
+        self._ahead = Ahead(partial(_taken, inner, device, cache), draws_nothing(inner, cache))
 
     def __iter__(self) -> "DevicePass":
         return self
@@ -50,11 +50,24 @@ class DevicePass:
         return len(self._inner)
 
     def __next__(self) -> Any:
-        return self._device.hand_out(*self._ahead.next())
+        taken = self._ahead.next()
+        if taken.indices is not None and not self._cache.stands():  # begun before something changed
+            return self._device.hand_out(self._device.bring(self._cache.as_plain(taken.indices)), self._device.event())
+        return self._device.hand_out(taken.batch, taken.event)
 
 
-def _taken(inner: Any, device: Device) -> tuple[Any, Any]:
-    return device.bring(next(inner)), device.event()
+class _Taken(NamedTuple):
+    """A batch on a device, there after `event`; `indices`: what it was made of, where that was what is kept."""
+
+    batch: Any
+    event: Any
+    indices: Any
+
+
+def _taken(inner: Any, device: Device, cache: Cache) -> _Taken:
+    batch = next(inner)
+    indices = inner.latest if isinstance(inner, KeptPass) and cache.stands() else None
+    return _Taken(device.bring(batch), device.event(), indices)
 
 
 def _resident(cache: Cache) -> bool:
@@ -67,6 +80,7 @@ class Begun(NamedTuple):
     batch: Any
     event: Any
     again: Callable[[], Any] | None
+    indices: Any = None
 
 
 def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Begun], Any]) -> None:
@@ -79,8 +93,15 @@ def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable
         again = None
         if isinstance(keeping, DeviceKeeping) and not cache.reason and alive.latest is not None:
             again = keeping.again(alive.latest)
-        return Begun(batch, device.event(), again)
+        indices = alive.latest if cache.stands() else None
+        return Begun(batch, device.event(), again, indices)
+
+    def give() -> Any:
+        begun = ahead.next()
+        if begun.indices is not None and not cache.stands():  # begun before something changed
+            begun = Begun(cache.as_plain(begun.indices), device.event(), None)
+        return change(begun)
 
     walked.leave_to_device(_resident(cache))
     ahead = Ahead(take, draws_nothing(walked, cache))
-    walked._next_data = lambda: change(ahead.next())  # type: ignore[method-assign]
+    walked._next_data = give  # type: ignore[method-assign]

@@ -30,6 +30,7 @@ from flatout.pipeline.dataset_state import (
     unsafe,
 )
 from flatout.pipeline.named_draws import names_draws
+from flatout.pipeline.reach import attributes_of
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
 
@@ -44,6 +45,7 @@ __all__ = [
     "samples_of",
     "some_indices",
     "streams_kept",
+    "walks_in_its_own_way",
     "weakly",
 ]
 
@@ -243,7 +245,7 @@ def detached(dataset: Any, depth: int = 3) -> Any:
     kind: Any = type(made)
     if hasattr(kind, "__del__"):
         made.__class__ = _without_end(kind)
-    inner = getattr(made, "__dict__", None)
+    inner = attributes_of(made)
     if inner is None or not depth:
         return made
     for name, value in list(inner.items()):
@@ -261,10 +263,9 @@ def detached(dataset: Any, depth: int = 3) -> Any:
 def refusal(loader: Any) -> str:
     """Return why nothing of `loader` can be kept by what it is, an empty string when nothing speaks against it."""
     from torch.utils.data import IterableDataset, MapDataPipe
-    from torch.utils.data.dataloader import DataLoader
 
     name = type(loader.dataset).__name__
-    if type(loader).__iter__ is not DataLoader.__iter__:
+    if walks_in_its_own_way(type(loader)):
         return f"{type(loader).__name__} walks in a way of its own"
     if isinstance(loader.dataset, IterableDataset | MapDataPipe):
         return f"{name} has no samples that are asked for by index"
@@ -276,6 +277,22 @@ def refusal(loader: Any) -> str:
         return "" if len(loader.dataset) > 0 else f"{name} is empty"
     except (TypeError, NotImplementedError):
         return f"{name} has no length"
+
+
+def walks_in_its_own_way(kind: type) -> bool:
+    """Tell whether a class of loaders replaces anything that `DataLoader` does, but for how one is made."""
+    from torch.utils.data.dataloader import DataLoader
+
+    ours = "flatout."
+    own = [base for base in kind.__mro__ if not issubclass(DataLoader, base) and not base.__module__.startswith(ours)]
+    known = {name for base in DataLoader.__mro__ for name in vars(base)} | {"__getattribute__", "__getattr__"}
+    return any(name in known - _OF_ANY_CLASS for base in own for name in vars(base))
+
+
+_OF_ANY_CLASS = {
+    *("__init__", "__module__", "__doc__", "__annotations__", "__dict__", "__weakref__", "__parameters__"),
+    *("__orig_bases__", "__qualname__", "__static_attributes__", "__firstlineno__", "__repr__", "__str__"),
+}
 
 
 def weakly(loader: Any) -> Callable[[], Any]:

@@ -9,6 +9,7 @@ from flatout.pipeline.by_row import DEPENDS, DRAWS, rows_equal
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.examination import ask, some_indices
 from flatout.pipeline.gathering import Gather, gathering, gathering_of_arrays
+from flatout.pipeline.inspect.batch_owners import stands_twice
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget, memory_of_workers
@@ -162,6 +163,8 @@ class Keeping:
         found = layout_of(batch, len(indices))
         if found is None:
             return "its batches hold something that is not one row a sample"
+        if stands_twice(batch):
+            return "a tensor stands in its batches twice, or two share memory"
         layout, parts = found
         if self.store is None:
             reason = self._collates_by_row(dataset, indices, parts) or self._open(layout, len(dataset))
@@ -251,8 +254,8 @@ class Keeping:
     def _collates_by_row(self, dataset: Any, indices: torch.Tensor, parts: list[Any]) -> str:
         """Return why a row may depend on the others of its batch, an empty string when it does not."""
         default, whole = torch.utils.data.dataloader.default_collate, indices.tolist()
-        if self._collate is not default and len(set(whole)) == 1 < min(len(whole), len(dataset)):
-            whole = [whole[0], (whole[0] + 1) % len(dataset)]  # one sample twice shows nothing
+        if self._collate is not default and len(set(whole)) == 1 < len(dataset):
+            whole = [whole[0], (whole[0] + 1) % len(dataset)]  # one sample, or one twice, shows nothing
             found = layout_of(self._collate(ask(dataset, whole)), len(whole))
             parts = found[1] if found is not None else []
         tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self._collate is not default else [whole[:1]]

@@ -18,9 +18,10 @@ import torch
 from flatout.pipeline.dataset_state import random_states, restore_random_states
 from flatout.pipeline.disk import load, save
 from flatout.pipeline.examination import some_indices
+from flatout.pipeline.inspect.forked_copy import ask_a_copy
 from flatout.pipeline.keeping import Keeping
 from flatout.pipeline.keys import Key, Limits, key_of
-from flatout.pipeline.proof import agree
+from flatout.pipeline.proof import agree, asked_again, plain_of
 from flatout.pipeline.saving import Behind
 from flatout.pipeline.signals import any_but_signals
 
@@ -114,7 +115,9 @@ class OnDisk:
         before = random_states()
         try:
             fits = keeping.take_up(dataset, (stored.arrays, stored.facts))
-            if not fits or not agree(dataset, self._collate, keeping.take, some_indices(len(dataset), _PROVEN_ON)):
+            some = some_indices(len(dataset), _PROVEN_ON)
+            plain = ask_a_copy(lambda: plain_of(dataset, self._collate, some, asked_again))
+            if not fits or plain.failed or not agree(plain.value, keeping.take, some):
                 return False
         except any_but_signals():  # what the data set raises, it raises again where it is asked for
             return False

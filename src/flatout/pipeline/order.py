@@ -9,19 +9,30 @@ from typing import Any
 import torch
 from torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
-__all__ = ["DrawnAhead", "InOneDraw", "as_tensor", "batches_of", "may_draw_ahead", "random_order_is_known"]
+__all__ = [
+    "DrawnAhead",
+    "InOneDraw",
+    "Indices",
+    "OddIndices",
+    "as_tensor",
+    "batches_of",
+    "indices_of",
+    "may_draw_ahead",
+    "random_order_is_known",
+]
 
 _checked: dict[type, bool] = {}
 
 
-def batches_of(index_sampler: Any, iterator: Iterator[Any], ahead: int) -> Iterator[torch.Tensor]:
+def batches_of(index_sampler: Any, iterator: Iterator[Any], ahead: int, length: int) -> Iterator[torch.Tensor]:
     """Return the indices of each batch as a tensor of int64.
 
     `iterator` is what `iter(index_sampler)` gave. `ahead`: batches that the loader draws before it delivers the first,
-    0 for a loader without workers; they are drawn now. Indices of torch's own samplers come in one draw.
+    0 for a loader without workers; they are drawn now. `length`: of the data set. Indices of torch's own samplers come
+    in one draw.
     """
     whole = _whole(index_sampler)
-    source = map(as_tensor, iterator) if whole is None else whole
+    source: Any = (indices_of(each, length) for each in iterator) if whole is None else whole
     return DrawnAhead(source, ahead) if ahead else source
 
 
@@ -57,40 +68,81 @@ class DrawnAhead:
 class InOneDraw:
     """The indices of batches that are drawn at the first of them, all at once."""
 
-    def __init__(self, draw: Callable[[], torch.Tensor], size: int, drop_last: bool) -> None:
-        """Cut what `draw` gives into batches of `size`, the last one smaller or left out."""
-        self._draw, self.size, self._drop_last = draw, size, drop_last
+    def __init__(self, draw: Callable[[], torch.Tensor], sampler: Any) -> None:
+        """Cut what `draw` gives into batches as large as `sampler` says at each; the last one smaller or left out."""
+        self._draw, self._sampler, self._drop_last = draw, sampler, sampler.drop_last
         self._all: torch.Tensor | None = None
         self._given = 0  # indices
         self._rest: Iterator[torch.Tensor] | None = None  # from there on, cut
+        self._cut_to = 0
+
+    @property
+    def size(self) -> int:
+        """Return how many samples a batch has by now."""
+        return int(self._sampler.batch_size)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return self
 
     def __next__(self) -> torch.Tensor:
-        if self._rest is None:
-            self._rest = self.cut()
+        if self._rest is None or self._cut_to != self._sampler.batch_size:
+            self._cut_to = self._sampler.batch_size
+            rest = self._drawn()[self._given :]
+            self._rest = iter(rest.split(self._cut_to) if len(rest) else ())
         indices = next(self._rest)
+        if self._drop_last and len(indices) < self._cut_to:
+            raise StopIteration
         self._given += len(indices)
         return indices
 
-    def cut(self) -> Iterator[torch.Tensor]:
-        """Draw, and return an iterator over all batches that are left, with less to do at each; this one stays."""
-        rest = self._drawn()[self._given :]
-        return iter(rest.split(self.size) if len(rest) else ())
-
     def several(self, number: int) -> torch.Tensor:
         """Return the indices of up to `number` batches in a row, none at the end."""
-        found = self._drawn()[self._given : self._given + number * self.size]
+        size = self.size
+        found = self._drawn()[self._given : self._given + number * size]
+        if self._drop_last:
+            found = found[: len(found) // size * size]
         self._given += len(found)
         self._rest = None
         return found
 
+    def give_back(self, number: int) -> None:
+        """Take the latest `number` indices back, to be given once more."""
+        self._given -= number
+        self._rest = None
+
     def _drawn(self) -> torch.Tensor:
         if self._all is None:
-            indices = self._draw()
-            self._all = indices[: len(indices) // self.size * self.size] if self._drop_last else indices
+            self._all = self._draw()
         return self._all
+
+
+class OddIndices:
+    """Indices of a batch that are not places of samples: tuples, names, negative numbers."""
+
+    def __init__(self, indices: Any) -> None:
+        """Take what the sampler gave."""
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices) if hasattr(self._indices, "__len__") else 0
+
+    def tolist(self) -> Any:
+        """Return what the sampler gave."""
+        return self._indices
+
+
+Indices = torch.Tensor | OddIndices
+
+
+def indices_of(indices: Any, length: int | None = None) -> "torch.Tensor | OddIndices":
+    """Return indices as a tensor where they are whole numbers from 0 on, below `length`."""
+    try:
+        found = as_tensor(indices)
+    except (TypeError, OverflowError, ValueError):
+        return OddIndices(indices)
+    odd = type(indices) not in (list, tuple) or bool in set(map(type, indices))
+    outside = len(found) and (int(found.min()) < 0 or (length is not None and int(found.max()) >= length))
+    return OddIndices(indices) if odd or outside else found
 
 
 def as_tensor(indices: Iterable[int]) -> torch.Tensor:
@@ -103,11 +155,11 @@ def _whole(index_sampler: Any) -> InOneDraw | None:
     """Return the batches of torch's own samplers without a generator from outside, None for any other."""
     if type(index_sampler) is not BatchSampler:
         return None
-    sampler, size, drop_last = index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last
+    sampler = index_sampler.sampler
     if type(sampler) is SequentialSampler:
-        return InOneDraw(lambda: torch.arange(len(sampler)), size, drop_last)
+        return InOneDraw(lambda: torch.arange(len(sampler)), index_sampler)
     if type(sampler) is RandomSampler and _plain(sampler) and random_order_is_known():
-        return InOneDraw(lambda: _shuffled(len(sampler.data_source)), size, drop_last)
+        return InOneDraw(lambda: _shuffled(len(sampler.data_source)), index_sampler)
     return None
 
 

@@ -12,7 +12,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataL
 from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.dataset_state import random_states, undrawn
 from flatout.pipeline.intra_op import IntraOp
-from flatout.pipeline.order import DrawnAhead, InOneDraw, as_tensor, batches_of, may_draw_ahead
+from flatout.pipeline.order import DrawnAhead, InOneDraw, OddIndices, batches_of, indices_of, may_draw_ahead
 from flatout.pipeline.ready import Ready
 from flatout.pipeline.streams import Streams
 from flatout.pipeline.watching import CheckedCollate, Flagged, NotedSampler
@@ -46,24 +46,29 @@ class _RowsChecked(CheckedCollate):
         super().__init__(self._by_row, init)
 
     def __call__(self, samples: Any) -> Flagged:
-        return super().__call__(samples)._replace(against=self._by_row.against)
+        flagged = super().__call__(samples)
+        return flagged._replace(against=self._by_row.against or flagged.against)
 
 
 class _FillingFetcher:
     """What makes the batches of a single-process iterator, told to `deliver`."""
 
-    def __init__(self, fetcher: Any, deliver: Deliver) -> None:
-        """Take the iterator's own."""
+    def __init__(self, fetcher: Any, deliver: Deliver, stands: Callable[[], bool]) -> None:
+        """Take the iterator's own; `stands()` is asked before each batch."""
+        self._stands = stands
         self._fetcher = fetcher
         self._collate = fetcher.collate_fn = ByRow(fetcher.collate_fn)
         self._deliver = deliver
 
     def fetch(self, indices: Any) -> Any:
         """Return the batch of `indices`."""
+        self._stands()
         before = random_states()
         data = self._fetcher.fetch(indices)
         drew = not undrawn(before, random_states())
-        self._deliver(as_tensor(indices), data, DRAWS if drew else self._collate.against)
+        places = indices_of(indices)
+        if not isinstance(places, OddIndices):
+            self._deliver(places, data, DRAWS if drew else self._collate.against)
         return data
 
 
@@ -84,7 +89,9 @@ class _FillingWorkers:
         flagged: Flagged = self._next(self._iterator())
         if whole:
             against = DRAWS if flagged.drew else flagged.against
-            self._deliver(as_tensor(self._pending.popleft()), flagged.batch, against)
+            places = indices_of(self._pending.popleft())
+            if not isinstance(places, OddIndices):
+                self._deliver(places, flagged.batch, against)
         self._whole = whole
         return flagged.batch
 
@@ -100,10 +107,13 @@ def weakly_called(method: "weakref.WeakMethod[Deliver]") -> Deliver:
     return call
 
 
-def fill(iterator: Any, twin: Any, deliver: Deliver) -> Any:
-    """Let `iterator` tell of its batches, and return it; `twin` is the `noted` loader of one with workers."""
+def fill(iterator: Any, twin: Any, deliver: Deliver, stands: Callable[[], bool] = lambda: True) -> Any:
+    """Let `iterator` tell of its batches, and return it; `twin` is the `noted` loader of one with workers.
+
+    `stands()` is asked before each batch of one without.
+    """
     if twin is None:
-        iterator._dataset_fetcher = _FillingFetcher(iterator._dataset_fetcher, deliver)
+        iterator._dataset_fetcher = _FillingFetcher(iterator._dataset_fetcher, deliver, stands)
     else:
         iterator._next_data = _FillingWorkers(iterator, twin, deliver).next_data
     return iterator
@@ -130,12 +140,13 @@ class KeptPass(_SingleProcessDataLoaderIter):
         earlier: Streams | None = None,
         follow: Callable[[Iterator[torch.Tensor], bool], Iterator[torch.Tensor]] | None = None,
         ready: Callable[[InOneDraw | DrawnAhead, int], Ready] | None = None,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams.
 
         Batches are computed as `intra_op` finds to be fastest; it stays from pass to pass.
         `follow(indices, ahead)` yields the same indices; `ahead`: it may take them long before they are asked for.
-        `ready(indices, size)` has some batches of that size before they are asked for.
+        `ready(indices, size)` has some batches of that size before they are asked for; `ended()` is told of the end.
         """
         alone = copy.copy(loader)
         vars(alone).update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0, _iterator=None)
@@ -148,14 +159,16 @@ class KeptPass(_SingleProcessDataLoaderIter):
             self._sampler_iter = iter(self._index_sampler)
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         self._ready: Ready | None = None
-        self._indices: Iterator[torch.Tensor] = batches_of(self._index_sampler, self._sampler_iter, ahead)
+        self._indices: Iterator[torch.Tensor] = batches_of(
+            self._index_sampler, self._sampler_iter, ahead, len(loader.dataset)
+        )
         if follow is not None:
             self._indices = follow(self._indices, may_draw_ahead(self._index_sampler))
         order = self._indices
         if ready is not None and isinstance(order, InOneDraw | DrawnAhead) and may_draw_ahead(self._index_sampler):
             self._indices = self._ready = ready(order, self._index_sampler.batch_size)
-        self._make, self._intra_op, self._resident = make, intra_op, False
-        self.latest: torch.Tensor | None = None  # indices of a batch that a device made
+        self._make, self._intra_op, self._resident, self._ended = make, intra_op, False, ended
+        self.latest: Any = None  # indices of the batch that was made last by itself
         self._num_workers = loader.num_workers
         self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
 
@@ -165,21 +178,23 @@ class KeptPass(_SingleProcessDataLoaderIter):
 
     def _next_data(self) -> Any:
         if self._ready is None and not (self._num_workers or self._pin_memory or self._resident):
-            if type(self._indices) is InOneDraw:
-                self._indices = self._indices.cut()
-            return self._intra_op.run(self._make, next(self._indices), None)
+            self.latest = indices = next(self._indices)
+            return self._intra_op.run(self._make, indices, None)
         stream, data = self.streams.next(), None if self._ready is None else self._ready.batch()
         if data is None:
-            indices = next(self._indices)
+            self.latest = indices = next(self._indices)
             if self._resident:
-                self.latest = indices
                 return self._make(indices, stream)
             data = self._intra_op.run(self._make, indices, stream)
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def __next__(self) -> Any:
-        if _BaseDataLoaderIter.__next__ is not _PLAIN_NEXT:  # somebody watches loaders: be seen
-            return super().__next__()
-        data = self._next_data()
+        try:
+            if _BaseDataLoaderIter.__next__ is not _PLAIN_NEXT:  # somebody watches loaders: be seen
+                return super().__next__()
+            data = self._next_data()
+        except StopIteration:
+            self._ended()
+            raise
         self._num_yielded += 1
         return data

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import draws_elsewhere, fingerprint, holds_generator
+from flatout.pipeline.dataset_state import draws_elsewhere, holds_generator
 from flatout.pipeline.examination import draws, examine, may_be_left_out, read_alone, refusal, streams_kept
 from flatout.pipeline.keeping import Keeping, rows_refused
 from flatout.pipeline.layout import layout_of
@@ -18,7 +18,7 @@ from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
 from flatout.pipeline.waiting import in_flight, num_reading, reads_quickly, suit_one_core
 
-__all__ = ["Plan", "mark_of", "plan_of"]
+__all__ = ["Plan", "plan_of"]
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,6 @@ class Plan:
     in_flight: int = 0
     one_core: bool = False
     passed_through: bool = False
-
-
-def mark_of(loader: Any, once: bool) -> object:
-    """Return what shows whether the data set or the collate function of `loader` has changed.
-
-    `once`: transforms and the collate function are called as the script calls them, and may do as they like.
-    """
-    collate = None if once else fingerprint(loader.collate_fn, content=True)
-    return fingerprint(loader.dataset, content=True, transforms=not once), collate
 
 
 def plan_of(loader: Any, budget: Budget) -> Plan:

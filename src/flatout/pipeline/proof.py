@@ -9,8 +9,9 @@ import torch
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, seed_streams
 from flatout.pipeline.examination import ask
+from flatout.pipeline.signals import any_but_signals
 
-__all__ = ["Pace", "agree", "asked_again"]
+__all__ = ["Pace", "agree", "asked_again", "plain_of"]
 
 _SEED = 4099
 _SHARE = 0.003  # of the time, for proofs within a pass
@@ -42,25 +43,28 @@ def asked_again(dataset: Any, indices: list[int]) -> Any:
     return ask(dataset, indices, put_back=False)
 
 
-def agree(
-    dataset: Any,
-    collate: Callable[[Any], Any],
-    take: Callable[[torch.Tensor], Any],
-    indices: list[int],
-    asked: Callable[[Any, list[int]], Any] = asked_again,
-) -> bool:
-    """Return whether `take` gives for `indices` what `dataset`, `asked` again, gives from the same random state.
-
-    Random streams are put back to where they stood.
+def plain_of(
+    dataset: Any, collate: Callable[[Any], Any], indices: list[int], asked: Callable[[Any, list[int]], Any]
+) -> Any:
+    """Return what `dataset`, `asked` again, gives for `indices` from a random state that `agree` begins from, too.
 
     Raises:
         Exception: whatever the data set or the collate function raises.
     """
+    seed_streams(_SEED)
+    return collate(asked(dataset, indices))
+
+
+def agree(plain: Any, take: Callable[[torch.Tensor], Any], indices: list[int]) -> bool:
+    """Return whether `take` gives for `indices` the batch `plain`, which `plain_of` gave.
+
+    Random streams are put back to where they stood.
+    """
     before = random_states()
     try:
         seed_streams(_SEED)
-        plain = collate(asked(dataset, indices))
-        seed_streams(_SEED)
         return same(plain, take(torch.tensor(indices)))
+    except any_but_signals():  # what is kept does not suit
+        return False
     finally:
         restore_random_states(before)

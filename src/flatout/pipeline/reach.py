@@ -3,6 +3,7 @@
 Code of installed packages is not followed; what the user's functions and methods name in their modules is.
 """
 
+import contextlib
 import dis
 import functools
 import logging
@@ -11,14 +12,26 @@ import sys
 import sysconfig
 import threading
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from flatout.pipeline.of_kind import OfKind
+from flatout.pipeline.signals import any_but_signals
 
-__all__ = ["LEAVES", "handle_of", "is_filled", "is_generator", "is_own", "module_of", "names_in", "parts"]
+__all__ = [
+    "LEAVES",
+    "attributes_of",
+    "handle_of",
+    "is_filled",
+    "is_generator",
+    "is_own",
+    "module_of",
+    "names_in",
+    "parts",
+]
 
 LEAVES = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, PurePath)
 _MOST = 2000  # objects looked at
@@ -51,15 +64,27 @@ def parts(thing: Any, transforms: bool = True) -> Iterator[Any]:
         if leaf:
             continue
         seen.add(id(part))
-        left_out = set() if transforms else {id(one) for one in _transforms(part, part is thing)}
+        left_out = set() if transforms else {id(one) for one in _callables(part, part is thing)}
         if depth < _DEPTH:
             queue.extend((inner, depth + 1) for inner in _inside(part) if id(inner) not in left_out)
 
 
-def _transforms(part: Any, whole: bool) -> list[Any]:
-    kind = sys.modules["torch"].utils.data.Dataset
-    own = getattr(part, "__dict__", {}) if whole or isinstance(part, kind) else {}
-    return [value for value in own.values() if callable(value) and not isinstance(value, type | kind)]
+def attributes_of(part: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object, read where they stand: nothing of the script's runs for it."""
+    try:
+        own = object.__getattribute__(part, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return own if type(own) is dict else None
+
+
+def _datasets() -> Any:
+    return sys.modules["torch"].utils.data.Dataset
+
+
+def _callables(part: Any, whole: bool) -> list[Any]:
+    own = (attributes_of(part) or {}) if whole or issubclass(type(part), _datasets()) else {}
+    return [value for value in own.values() if callable(value) and not isinstance(value, type | _datasets())]
 
 
 def _inside(part: Any) -> list[Any]:
@@ -74,7 +99,8 @@ def _inside(part: Any) -> list[Any]:
             return inside(part)
     if _is_array(part):
         return []
-    return [*getattr(part, "__dict__", {}).values(), *_slots(part), *_own_class(part)]
+    referent = [weakref.ref.__call__(part)] if isinstance(part, weakref.ref) else []
+    return [*(attributes_of(part) or {}).values(), *_slots(part), *referent, *_own_class(part)]
 
 
 def _is_array(part: Any) -> bool:
@@ -95,12 +121,12 @@ def _own_class(part: Any) -> list[Any]:
 
 def _slots(part: Any) -> list[Any]:
     own = [kind for kind in type(part).__mro__ if is_own(module_of(kind))]
-    names = [name for kind in own for name in _listed(vars(kind).get("__slots__", ()))]
-    return [getattr(part, name) for name in names if name not in ("__dict__", "__weakref__") and hasattr(part, name)]
-
-
-def _listed(names: Any) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+    slots = [value for kind in own for value in vars(kind).values() if type(value) is types.MemberDescriptorType]
+    found = []
+    for slot in slots:
+        with contextlib.suppress(AttributeError):  # nothing there yet
+            found.append(slot.__get__(part))
+    return found
 
 
 def _of_class(kind: type) -> list[Any]:
@@ -201,7 +227,11 @@ def is_own(module: str) -> bool:
 
 def handle_of(part: Any) -> str:
     """Return what `part` stands for outside of this process or in another thread, an empty string for nothing."""
-    kind, claimed = type(part), getattr(part, "__class__", None)  # a proxy's are two
+    kind = type(part)
+    try:
+        claimed = getattr(part, "__class__", None)  # a proxy's are two
+    except any_but_signals():  # a stranger's
+        claimed = None
     other = isinstance(claimed, type) and claimed is not kind
     return _handle_of_kind(kind) or (_handle_of_kind(claimed) if other else "")
 

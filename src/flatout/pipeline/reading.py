@@ -9,6 +9,7 @@ from torch.utils.data import ConcatDataset, Subset
 from flatout.pipeline.copies import Mark, loaded
 from flatout.pipeline.dataset_state import fingerprint, random_states, restore_random_states, undrawn
 from flatout.pipeline.examination import detached, samples_of
+from flatout.pipeline.reach import attributes_of
 from flatout.pipeline.reading_batches import AroundBatches, transforms_batches
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.sources import slots
@@ -33,6 +34,9 @@ class Reader(Protocol):
 
     def finish(self, dataset: Any, entry: Entry) -> Any:
         """Return the sample."""
+
+    def left_out(self, dataset: Any) -> Any:
+        """Return the transform that `finish` calls, None for none."""
 
 
 class _Call(Mark):
@@ -101,6 +105,10 @@ class AroundTransform:
         transform, (calls, sample) = getattr(dataset, self.name), entry
         return _filled(sample, [transform(*values, **named) for values, named in calls])
 
+    def left_out(self, dataset: Any) -> Any:
+        """Return the transform that the data set holds."""
+        return (attributes_of(dataset) or {}).get(self.name)
+
 
 class _Whole:
     """Asks a data set for whole samples."""
@@ -117,6 +125,10 @@ class _Whole:
     def finish(self, _dataset: Any, entry: Entry) -> Any:
         """Return the sample."""
         return entry[1]
+
+    def left_out(self, _dataset: Any) -> Any:
+        """Return none."""
+        return None
 
 
 def reader_of(dataset: Any, place: int, random: bool) -> Reader:

@@ -5,6 +5,7 @@ from typing import Any
 from flatout.pipeline.copies import Mark, loaded
 from flatout.pipeline.dataset_state import fingerprint
 from flatout.pipeline.examination import detached
+from flatout.pipeline.reach import attributes_of
 
 __all__ = ["AroundBatches", "transforms_batches"]
 
@@ -15,7 +16,7 @@ Row = tuple[dict[str, Any], Any]
 
 def transforms_batches(dataset: Any) -> bool:
     """Return whether `dataset` hands rows to a function of the script's own that it was told by `set_transform`."""
-    own = getattr(dataset, "__dict__", {})
+    own = attributes_of(dataset) or {}
     told = own.get("_format_kwargs")
     return own.get("_format_type") == "custom" and type(told) is dict and callable(told.get("transform"))
 
@@ -56,6 +57,10 @@ class AroundBatches:
     def finish(self, dataset: Any, entry: Row) -> Any:
         """Return the row as it comes alone."""
         return self.finish_many(dataset, [entry])[0]
+
+    def left_out(self, dataset: Any) -> Any:
+        """Return the transform that the data set was told."""
+        return dataset._format_kwargs.get("transform")
 
     def finish_many(self, dataset: Any, entries: list[Row]) -> list[Any]:
         """Return rows that come in one batch, transformed by the data set's own."""

@@ -62,6 +62,8 @@ class Ready:
 
     def batch(self) -> Any:
         """Return the next batch, None where it is to be made by itself."""
+        if isinstance(self._order, InOneDraw) and self._order.size != self._size:
+            self._cut_anew(self._order)
         gather = self._gather()
         if self._made:
             self._undone.clear()  # an interrupt may have come between the two
@@ -71,6 +73,14 @@ class Ready:
         if not (self._made or gather is None or self._undone or self._due()):
             self._make(gather)
         return self._given(self._made.popleft()) if self._made else None
+
+    def _cut_anew(self, order: InOneDraw) -> None:
+        """Give back what is left of batches of another size than the script wants by now."""
+        made = self._indices.split(self._size)[-len(self._made) :] if self._made else ()
+        order.give_back(sum(map(len, made)) + sum(map(len, self._undone)))
+        self._made.clear()
+        self._undone.clear()
+        self._size = order.size
 
     def _make(self, gather: Gather) -> None:
         self._by, self._state = gather, gather.state()

@@ -12,6 +12,8 @@ from typing import Any
 from flatout.pipeline.copies import copied, size_of
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
+from flatout.pipeline.inspect.forked_copy import ask_a_copy
+from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.own_streams import generators_in, restore_states, states_of
 from flatout.pipeline.proof import Pace
@@ -65,6 +67,7 @@ class KeptSamples:
         `repeats`: once some are kept, they stand for others, in trials whose results are thrown away.
         """
         self.reason = ""
+        self.fresh: Freshness | None = None
         self._ref, self._random, self._hit, self._repeats = weakly(loader), random, hit, repeats
         self._num_bytes = self._served = self._limit = 0
         self._pace = Pace()
@@ -75,6 +78,14 @@ class KeptSamples:
     @property
     def _dataset(self) -> Any:
         return self._ref()
+
+    def left_out(self) -> list[Any]:
+        """Return the transforms of the data set that are called anew each time; they may do as they like."""
+        found = [
+            reader.left_out(dataset)
+            for reader, dataset, _ in map(self._reader, some_indices(len(self._dataset), _TRIED))
+        ]
+        return [one for one in found if one is not None]
 
     def explain(self) -> str:
         """Return one line on what is kept, or why nothing is."""
@@ -121,7 +132,9 @@ class KeptSamples:
         """Return samples as the data set gives them, kept from now on if there is room."""
         if set(map(type, indices)) != {int}:  # indices of a sampler of the script's own: no key
             return list(samples_of(self._dataset, indices))
-        if self._pace.due and indices[0] in self._entries:
+        if self.fresh is not None and not self.fresh.holds():
+            return list(samples_of(self._dataset, indices))
+        if self._pace.due and indices[0] in self._entries and not (self.fresh is not None and self.fresh.sees_all):
             with self._pace.proving():
                 self._prove(indices[0])
         wanted = self._repeated(indices) if self._repeats and len(self._entries) >= _REHEARSED else indices
@@ -130,9 +143,12 @@ class KeptSamples:
             return list(samples_of(self._dataset, indices))
         self._served += len(wanted) - len(new)
         self._hit()
-        return self._finished(
-            wanted, [new.pop(index) if index in new else copied(self._entries[index]) for index in wanted]
-        )
+        read = bool(new)
+        entries = [new.pop(index) if index in new else copied(self._entries[index]) for index in wanted]
+        made = self._finished(wanted, entries)
+        if read and self.fresh is not None and not self.fresh.holds():
+            self._refuse(f"{type(self._dataset).__name__} changes while it is read: {self.fresh.changed}")
+        return made
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -190,11 +206,13 @@ class KeptSamples:
     # -- proof --------------------------------------------------------------------------------------------------
 
     def _prove(self, index: int) -> None:
-        try:
-            if not self._agrees([index]):
-                self._refuse(f"sample {index} is another than it was")
-        except any_but_signals() as error:
-            self._refuse(f"{type(self._dataset).__name__} raised {type(error).__name__} when it was asked again")
+        answer = ask_a_copy(lambda: self._agrees([index]))
+        if answer.failed:
+            self._refuse(f"{type(self._dataset).__name__} could not be asked again: {answer.failed}")
+        elif not answer.value:
+            if self.fresh is not None:
+                self.fresh.too_late(f"sample {index}")
+            self._refuse(f"sample {index} is another than it was")
 
     def _agrees(self, indices: list[int]) -> bool:
         """Return whether samples are the data set's own, drawn from the same random state; that is put back."""

@@ -18,6 +18,7 @@ from flatout.pipeline.examination import detached, some_indices
 from flatout.pipeline.form import Form, pack
 from flatout.pipeline.layout import Layout, layout_of
 from flatout.pipeline.one_by_one import room_for, written
+from flatout.pipeline.reach import attributes_of
 from flatout.pipeline.recycled import Recycled
 from flatout.pipeline.signals import any_but_signals
 
@@ -173,7 +174,7 @@ def _with_slot(dataset: Any) -> Source | None:
 
 def slots(dataset: Any) -> list[str]:
     """Return the names under which `dataset` holds what may be a transform, the likeliest first."""
-    own = getattr(dataset, "__dict__", {})
+    own = attributes_of(dataset) or {}
     names = [*(slot for slot in _SLOTS if slot in own), *(name for name in own if name not in _SLOTS)]
     return [
         name for name in names if callable(own[name]) and not isinstance(own[name], type | torch.utils.data.Dataset)

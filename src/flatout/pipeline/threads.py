@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.inspect.forked_copy import in_a_copy
+
 __all__ = ["computing_on", "threads_of"]
 
 
@@ -18,7 +20,7 @@ def threads_of(loader: Any) -> int:
 def computing_on(number: int) -> Iterator[None]:
     """Let torch compute on `number` threads."""
     before = torch.get_num_threads()
-    if number == before:
+    if number == before or in_a_copy():  # a copy of the process has one thread, and would wait for others for ever
         yield
         return
     try:

@@ -1,5 +1,7 @@
 """What a stranger's code can be called with and have left no trace: everything that it reached, put back after it."""
 
+import contextlib
+import contextvars
 import io
 import pickle
 import types
@@ -8,16 +10,33 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
+from flatout.pipeline.inspect.layouts import is_plain_instance
 from flatout.pipeline.own_streams import access
-from flatout.pipeline.reach import is_filled, is_generator, is_own, module_of, names_in, parts
+from flatout.pipeline.reach import attributes_of, is_filled, is_generator, is_own, module_of, names_in, parts
 
-__all__ = ["Untouched"]
+__all__ = ["Untouched", "streams_alone"]
 
 _MOST = 5000  # items of one container
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
 
 Place = tuple[Callable[[], Any], Any, Callable[[Any], Any]]
 """How what stands somewhere is read, what stood there, and how it is put back."""
+
+
+_streams_alone: contextvars.ContextVar[bool] = contextvars.ContextVar("streams_alone", default=False)
+
+
+@contextlib.contextmanager
+def streams_alone() -> Iterator[None]:
+    """Let nothing be put back but random streams and generators: a look is known to leave no other trace.
+
+    What changes meanwhile is somebody else's doing, of a thread that fills a data set for instance.
+    """
+    token = _streams_alone.set(True)
+    try:
+        yield
+    finally:
+        _streams_alone.reset(token)
 
 
 class Untouched:
@@ -30,12 +49,18 @@ class Untouched:
     changed = drew = False
 
     def __init__(self, *things: Any) -> None:
-        """Take what is to be left alone."""
-        self._things = things
+        """Take what is to be left alone; `covered` has the addresses of what is put back whole."""
+        self._things, self.covered = things, set[int]()
 
     def __enter__(self) -> "Untouched":
         self._states = random_states()
-        self._places = [place for thing in self._things for part in parts(thing) for place in _places(part)]
+        every = [part for thing in self._things for part in parts(thing)]
+        if _streams_alone.get():
+            every = [part for part in every if is_generator(part)]
+        self._places = list[Place]()
+        for part in every:
+            self._places += _places(part)
+            self.covered |= _covered(part)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,6 +75,18 @@ class Untouched:
                 self.drew = self.drew or type(before) is bytes
                 self.changed = self.changed or type(before) is not bytes
                 write(before)
+
+
+def _covered(part: Any) -> set[int]:
+    """Return the addresses of what is put back of `part`, whole."""
+    found = {id(attributes_of(part))} if attributes_of(part) is not None else set()
+    if type(part) in _CONTAINERS and len(part) <= _MOST:
+        found.add(id(part))
+    elif isinstance(part, types.FunctionType):
+        found |= {id(cell) for cell in part.__closure__ or ()}
+    elif is_plain_instance(type(part)):
+        found.add(id(part))
+    return found
 
 
 def _is(now: Any, before: Any) -> bool:
@@ -70,8 +107,8 @@ def _places(part: Any) -> Iterator[Place]:
         if is_own(module_of(part)):
             yield from (_of_attribute(part, name) for name in vars(part) if not name.startswith("__"))
         return
-    inner = getattr(part, "__dict__", None)
-    if type(inner) is dict and not isinstance(part, types.ModuleType):
+    inner = attributes_of(part)
+    if inner is not None and not isinstance(part, types.ModuleType):
         yield _of_container(inner)
     if type(part) in _CONTAINERS and len(part) <= _MOST:
         yield _of_container(part)

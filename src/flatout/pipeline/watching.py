@@ -4,9 +4,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from torch.utils.data import get_worker_info
+
 from flatout.pipeline.dataset_state import random_states, undrawn
+from flatout.pipeline.inspect.object_graph import available
+from flatout.pipeline.inspect.state_watch import StateWatch
 
 __all__ = ["CheckedCollate", "Flagged", "NotedSampler"]
+
+
+_SETTLING = 2  # times that a data set may set itself up while it is read
 
 
 class Flagged(NamedTuple):
@@ -25,19 +32,36 @@ class CheckedCollate:
         self._collate = collate
         self._init = init
         self._before = random_states()
+        self._watch: StateWatch | None = None
+        self._settling = _SETTLING
 
     def begin(self, worker_id: int) -> None:
         """Start in a worker, whose streams have just been seeded."""
         if self._init is not None:
             self._init(worker_id)
+        self._watched()
         self._before = random_states()
+
+    def _watched(self) -> None:
+        told = get_worker_info()
+        if told is not None and available():
+            self._watch = StateWatch([(type(told.dataset).__name__, told.dataset), ("collate_fn", self._collate)])
 
     def __call__(self, samples: Any) -> Flagged:
         """Return the batch of `samples`, and whether something was drawn since the last one."""
         batch = self._collate(samples)
         after = random_states()
         drew, self._before = not undrawn(self._before, after), after
-        return Flagged(batch, drew)
+        return Flagged(batch, drew, self._changed())
+
+    def _changed(self) -> str:
+        """Return what of the data set has changed in this worker; what it sets up for its first batches may."""
+        changed = "" if self._watch is None else self._watch.look()
+        if changed and self._settling:
+            self._settling -= 1
+            self._watched()
+            return ""
+        return f"{changed} changes while it is read" if changed else ""
 
 
 class NotedSampler:

@@ -1,0 +1,92 @@
+"""The names that the user's own code reads: of globals, of attributes, of modules."""
+
+import sys
+import types
+from typing import Any, NamedTuple
+
+from flatout.pipeline.reach import names_in
+
+__all__ = ["Names", "Read"]
+
+_DYNAMIC = {"getattr", "vars", "eval", "exec", "globals", "locals", "attrgetter", "methodcaller", "dir", "__dict__"}
+_DYNAMIC |= {"deepcopy", "copy", "asdict", "astuple", "__getattribute__", "__getattr__", "getattr_static"}
+_NEVER_CALLED = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__str__"}
+_NEVER_CALLED |= {"__dict__", "__weakref__"}
+_NEVER_CALLED |= {"__doc__", "__module__", "__annotations__", "__qualname__", "__abstractmethods__", "_abc_impl"}
+_NEVER_CALLED |= {"__slotnames__", "__static_attributes__", "__firstlineno__", "__match_args__"}
+_NEVER_CALLED |= {"__classcell__"}
+_NEVER_CALLED |= {"__parameters__", "__orig_bases__", "__slots__", "__getstate__", "__setstate__", "__reduce__"}
+
+
+class Read(NamedTuple):
+    """What one function reads: names of globals, and of modules that it imports."""
+
+    names: set[str]
+    imported: frozenset[str]
+
+    def modules(self, scope: dict[str, Any]) -> list[types.ModuleType]:
+        """Return the modules that it has under its names, or imports."""
+        named = [scope[name] for name in self.names if isinstance(scope.get(name), types.ModuleType)]
+        return [*named, *(sys.modules[name] for name in self.imported if name in sys.modules)]
+
+
+class _OfClasses(set[str]):
+    """Names of attributes; those that Python itself looks up count as named."""
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        if name.startswith("__") and name.endswith("__"):
+            return name not in _NEVER_CALLED
+        return super().__contains__(name)
+
+
+class Names:
+    """All names that were met in code.
+
+    Attributes:
+        dynamic: some code reads attributes by names that are not written down.
+    """
+
+    def __init__(self) -> None:
+        """Know none."""
+        self.globals: set[str] = set()
+        self.of_classes: set[str] = _OfClasses()
+        self.dynamic = False
+        self._known: set[types.CodeType] = set()
+        self._classes: set[type] = set()
+
+    @property
+    def attributes(self) -> set[str]:
+        """Return the names of attributes."""
+        return self.of_classes
+
+    @property
+    def of_instances(self) -> set[str]:
+        """Return the names that count in the attributes of an object: all, where some are not written down."""
+        return _Any() if self.dynamic else self.of_classes
+
+    def read(self, code: types.CodeType) -> Read:
+        """Take note of the names in the code of a function."""
+        found = names_in(code)
+        if code not in self._known:
+            self._known.add(code)
+            self.globals |= found.read
+            self.of_classes |= found.attributes
+            self.dynamic = self.dynamic or bool(_DYNAMIC & (found.read | found.attributes))
+        return Read(set(found.read | found.stored), found.imported)
+
+    def read_class(self, kind: type) -> None:
+        """Take note of the names in the methods of an installed class, which are given the object itself."""
+        if kind in self._classes or kind in (object, dict, list, tuple, set):
+            return
+        self._classes.add(kind)
+        for value in list(vars(kind).values()):
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            if isinstance(function, types.FunctionType):
+                self.of_classes |= names_in(function.__code__).attributes
+
+
+class _Any(set[str]):
+    def __contains__(self, _name: object) -> bool:
+        return True

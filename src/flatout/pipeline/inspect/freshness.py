@@ -1,0 +1,97 @@
+"""Whether what is kept of a data set may still be served: whether all that it was made from is as it was."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from flatout.errors import ChangedTooLate
+from flatout.pipeline.inspect.read_files import Opened
+from flatout.pipeline.inspect.state_watch import StateWatch
+
+__all__ = ["ON_CHANGE", "Freshness"]
+
+ON_CHANGE = ("stop", "warn")
+"""What may be done where a change is seen too late: the training stops, or goes on with a warning."""
+
+
+class Freshness:
+    """Says before each batch whether what is kept stands.
+
+    Attributes:
+        changed: what has changed, in words; an empty string while all is as it was.
+        sees_all: nothing of the data set can change without being seen before the next batch.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        left_out: Callable[[], list[Any]] | None = None,
+        *,
+        on_change: str = "stop",
+        opened: Opened = frozenset(),
+        live: frozenset[int] = frozenset(),
+    ) -> None:
+        """Take the data set and the collate function of `loader` as they are now.
+
+        `left_out()`: transforms that are called as the script calls them, as the collate function then is: they may do
+        as they like.
+        `opened`, `live`: as in `StateWatch`.
+        """
+        self._on_change = on_change
+        self._name = type(loader.dataset).__name__
+        roots = [(self._name, loader.dataset)]
+        if left_out is None:
+            roots.append(("collate_fn", loader.collate_fn))
+        self._watch = StateWatch(roots, left_out or list, opened=opened, live=live)
+        self.graph = self._watch.graph
+        self.changed = ""
+        self._served = 0  # batches since everything was looked at
+        self.sees_all = not (self._watch.unseen or self.graph.opaque)
+
+    def holds(self) -> bool:
+        """Return whether everything is as it was, as far as is seen at once; for every batch."""
+        if not self.changed:
+            self.changed = self._watch.look()
+            self._served += 1
+        return not self.changed
+
+    def files_hold(self) -> bool:
+        """Return whether no file that samples are read from has changed: workers read them when they make a sample."""
+        if not self.changed:
+            self.changed = self._watch.hears()
+        return not self.changed
+
+    def begin_pass(self) -> bool:
+        """Return whether everything is as it was, and begin to count batches."""
+        if not self.changed:
+            self.changed = self._watch.look_deep()
+        self._served = 0
+        return not self.changed
+
+    def end_pass(self) -> None:
+        """Look at what is seen at the ends of passes alone.
+
+        Raises:
+            ChangedTooLate: it has changed, and batches were served meanwhile.
+        """
+        if self.changed or not self._watch.unseen:
+            return
+        self.changed = self._watch.look_deep()
+        if self.changed:
+            self.too_late(self.changed)
+
+    def too_late(self, what: str) -> None:
+        """Say that batches were served that may be others than the data set would have given.
+
+        Raises:
+            ChangedTooLate: the training is not to go on after that.
+        """
+        self.changed = self.changed or what
+        error = ChangedTooLate(
+            f"{what} changed while up to {self._served} batches of {self._name} were served from memory.",
+            "They may hold other values than the plain DataLoader would have given.",
+            'Change it between two passes, leave this loader out, or go on all the same with on_change="warn".',
+        )
+        if self._on_change == "stop":
+            raise error
+        warnings.warn(str(error), RuntimeWarning, stacklevel=3)

@@ -1,0 +1,306 @@
+"""Everything that the samples of a data set are made from, and where it stands in memory.
+
+From the data set and what else is named, attributes, containers, closures, classes, weak references, arrays and tensors
+are followed, and what the user's own code reads in its modules. Nothing of a stranger's is called: attributes are read
+where they stand, so a `__getattr__`, a property or a `__len__` of the script's does not run. Code of installed packages
+is not followed, objects made of its classes are.
+"""
+
+import argparse
+import functools
+import os
+import types
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from flatout.pipeline.inspect import buffers, code_names
+from flatout.pipeline.inspect.layouts import (
+    DICT,
+    HEAD,
+    IGNORED,
+    INSTANCE,
+    LEAF,
+    LIST,
+    SET,
+    TUPLE,
+    WORD,
+    compiled,
+    deque_ranges,
+    function_ranges,
+    holds,
+    is_plain_instance,
+)
+from flatout.pipeline.inspect.object_kinds import (
+    base_container,
+    behind,
+    is_immutable,
+    is_mutable_iterator,
+    referents,
+    unfollowed,
+)
+from flatout.pipeline.reach import is_filled, is_generator, is_own, module_of
+
+__all__ = ["ObjectGraph", "available"]
+
+_BUILTIN = {"list": LIST, "tuple": TUPLE, "dict": DICT, "set": SET, "frozenset": SET}
+_LEAVES = (str, bytes, int, float, complex, bool, type(None))
+_NEEDED = ("list", "dict", "some", "set", "instance", "function", "cell")
+_FEW = 32  # objects of a class of the script's of which only the attributes that code names are watched
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
+_MANAGED = 3 * WORD  # in front of an instance: where its dictionary is
+
+
+def available() -> bool:
+    """Tell whether this process can tell what its objects consist of."""
+    return all(map(holds, _NEEDED))
+
+
+class ObjectGraph:
+    """What some things are made from, by ranges of memory, parents first.
+
+    Attributes:
+        unwatched: what cannot be watched, each with the reason; such things may change unseen.
+        generators: random generators met; where they stand is no part of the state.
+        opaque: objects of compiled classes of packages, of which only the outer part is seen.
+        files: names of files that are mapped.
+        names: those that code reads.
+    """
+
+    def __init__(self, *roots: Any, left_out: Iterable[Any] = (), live: frozenset[int] = frozenset()) -> None:
+        """Follow `roots`.
+
+        `left_out`: what is passed over where it is met. `live`: addresses of numbers that may change.
+        """
+        self._live = live
+        self.unwatched: list[str] = []
+        self.generators: list[Any] = []
+        self.opaque: list[Any] = []
+        self.files: set[str] = set()
+        self.filtered: dict[int, FilteredDict] = {}
+        self.names = code_names.Names()
+        self._kinds: dict[type, int] = dict.fromkeys(_LEAVES, LEAF)
+        self._kinds.update((kind, IGNORED) for kind in unfollowed())
+        self._kinds |= {list: LIST, tuple: TUPLE, dict: DICT, set: SET, frozenset: SET}
+        self._tracer = compiled.Tracer(self._kinds)
+        self._alive: list[Any] = []  # what only this graph refers to, while it is followed
+        self._num_of: dict[type, int] = {}
+        self._tracer.pass_over(left_out)
+        self._follow([*roots])
+        self._environment(roots)
+        self.pairs, self.owners, self.held = self._tracer.ranges()
+
+    def _environment(self, roots: Iterable[Any]) -> None:
+        """Follow the variables of the environment where code names them."""
+        if self.names.attributes & {"environ", "getenv", "environb"} or "environ" in self.names.globals:
+            self._follow([os.environ._data])  # type: ignore[attr-defined]
+
+    def _follow(self, things: list[Any]) -> None:
+        found = deque(self._tracer.follow(things))
+        while True:
+            while found:
+                inner = self._inside(found.popleft())
+                self._alive.append(inner)
+                found.extend(self._tracer.follow(inner))
+            found.extend(self._more_names())
+            if not found:
+                return
+
+    def _more_names(self) -> list[Any]:
+        """Return what is met where dictionaries are looked into again, for names that were met since."""
+        for each in self.filtered.values():
+            wanted = each.wanted()
+            if wanted:
+                lost = self._tracer.some(id(each.within), each.within, wanted)
+                if lost:
+                    self.unwatched.append(f"{each.what}: {lost} values stand nowhere that is known")
+        return self._tracer.follow([])
+
+    def _filter(self, within: dict[str, Any], names: set[str], what: str) -> None:
+        known = self.filtered.get(id(within))
+        if known is None:
+            self._tracer.note(id(within), id(within) + HEAD, WORD)  # how many there are
+            self.filtered[id(within)] = FilteredDict(within, [names], what)
+        elif not any(names is each for each in known.names):
+            known.names.append(names)
+
+    # -- what things are made of --------------------------------------------------------------------------------
+
+    def _inside(self, thing: Any) -> list[Any]:
+        kind = type(thing)
+        if is_immutable(thing):
+            self._kinds[kind] = LEAF
+            return [thing]
+        if is_generator(thing):
+            self.generators.append(thing)
+            return []
+        if isinstance(thing, type):
+            return self._of_class(thing)
+        special = _SPECIAL.get(kind)
+        if special is not None:
+            found: list[Any] = special(self, thing)
+            return found
+        if buffers.holds_memory(thing):
+            return self._of_buffer(thing)
+        if is_mutable_iterator(thing):
+            self.unwatched.append(f"an iterator of type {kind.__name__}")
+        return self._of_instance(thing)
+
+    def _of_buffer(self, thing: Any) -> list[Any]:
+        found = buffers.memory_of(thing)
+        for start, length in found.ranges:
+            if start not in self._live:
+                self._tracer.note(id(thing), start, length)
+        if found.unwatched:
+            self.unwatched.append(found.unwatched)
+        if found.file:
+            self.files.add(found.file)
+        if found.opaque:
+            self.opaque.append(thing)
+        self._alive.append(found.inner)
+        own = getattr(thing, "__dict__", None) if is_own(module_of(type(thing))) else None
+        return [*found.inner, *([own] if type(own) is dict else [])]
+
+    def _of_class(self, kind: type) -> list[Any]:
+        found: list[Any] = []
+        for base in kind.__mro__:
+            if is_own(module_of(base)):
+                (within,) = [one for one in referents(vars(base)) if type(one) is dict] or [{}]
+                self._filter(within, self.names.of_classes, f"class {base.__name__}")
+            else:
+                found += [value for value in list(vars(base).values()) if is_generator(value)]
+                self.names.read_class(base)
+        return found
+
+    def _of_function(self, function: types.FunctionType) -> list[Any]:
+        for start, length in function_ranges(function):
+            self._tracer.note(id(function), start, length)
+        own = is_own(str(function.__globals__.get("__name__", "")))
+        found = [function.__closure__, function.__defaults__, function.__kwdefaults__]
+        if function.__dict__:
+            found.append(function.__dict__)
+        if own:
+            read = self.names.read(function.__code__)
+            self._filter(function.__globals__, read.names, f"module {function.__globals__.get('__name__')}")
+            for module in read.modules(function.__globals__):
+                if is_own(module.__name__):
+                    self._filter(vars(module), self.names.attributes, f"module {module.__name__}")
+        return found
+
+    def _of_cell(self, cell: types.CellType) -> list[Any]:
+        self._tracer.note(id(cell), id(cell) + HEAD, WORD)
+        return [cell.cell_contents] if is_filled(cell) else []
+
+    def _of_deque(self, items: Any) -> list[Any]:
+        if not holds("deque"):
+            self.unwatched.append("a deque")
+            return []
+        for start, length in deque_ranges(items):
+            self._tracer.note(id(items), start, length)
+        return list(items)
+
+    def _of_instance(self, thing: Any) -> list[Any]:
+        kind = type(thing)
+        few = self._num_of.get(kind, 0) < _FEW
+        self._num_of[kind] = self._num_of.get(kind, 0) + 1
+        own = is_own(module_of(kind)) or kind in (argparse.Namespace, types.SimpleNamespace)
+        filtered = few and own and not self.names.dynamic
+        if is_plain_instance(kind) and not filtered:
+            self._kinds[kind] = INSTANCE
+            self._tracer.inside(thing, INSTANCE)
+            return [kind]
+        found: list[Any] = [kind]
+        container = base_container(kind)
+        if container is not None:
+            self._tracer.inside(thing, _BUILTIN[container])
+        self._tracer.note(id(thing), id(thing) + WORD, WORD)  # its class
+        for start, length in _body(thing, container):
+            self._tracer.note(id(thing), start, length)
+        attributes = _dict_of(thing)
+        if attributes is not None and filtered:
+            self._filter(attributes, self.names.of_instances, f"{kind.__name__}")
+        elif attributes is not None:
+            found.append(attributes)
+        inner = behind(thing, attributes)
+        if not kind.__flags__ & _HEAP_TYPE and not inner and attributes is None and container is None:
+            self.opaque.append(thing)
+        return [*found, *inner]
+
+
+class FilteredDict:
+    """A dictionary of which only some keys are looked at: those that code names."""
+
+    def __init__(self, within: dict[str, Any], names: list[set[str]], what: str) -> None:
+        """Look at none yet; `names` grow while code is read."""
+        self.within, self.names, self.what = within, names, what
+        self._taken: dict[str, Any] = {}
+
+    def wanted(self) -> list[str]:
+        """Return keys that are looked at from now on."""
+        found = [key for key in self.within if key not in self._taken and self._named(key)]
+        for key in found:
+            value = self.within[key]
+            self._taken[key] = value if isinstance(value, _LEAVES) else id(value)
+        return found
+
+    def _named(self, key: Any) -> bool:
+        return any(key in names for names in self.names)
+
+    def as_before(self) -> bool:
+        """Tell whether all that is named has the value that it had, and nothing came or went."""
+        now = {key: value for key, value in self.within.items() if self._named(key)}
+        return now.keys() == self._taken.keys() and all(_alike(now[key], self._taken[key]) for key in now)
+
+    def differing(self) -> str:
+        """Return a name that has another value by now, an empty string for none."""
+        keys = [*self._taken, *(key for key in self.within if self._named(key) and key not in self._taken)]
+        return next((str(key) for key in keys if not self._is_as_before(key)), "")
+
+    def _is_as_before(self, key: str) -> bool:
+        return key in self.within and key in self._taken and _alike(self.within[key], self._taken[key])
+
+
+def _alike(now: Any, before: Any) -> bool:
+    if isinstance(now, _LEAVES):
+        return type(now) is type(before) and (now == before or now != now)
+    return type(before) is int and id(now) == before
+
+
+def _dict_of(thing: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object, read where they stand."""
+    try:
+        own = object.__getattribute__(thing, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return own if type(own) is dict else None
+
+
+def _body(thing: Any, container: str | None) -> Iterable[tuple[int, int]]:
+    """Yield where an object has what is no attribute of its dictionary: slots, and the fields of compiled classes."""
+    kind = type(thing)
+    start = id(thing) + _CONTAINER_BODY.get(container or "", HEAD)
+    end = id(thing) + kind.__basicsize__
+    holes = sorted(id(thing) + offset for offset in (kind.__weakrefoffset__, kind.__dictoffset__) if offset > 0)
+    if kind.__flags__ & (1 << 4):
+        yield id(thing) - _MANAGED, WORD
+    elif kind.__dictoffset__ > 0:
+        yield id(thing) + kind.__dictoffset__, WORD
+    for hole in [*holes, end]:
+        if start < hole:
+            yield start, hole - start
+        start = max(start, hole + WORD)
+
+
+_CONTAINER_BODY = {
+    "list": HEAD + 3 * WORD,
+    "dict": HEAD + 4 * WORD,
+    "set": HEAD + 23 * WORD,
+    "frozenset": HEAD + 23 * WORD,
+}
+
+_SPECIAL: dict[type, Any] = {
+    types.FunctionType: ObjectGraph._of_function,
+    types.CellType: ObjectGraph._of_cell,
+    functools._lru_cache_wrapper: lambda _, memo: [memo.__wrapped__],  # what it keeps is the script's own memory
+    deque: ObjectGraph._of_deque,
+}

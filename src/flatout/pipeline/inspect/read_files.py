@@ -1,0 +1,146 @@
+"""Files that samples are read from: whether one of them is another than it was.
+
+Which files a data set reads cannot be known whole without reading it. Looked at are the folders of those that were
+opened while some samples were made in a copy of the process, and the folders of all names that the data set holds. The
+kernel tells what happens there, before each batch (inotify); where it does not, names, sizes, times and numbers of
+files are compared when a pass begins.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+from typing import Any
+
+from flatout.pipeline.inspect.file_events import FileEvents
+
+__all__ = ["Opened", "ReadFiles", "files_opened", "folders_of_names"]
+
+_MOST_FOLDERS = 20_000
+_SHARE = 0.02  # of the time since the last look, for the next one
+_MOST_NAMES = 2_000_000
+_LONGEST_NAME = 4096
+
+Opened = frozenset[str]
+"""Names of files that were opened to be read."""
+
+_Mark = tuple[int, int, int] | None
+"""Size, time and number of a file; None where there is none."""
+
+
+class ReadFiles:
+    """The files that samples are read from."""
+
+    def __init__(self, opened: Opened, named: list[Any], mapped: Iterable[str]) -> None:
+        """Look at the folders of all these as they are now: files opened, values that may be names, files mapped."""
+        began = time.monotonic()
+        folders = sorted({os.path.dirname(name) for name in opened} | folders_of_names(named))[:_MOST_FOLDERS]
+        self._events = FileEvents(folders)  # first: what happens from here on is told
+        self._kinds = {os.path.splitext(name)[1] for name in opened}
+        self._names = {os.path.basename(name) for name in [*opened, *_names(named)]}
+        self._files = {name: _mark(name) for name in mapped}
+        self._folders = {folder: _marks(folder) for folder in folders}
+        self._looked_s = time.monotonic()
+        self._took_s, self._turn = self._looked_s - began, 0
+
+    @property
+    def any(self) -> bool:
+        """Return whether there is anything to look at."""
+        return bool(self._files or self._folders)
+
+    def told(self) -> str:
+        """Return a file of which the kernel says that it is not as it was, an empty string for none."""
+        for name in self._events.touched():
+            if not name:
+                return self.changed(whole=True)
+            known = self._folders.get(os.path.dirname(name)) or {}
+            base = os.path.basename(name)
+            read = base in self._names or (base in known and os.path.splitext(base)[1] in self._kinds)
+            if read and _mark(name) != known.get(base):
+                return f"the file {name}"
+        return ""
+
+    def changed(self, *, whole: bool = False) -> str:
+        """Return a file that is not as it was, an empty string for none.
+
+        Where looking at all would take more than a small share of the time since the last look, some folders are looked
+        at, others each time; all of them where `whole`.
+        """
+        now = time.monotonic()
+        share = 1.0 if whole else min(1.0, _SHARE * (now - self._looked_s) / max(self._took_s, 1e-4))
+        self._looked_s = now
+        for name, mark in self._files.items():
+            if _mark(name) != mark:
+                return f"the file {name}"
+        unheard = [folder for folder in self._folders if whole or folder not in self._events.watched]
+        for place in range(min(len(unheard), max(1, round(share * len(unheard))))):
+            folder = unheard[(self._turn + place) % len(unheard)]
+            found = self._differing(folder)
+            if found:
+                return found
+        self._turn += max(1, round(share * len(unheard)))
+        return ""
+
+    def _differing(self, folder: str) -> str:
+        before, now = self._folders[folder], _marks(folder)
+        for name in before:
+            read = name in self._names or os.path.splitext(name)[1] in self._kinds
+            if read and before[name] != now.get(name):
+                return f"the file {os.path.join(folder, name)}"
+        return ""
+
+
+def _mark(name: str) -> _Mark:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _marks(folder: str) -> dict[str, _Mark]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: _of_entry(entry) for entry in entries}
+    except OSError:
+        return {}
+
+
+def _of_entry(entry: os.DirEntry[str]) -> _Mark:
+    try:
+        found = entry.stat() if entry.is_file() else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def folders_of_names(values: list[Any]) -> set[str]:
+    """Return the folders of file names among `values`."""
+    named = {os.path.dirname(name) for name in _names(values)}
+    return {os.path.abspath(folder) for folder in named if folder and os.path.isdir(folder)}
+
+
+def _names(values: list[Any]) -> Iterator[str]:
+    for value in values[:_MOST_NAMES]:
+        name = str(value) if isinstance(value, PurePath) else value
+        if type(name) is str and os.sep in name and len(name) < _LONGEST_NAME and "\0" not in name:
+            yield name
+
+
+@contextlib.contextmanager
+def files_opened() -> Iterator[set[str]]:
+    """Note the names of files that are opened meanwhile; for a copy of the process: the ear for it stays."""
+    found: set[str] = set()
+    listening = [True]
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and listening[0] and isinstance(arguments[0], str | bytes):
+            found.add(os.path.abspath(os.fsdecode(arguments[0])))
+
+    sys.addaudithook(hear)
+    try:
+        yield found
+    finally:
+        listening[0] = False

@@ -1,0 +1,116 @@
+"""The first look at a data set, in a copy of the process: whether it can be looked at here without leaving a trace."""
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from flatout.pipeline.inspect.batch_owners import owned
+from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
+from flatout.pipeline.inspect.object_graph import available
+from flatout.pipeline.inspect.read_files import Opened, files_opened
+from flatout.pipeline.inspect.state_watch import StateWatch
+from flatout.pipeline.signals import any_but_signals
+from flatout.pipeline.untouched import Untouched
+
+__all__ = ["Rehearsal", "rehearse"]
+
+_FEW = 2  # samples of a batch that is looked at for what it shares with the data set
+_WORKERS = (0, 1)  # whose first function is tried
+_WHICH_WORKER = {"get_worker_info", "getpid", "current_process", "_worker_info"}
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a copy of the process found.
+
+    Attributes:
+        reason: why the loader is left as it is; an empty string where nothing speaks against looking at it here.
+        changes: looking changes something that can be put back.
+        opened: files that were read.
+    """
+
+    reason: str = ""
+    changes: bool = False
+    opened: Opened = frozenset()
+
+
+def rehearse(loader: Any, begin: Callable[[], str]) -> Rehearsal:
+    """Let a copy of the process do what `begin` does, which gives a reason against; nothing is done here.
+
+    In such a copy itself nothing is found out.
+    """
+    if in_a_copy():
+        return Rehearsal()
+    name = type(loader.dataset).__name__
+    if not available():
+        return Rehearsal("flatout has no compiled part here, or does not know how this Python keeps its objects")
+    answer = ask_a_copy(functools.partial(_rehearsed, loader, begin))
+    if answer.failed:
+        return Rehearsal(f"{name} cannot be asked in a copy of the process: {answer.failed}")
+    if answer.wrote:
+        return Rehearsal(f"{name} writes to {answer.wrote} while it is read")
+    found: Rehearsal = answer.value
+    if found.changes and threading.active_count() > 1 and not found.reason:
+        return Rehearsal(f"{name} changes while it is read, and other threads run that may change it, too")
+    return found
+
+
+def _rehearsed(loader: Any, begin: Callable[[], str]) -> Rehearsal:
+    dataset, collate, name = loader.dataset, loader.collate_fn, type(loader.dataset).__name__
+    watch = StateWatch([(name, dataset), ("collate_fn", collate)])
+    if watch.graph.unwatched:
+        return Rehearsal(f"{name} holds {watch.graph.unwatched[0]}, which may change unseen")
+    differs = _of_workers(loader, watch)
+    if differs:
+        return Rehearsal(f"{name}: {differs}")
+    with files_opened() as opened, Untouched(dataset, collate) as untouched:
+        reason = begin()
+    trace = watch.left_behind(untouched.covered)
+    if trace:
+        return Rehearsal(f"{name} changes while it is read: {trace}")
+    shared = "" if reason else _shares(loader, watch)
+    return Rehearsal(reason or shared, untouched.changed, frozenset(filter(_is_data, opened)))
+
+
+def _is_data(name: str) -> bool:
+    """Tell whether a file may be data: not this Python's, nor the system's."""
+    elsewhere = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr/lib", "/etc")
+    return os.path.isfile(name) and not name.startswith(elsewhere)
+
+
+def _of_workers(loader: Any, watch: StateWatch) -> str:
+    """Return how samples depend on the worker that makes them, an empty string where they do not."""
+    if not loader.num_workers:
+        return ""
+    asked = _WHICH_WORKER & (watch.graph.names.globals | watch.graph.names.attributes)
+    if asked:
+        return f"it asks which worker it is in ({sorted(asked)[0]})"
+    if loader.worker_init_fn is None:
+        return ""
+    with Untouched():
+        for worker in _WORKERS:
+            loader.worker_init_fn(worker)
+            what = watch.look_deep()
+            if what:
+                return f"its workers differ: worker_init_fn changes {what}"
+    return ""
+
+
+def _shares(loader: Any, watch: StateWatch) -> str:
+    """Return what of a batch is the data set's own, an empty string for nothing."""
+    if loader.collate_fn is torch.utils.data.dataloader.default_collate:
+        return ""
+    length = len(loader.dataset)
+    some = sorted({0, length - 1})[:_FEW]
+    many = getattr(loader.dataset, "__getitems__", None)
+    try:
+        batch = loader.collate_fn(many(some) if callable(many) else [loader.dataset[index] for index in some])
+    except any_but_signals():  # a stranger's function on a batch of a size it may never have seen
+        return ""
+    return f"its batches hold {what}" if (what := owned(batch, watch.graph)) else ""
