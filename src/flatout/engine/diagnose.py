@@ -10,10 +10,11 @@ from pathlib import Path
 from flatout.analysis.breakdown import account
 from flatout.engine.collect import assemble, collect_run
 from flatout.engine.failure import explain_nothing, script_failure
-from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
+from flatout.engine.folder import one_at_a_time, refusals, restore_left_over, run_folder
 from flatout.engine.headroom import measure_headroom
-from flatout.engine.launch import Execution, Outcome
+from flatout.engine.launch import Execution, Outcome, read_notes
 from flatout.engine.progress import Progress
+from flatout.engine.rooms import remove_left_over_rooms
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError, Interrupted
 from flatout.rules import examine
@@ -23,7 +24,7 @@ from flatout.schema.phase import Phase
 from flatout.schema.report import Report
 from flatout.schema.run import Ceiling, Run
 
-__all__ = ["Limits", "conclude", "diagnose", "diagnose_in", "recover"]
+__all__ = ["Limits", "conclude", "diagnose", "diagnose_in", "recover", "settle_left_over"]
 
 Watch = Callable[[Progress], None]
 
@@ -65,15 +66,27 @@ def diagnose(
         UsageError: the folder cannot be used.
     """
     with one_at_a_time():
-        notes = [
-            f"files that a killed run had left changed were put back, from {old}" for old in restore_left_over(out)
-        ]
+        notes = settle_left_over(out, watch)
         folder = run_folder(out, target.slug)
         session = _Session(target, folder, limits, watch, echo, notes)
         try:
             return session.diagnose()
         except KeyboardInterrupt:
             raise _with_report(Interrupted("Interrupted."), session) from None
+
+
+def settle_left_over(out: Path | None, watch: Watch) -> list[str]:
+    """Put back and clean up what a killed run left here; return what there is to say about it.
+
+    Raises:
+        UsageError: a guard that outlived its flatout does not come to an end.
+    """
+    remove_left_over_rooms()
+    put_back = restore_left_over(out, lambda text: watch(Progress("files", 0, 0.0, None, text)))
+    return [
+        *(f"files that a killed run had left changed were put back, from {old}" for old in put_back),
+        *refusals(out),
+    ]
 
 
 def diagnose_in(
@@ -192,7 +205,8 @@ class _Session:
         lost = self.folder / "files" / "not-restored.txt"
         if lost.exists():
             self._notes.append(f"some of the script's files could not be put back: see {lost}")
-        run = dataclasses.replace(run, notes=(*run.notes, *self._notes), ceilings=self._ceilings)
+        notes = dict.fromkeys([*run.notes, *self._notes, *read_notes(self.folder)])
+        run = dataclasses.replace(run, notes=tuple(notes), ceilings=self._ceilings)
         with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same
             write_run(run, self.folder / RUN_FILE)
         return conclude(run, self.folder)

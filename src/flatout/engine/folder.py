@@ -6,14 +6,15 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from flatout.engine.claims import Claim, claims, drop, held, misfit
 from flatout.engine.guard import GUARD_LOCK, end_left_over
 from flatout.engine.restore import restore_files
 from flatout.errors import UsageError
 
-__all__ = ["one_at_a_time", "restore_left_over", "run_folder"]
+__all__ = ["one_at_a_time", "refusals", "restore_left_over", "run_folder"]
 
 
 _DEPTHS = ("*/*", "*/*/trials/*")  # of a diagnosis, of one execution of a trial
@@ -27,6 +28,7 @@ def run_folder(out: Path | None, slug: str) -> Path:
         UsageError: when it cannot be made.
     """
     top = out if out is not None else Path(".flatout")
+    _refuse_links(*([top] if out is None else []), top / slug)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for suffix in ("", *(f"-{number}" for number in range(2, 100))):
         folder = (top / slug / (stamp + suffix)).absolute()
@@ -47,6 +49,21 @@ def run_folder(out: Path | None, slug: str) -> Path:
             ) from None
         return folder
     raise UsageError(f"{top / slug} holds 99 recordings of this second.", advice="Give another folder with --out.")
+
+
+def _refuse_links(*places: Path) -> None:
+    """Refuse to record through a link, which may have come with the folder.
+
+    Raises:
+        UsageError: one of `places` is a link.
+    """
+    for place in places:
+        if place.is_symlink():
+            raise UsageError(
+                f"{place} is a link to {os.readlink(place)}.",
+                "It may have come with the folder, so nothing is recorded through it.",
+                "Remove it, or name a folder with --out.",
+            )
 
 
 @contextlib.contextmanager
@@ -102,17 +119,57 @@ def _is_at(path: Path, file: int) -> bool:
         return False
 
 
-def restore_left_over(out: Path | None) -> list[Path]:
-    """Put back files that an execution killed together with its guards left changed; return the folders it was in."""
-    top = out if out is not None else Path(".flatout")
+def restore_left_over(out: Path | None, tell: Callable[[str], None] = lambda _: None) -> list[Path]:
+    """Put back files that an execution killed together with its guards left changed; return the folders it was in.
+
+    Only journals in the user's own state folder count, and of them those of this project (`out` or the working folder).
+    `tell` hears who is waited for.
+
+    Raises:
+        UsageError: a guard that outlived its flatout does not come to an end.
+    """
     found = []
-    left = {lock.parent for depth in _DEPTHS for lock in top.glob(f"{depth}/{GUARD_LOCK}")}
-    left |= {journal.parent.parent for depth in _DEPTHS for journal in top.glob(f"{depth}/files/journal")}
-    for folder in sorted(left):
-        with contextlib.suppress(OSError), (folder / GUARD_LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # a guard that outlived its flatout restores by itself
-            end_left_over(folder.absolute())
-            if restore_files(folder.absolute()):
-                found.append(folder.absolute())
+    for journal, claim in claims():
+        if not _is_here(claim, out):
+            continue
+        folder = Path(claim.folder)
+        with contextlib.suppress(OSError), held(journal, tell):  # a guard that outlived its flatout restores by itself
+            if misfit(claim):
+                continue  # told by `refusals`
+            end_left_over(folder)
+            if restore_files(folder):
+                found.append(folder)
             (folder / GUARD_LOCK).unlink(missing_ok=True)
+            drop(journal)
     return found
+
+
+def refusals(out: Path | None) -> list[str]:
+    """Return one line for each journal that is not followed, and forget those of this user's that fit nothing now.
+
+    Called after `restore_left_over`.
+    """
+    told = []
+    for journal, claim in claims():
+        reason = misfit(claim)
+        if reason and (_is_here(claim, out) or _identity(os.getcwd()) == tuple(claim.project_id)):
+            told.append(f"nothing was put back from a run that was killed: {reason}")
+            drop(journal)
+    top = out if out is not None else Path(".flatout")
+    foreign = sorted(place for depth in _DEPTHS for place in top.glob(f"{depth}/files/journal"))
+    if foreign:
+        told.append(
+            f"{foreign[0]} is no journal of yours ({len(foreign)} such in {top}): it came with the folder, or from "
+            "an older flatout; nothing was put back from it"
+        )
+    return told
+
+
+def _is_here(claim: Claim, out: Path | None) -> bool:
+    tops = [os.path.realpath(os.getcwd())] if out is None else [os.path.realpath(out)]
+    return claim.project in tops or any(claim.folder.startswith(os.path.join(top, "")) for top in tops)
+
+
+def _identity(place: str) -> tuple[int, int]:
+    found = os.stat(place)
+    return found.st_dev, found.st_ino

@@ -13,13 +13,15 @@ from typing import Any
 
 import psutil
 
-from flatout.engine.guard import end_left_over
+from flatout.engine.claims import drop, write_claim
+from flatout.engine.guard import NOTES_FILE, end_left_over
 from flatout.engine.restore import restore_files
 from flatout.engine.target import Target
 from flatout.engine.utilization import UtilizationSampler
 from flatout.schema.run import Utilization
+from flatout.state import STATE_VARIABLE, state_folder
 
-__all__ = ["Execution", "Outcome"]
+__all__ = ["Execution", "Outcome", "read_notes", "session_folder"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _GUARD = "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.guard import main; main()"
@@ -39,6 +41,20 @@ TRACKERS_OFF = {
     "SWANLAB_MODE": "disabled",
 }
 """Experiment trackers are switched off by their own variables: a diagnosis is no experiment."""
+
+
+def session_folder(folder: Path) -> Path:
+    """Return the folder of the diagnosis or tune that the execution in `folder` belongs to."""
+    return folder.parents[1] if folder.parent.name == "trials" else folder
+
+
+def read_notes(session: Path) -> list[str]:
+    """Return what the guards of a session had to say about files, each once, in order."""
+    try:
+        text = (session / "files" / NOTES_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return list(dict.fromkeys(line for line in text.splitlines() if line))
 
 
 @dataclass(slots=True)
@@ -70,6 +86,7 @@ class Execution:
         self._added = environment or {}
         self.parts = folder / "parts"
         self._guard: subprocess.Popen[bytes] | None = None
+        self._journal: Path | None = None
         self._messages = b""
         self._tails: dict[Path, _Tail] = {}
 
@@ -107,21 +124,26 @@ class Execution:
         if self._guard.returncode:
             end_left_over(self._folder)
         restore_files(self._folder)
+        if self._journal is not None:
+            drop(self._journal)
 
     def _start(self) -> None:
-        files = self._folder / "files"
-        for name in ("kept", "known"):
-            (files / name).mkdir(parents=True, exist_ok=True)
-        (files / "working").write_bytes(os.fsencode(self._target.folder or os.getcwd()))
+        working = os.path.abspath(self._target.folder or os.getcwd())
+        self._journal = write_claim(self._folder, working)
+        (self._folder / "files" / "kept").mkdir(exist_ok=True)
+        (self._journal / "known").mkdir(exist_ok=True)
+        (self._journal / "working").write_bytes(os.fsencode(working))
         body = {
             "command": list(self._target.command),
             "environment": self._environment(),
-            "working": self._target.folder or None,
+            "working": working,
             "folder": str(self._folder),
+            "session": str(session_folder(self._folder)),
+            "journal": str(self._journal),
             "log": self.log.name,
         }
-        spec = self._folder / "guard.json"
-        with open(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        spec = self._journal / "guard.json"
+        with open(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             json.dump(body, file)
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-c", _GUARD, str(spec), str(_PACKAGE.parent)],
@@ -138,6 +160,7 @@ class Execution:
         added: Mapping[str, str] = {
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "FLATOUT_ORDER": str(self._order),
+            STATE_VARIABLE: state_folder(),
             "MLFLOW_TRACKING_URI": (self._folder / "files" / "mlflow").as_uri(),
             **TRACKERS_OFF,
         }

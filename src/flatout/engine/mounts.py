@@ -1,0 +1,89 @@
+"""Linux mounts by way of the C library: what is mounted where, and a namespace in which more can be."""
+
+import ctypes
+import os
+import re
+from dataclasses import dataclass
+
+__all__ = ["MS_BIND", "MS_REC", "Mount", "is_first_user_namespace", "leave_namespaces", "mount", "mounts"]
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+MS_BIND = 0x1000
+MS_REC = 0x4000
+_MS_SLAVE = 1 << 19  # what the system mounts later, on demand, is seen here, too; never the other way
+
+_libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork that uses it
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mounted file system: where, of what kind, and whether it can be written at all."""
+
+    place: str
+    kind: str
+    read_only: bool = False
+
+
+def mounts(text: str | None = None) -> list[Mount]:
+    """Return what is mounted and can be seen, shallow places first; `text` in place of `/proc/self/mountinfo`.
+
+    Raises:
+        OSError: there is no `/proc`.
+    """
+    if text is None:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read()
+    seen: dict[str, Mount] = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if len(fields) < 6 or len(rest) < 3:
+            continue
+        place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
+        below = place.rstrip("/") + "/"
+        seen = {other: what for other, what in seen.items() if other != place and not other.startswith(below)}
+        options = [*fields[5].split(","), *rest[2].split(",")]
+        seen[place] = Mount(place, rest[0], "ro" in options)
+    return sorted(seen.values(), key=lambda one: (one.place.count("/"), one.place))
+
+
+def is_first_user_namespace() -> bool:
+    """Say whether this process lives in the system's own user namespace, where root is root."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            return file.read().split() == ["0", "0", "4294967295"]
+    except OSError:
+        return False
+
+
+def leave_namespaces(*, users: bool) -> None:
+    """Give this process mounts of its own; with `users` by a user namespace, in which it stays who it is.
+
+    Raises:
+        OSError: the kernel, or who set it up, does not allow it.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    _checked(_libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if users else 0)), "unshare")
+    if users:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    mount("", "/", "", MS_REC | _MS_SLAVE)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """Mount `source` at `target`.
+
+    Raises:
+        OSError: as the system call answers.
+    """
+    words = [os.fsencode(word) if word else None for word in (source, target, kind)]
+    code = _libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), options.encode() if options else None)
+    _checked(code, target)
+
+
+def _checked(code: int, place: str) -> None:
+    if code:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), place)
