@@ -21,6 +21,9 @@ __all__ = ["NOTES_FILE", "Aftermath"]
 NOTES_FILE = "notes.txt"
 """In the session's `files`: one note a line, for the report."""
 
+PAST_THE_GUARD = "past-the-guard.txt"
+"""Beside it: every file and folder that the listings show to have changed past the guard."""
+
 _MOST_KEPT = 2000  # new files that are kept to be looked at
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -67,11 +70,16 @@ class Aftermath:
                 self._keep_written(self._world)
                 self._world.keep_caches()
             self._world.remove()
+        for pipe in (self._folder / "turns").glob("bell-*"):  # of processes that were ended
+            with contextlib.suppress(OSError):
+                pipe.unlink()
         undone, places = restore(self._folder)
         if self._before is not None:
             after = list_places(self._tops, self._before)
             named = differences(self._before, after, places)
             self._note(sentence(named, complete=self._before.complete and after.complete))
+            if named:
+                _append(self._session / "files" / PAST_THE_GUARD, "\n".join(named))
         return undone
 
     def _entered(self) -> bool:
@@ -112,13 +120,16 @@ class Aftermath:
                     left -= 1
 
     def _note(self, text: str) -> None:
-        if not text:
-            return
-        notes = self._session / "files" / NOTES_FILE
-        with contextlib.suppress(OSError):
-            notes.parent.mkdir(exist_ok=True)
-            with open(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "w") as file:
-                file.write(" ".join(text.splitlines()) + "\n")
+        if text:
+            _append(self._session / "files" / NOTES_FILE, " ".join(text.splitlines()))
+
+
+def _append(path: Path, text: str) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text + "\n")
 
 
 def _files(top: Path) -> list[tuple[Path, os.stat_result]]:

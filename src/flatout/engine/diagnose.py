@@ -10,11 +10,11 @@ from pathlib import Path
 from flatout.analysis.breakdown import account
 from flatout.engine.collect import assemble, collect_run
 from flatout.engine.failure import explain_nothing, script_failure
-from flatout.engine.folder import one_at_a_time, refusals, restore_left_over, run_folder
+from flatout.engine.folder import one_at_a_time, run_folder
 from flatout.engine.headroom import measure_headroom
 from flatout.engine.launch import Execution, Outcome, read_notes
+from flatout.engine.leftovers import settle_left_over
 from flatout.engine.progress import Progress
-from flatout.engine.rooms import remove_left_over_rooms
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError, Interrupted
 from flatout.rules import examine
@@ -24,7 +24,7 @@ from flatout.schema.phase import Phase
 from flatout.schema.report import Report
 from flatout.schema.run import Ceiling, Run
 
-__all__ = ["Limits", "conclude", "diagnose", "diagnose_in", "recover", "settle_left_over"]
+__all__ = ["Limits", "conclude", "diagnose", "diagnose_in", "recover"]
 
 Watch = Callable[[Progress], None]
 
@@ -66,27 +66,13 @@ def diagnose(
         UsageError: the folder cannot be used.
     """
     with one_at_a_time():
-        notes = settle_left_over(out, watch)
+        notes = settle_left_over(out, lambda text: watch(Progress(text, 0, 0.0, None)))
         folder = run_folder(out, target.slug)
         session = _Session(target, folder, limits, watch, echo, notes)
         try:
             return session.diagnose()
         except KeyboardInterrupt:
-            raise _with_report(Interrupted("Interrupted."), session) from None
-
-
-def settle_left_over(out: Path | None, watch: Watch) -> list[str]:
-    """Put back and clean up what a killed run left here; return what there is to say about it.
-
-    Raises:
-        UsageError: a guard that outlived its flatout does not come to an end.
-    """
-    remove_left_over_rooms()
-    put_back = restore_left_over(out, lambda text: watch(Progress("files", 0, 0.0, None, text)))
-    return [
-        *(f"files that a killed run had left changed were put back, from {old}" for old in put_back),
-        *refusals(out),
-    ]
+            raise session.told(_with_report(Interrupted("Interrupted."), session)) from None
 
 
 def diagnose_in(
@@ -151,7 +137,7 @@ class _Session:
         timed = self._execute("timed", share=0.65)
         self._timed = self._collected("timed", timed)
         if self._timed is None or not self._timed.steps:
-            raise explain_nothing(self.target, self.folder, self._timed, timed)
+            raise self.told(explain_nothing(self.target, self.folder, self._timed, timed))
         failure = script_failure(self.target, self.folder, self._timed, timed)
         if failure is None and self._left_s() > 3:
             self._look_deeper()
@@ -210,6 +196,12 @@ class _Session:
         with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same
             write_run(run, self.folder / RUN_FILE)
         return conclude(run, self.folder)
+
+    def told(self, error: FlatoutError) -> FlatoutError:
+        """Return `error` with what is to be said about files, where no report says it."""
+        if error.report is None:
+            error.meaning = "\n".join(filter(None, [error.meaning, *self._notes, *read_notes(self.folder)]))
+        return error
 
     def _left_s(self) -> float:
         return self._limits.budget_s - (time.monotonic() - self._start)

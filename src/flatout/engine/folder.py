@@ -6,18 +6,14 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from flatout.engine.claims import Claim, claims, drop, held, misfit
-from flatout.engine.guard import GUARD_LOCK, end_left_over
-from flatout.engine.restore import restore_files
 from flatout.errors import UsageError
 
-__all__ = ["one_at_a_time", "refusals", "restore_left_over", "run_folder"]
+__all__ = ["one_at_a_time", "remove_left_over_locks", "run_folder"]
 
 
-_DEPTHS = ("*/*", "*/*/trials/*")  # of a diagnosis, of one execution of a trial
 _ROOM_BYTES = 64 * 1024  # without so much, nothing can be recorded
 
 
@@ -112,64 +108,22 @@ def _locked(path: Path) -> int:
         os.close(file)
 
 
+def remove_left_over_locks() -> None:
+    """Remove lock files of this user whose flatout was killed; it had no time to."""
+    own = f"flatout-{os.getuid()}-*.lock"
+    for path in Path(tempfile.gettempdir()).glob(own):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(path, file) and os.fstat(file).st_uid == os.geteuid():
+                    path.unlink()
+            finally:
+                os.close(file)
+
+
 def _is_at(path: Path, file: int) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
         return False
-
-
-def restore_left_over(out: Path | None, tell: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Put back files that an execution killed together with its guards left changed; return the folders it was in.
-
-    Only journals in the user's own state folder count, and of them those of this project (`out` or the working folder).
-    `tell` hears who is waited for.
-
-    Raises:
-        UsageError: a guard that outlived its flatout does not come to an end.
-    """
-    found = []
-    for journal, claim in claims():
-        if not _is_here(claim, out):
-            continue
-        folder = Path(claim.folder)
-        with contextlib.suppress(OSError), held(journal, tell):  # a guard that outlived its flatout restores by itself
-            if misfit(claim):
-                continue  # told by `refusals`
-            end_left_over(folder)
-            if restore_files(folder):
-                found.append(folder)
-            (folder / GUARD_LOCK).unlink(missing_ok=True)
-            drop(journal)
-    return found
-
-
-def refusals(out: Path | None) -> list[str]:
-    """Return one line for each journal that is not followed, and forget those of this user's that fit nothing now.
-
-    Called after `restore_left_over`.
-    """
-    told = []
-    for journal, claim in claims():
-        reason = misfit(claim)
-        if reason and (_is_here(claim, out) or _identity(os.getcwd()) == tuple(claim.project_id)):
-            told.append(f"nothing was put back from a run that was killed: {reason}")
-            drop(journal)
-    top = out if out is not None else Path(".flatout")
-    foreign = sorted(place for depth in _DEPTHS for place in top.glob(f"{depth}/files/journal"))
-    if foreign:
-        told.append(
-            f"{foreign[0]} is no journal of yours ({len(foreign)} such in {top}): it came with the folder, or from "
-            "an older flatout; nothing was put back from it"
-        )
-    return told
-
-
-def _is_here(claim: Claim, out: Path | None) -> bool:
-    tops = [os.path.realpath(os.getcwd())] if out is None else [os.path.realpath(out)]
-    return claim.project in tops or any(claim.folder.startswith(os.path.join(top, "")) for top in tops)
-
-
-def _identity(place: str) -> tuple[int, int]:
-    found = os.stat(place)
-    return found.st_dev, found.st_ino

@@ -113,7 +113,7 @@ def sentence(named: list[str], *, complete: bool) -> str:
     if not named:
         return "" if complete else "not all files were looked at for changes past the guard: there are too many of them"
     count = f"{len(named)} file{'s' if len(named) > 1 else ''} or folder{'s' if len(named) > 1 else ''}"
-    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    more = f" and {len(named) - _SHOWN} more (all in files/past-the-guard.txt)" if len(named) > _SHOWN else ""
     return (
         f"{count} changed while the script was measured, by another way than Python's, and stay so: "
         f"{', '.join(named[:_SHOWN])}{more}"

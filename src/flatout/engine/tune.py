@@ -10,10 +10,11 @@ from pathlib import Path
 
 from flatout.analysis.judge import allocate
 from flatout.engine.candidates import candidates
-from flatout.engine.diagnose import Limits, conclude, diagnose_in, settle_left_over
+from flatout.engine.diagnose import Limits, conclude, diagnose_in
 from flatout.engine.folder import one_at_a_time, run_folder
 from flatout.engine.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
 from flatout.engine.launch import read_notes
+from flatout.engine.leftovers import settle_left_over
 from flatout.engine.progress import Progress
 from flatout.engine.search import Search
 from flatout.engine.target import Target, script_digest
@@ -54,7 +55,7 @@ def tune(
     """
     start = time.monotonic()
     with one_at_a_time():
-        notes = settle_left_over(out, watch)
+        notes = settle_left_over(out, lambda text: watch(Progress(text, 0, 0.0, None)))
         report, folder = _diagnosis(target, limits, out, watch, echo, notes)
         session = _Session(target, folder, limits, watch, report, start)
         try:
@@ -97,7 +98,8 @@ def _diagnosis(
     try:
         report = diagnose_in(target, folder, limits=given, watch=earlier, echo=echo, notes=notes)
     except KeyboardInterrupt:
-        raise Interrupted("Interrupted.", "The diagnosis was not finished.", f"It lies in {folder}.") from None
+        meaning = "\n".join(["The diagnosis was not finished.", *notes, *read_notes(folder)])
+        raise Interrupted("Interrupted.", meaning, f"It lies in {folder}.") from None
     state = TuneState(
         command=target.command,
         script=target.name,

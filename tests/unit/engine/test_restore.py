@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flatout.engine.claims import write_claim
-from flatout.engine.folder import restore_left_over
+from flatout.engine.leftovers import restore_left_over
 from flatout.engine.restore import restore_files
 from flatout.state import journal_folder
 
