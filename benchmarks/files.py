@@ -1,9 +1,10 @@
 """Whether anything that a measured script writes is left in its user's files: 70 and more ways to write x 4 ends.
 
-A script writes in every way at once (Python, C, shell, children, links, other places than the project) and then trains.
-It is diagnosed, tuned, interrupted with Ctrl-C, and flatout is killed with -9, each once with a private copy of the file
-system and once without, as where the kernel allows none. Counted: ways that left something changed; and without a private
-copy, those that left something changed that no note names. A way that does nothing when the script runs plain is an error.
+A script writes in every way at once (Python, C, shell, children, links, other places than the project) and then
+trains. It is diagnosed, tuned, interrupted with Ctrl-C, and flatout is killed with -9, each once with a private copy of
+the file system and once without, as where the kernel allows none. Counted: ways that left something changed; and
+without a private copy, those that left something changed that no note names. A way that does nothing when the script
+runs plain is an error.
 
     python benchmarks/files.py [--quick]        # --quick: without tune
 """
@@ -37,7 +38,10 @@ try:
     import h5py
 except ImportError:
     h5py = None
-import safetensors.torch
+try:
+    import safetensors.torch
+except ImportError:
+    safetensors = None
 libc = ctypes.CDLL(None)
 libc.fopen.restype = ctypes.c_void_p
 libc.fputs.argtypes = ctypes.c_char_p, ctypes.c_void_p
@@ -231,10 +235,8 @@ def _measure(top: Path, ways: list[Way], ends: list[str], disk: Path | None) -> 
             changed, told, failed = run_to(end, house, private=private)
             trouble += [f"{end}, {'private' if private else 'no copy'}: {line}" for line in failed.splitlines()]
             named = {number for number in changed if _is_named(house, number, told)}
-            cells[end, private] = {
-                number: "." if number not in changed else "named" if number in named else "CHANGED"
-                for number in range(len(ways))
-            }
+            states = {number: "named" if number in named else "CHANGED" for number in changed}
+            cells[end, private] = {number: states.get(number, ".") for number in range(len(ways))}
             print(f"{end}, {'private' if private else 'no copy'}: {len(changed)} of {len(ways)} ways left something, "
                   f"{len(changed) - len(named)} unnamed ({time.monotonic() - start:.0f} s)", flush=True)  # fmt: skip
             if private and "no private copy" in told:
@@ -277,12 +279,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="leave out tune")
     asked = parser.parse_args()
-    print(f"torch {version('torch')}, Python {platform.python_version()}, Linux {platform.release()}, user {os.geteuid()}, "
-          f"{os.cpu_count()} cores")  # fmt: skip
+    system = f"Linux {platform.release()}, user {os.geteuid()}, {os.cpu_count()} cores"
+    print(f"torch {version('torch')}, Python {platform.python_version()}, {system}")
     top = Path(tempfile.mkdtemp(prefix="files-", dir="/var/tmp" if os.path.isdir("/var/tmp") else None))
     disk = _other_disk(top)
     try:
-        skipped = {"h5py"} if find_spec("h5py") is None else set()
+        skipped = {name for name in ("h5py", "safetensors") if find_spec(name) is None}
         ways = [way for way in WAYS if way.name not in skipped and (way.place != "disk" or disk is not None)]
         for way in WAYS:
             if way not in ways:

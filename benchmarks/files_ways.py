@@ -67,25 +67,27 @@ def _native() -> list[Way]:
 
 def _shell() -> list[Way]:
     lines = [
-        "sed -i s/mine/new/ a.txt", "rm a.txt", "rm -r sub", "cp b.txt a.txt", "mv a.txt c.txt", "mv sub sub2", "echo x >> a.txt",
-        "ln -s a.txt link", "ln b.txt second.txt", "mkdir made", "chmod 600 a.txt", "touch -d 2001-01-01 a.txt",
-        "dd if=/dev/zero of=a.txt bs=8 count=1 status=none", "truncate -s 2 a.txt", "mkfifo pipe", "tar cf new.tar a.txt",
+        "sed -i s/mine/new/ a.txt", "rm a.txt", "rm -r sub", "cp b.txt a.txt", "mv a.txt c.txt", "mv sub sub2",
+        "echo x >> a.txt", "ln -s a.txt link", "ln b.txt second.txt", "mkdir made", "chmod 600 a.txt",
+        "touch -d 2001-01-01 a.txt", "dd if=/dev/zero of=a.txt bs=8 count=1 status=none", "truncate -s 2 a.txt",
+        "mkfifo pipe", "tar cf new.tar a.txt",
     ]  # fmt: skip
     return [Way("shell", line, f"subprocess.run({line!r}, shell=True, cwd=d, check=True)") for line in lines]
 
 
 def _children() -> list[Way]:
     write = "open(d + '/a.txt', 'w').write('new')"
-    unseen = "[sys.executable, '-S', '-E', '-c', 'open(\"a.txt\", \"w\").write(\"new\")']"
+    command = '[sys.executable, {}\'-c\', \'open("a.txt", "w").write("new")\']'
+    start = f"subprocess.run({command}, cwd=d)"
+    fork = f"pid = os.fork()\n    if not pid:\n        {write}; os._exit(0)\n    os.waitpid(pid, 0)"
+    process = "q = multiprocessing.get_context({!r}).Process(target=overwrite, args=(d,)); q.start(); q.join()"
     return [
-        Way("child", "python -c", f"subprocess.run({unseen.replace(repr('-S') + ', ' + repr('-E') + ', ', '')}, cwd=d)"),
-        Way("child", "python -S -E -c", f"subprocess.run({unseen}, cwd=d)"),
-        Way("child", "os.fork", f"pid = os.fork()\n    if not pid:\n        {write}; os._exit(0)\n    os.waitpid(pid, 0)"),
-        Way("child", "multiprocessing", "q = multiprocessing.get_context('fork').Process(target=overwrite, args=(d,)); "
-            "q.start(); q.join()"),
-        Way("child", "spawn", "q = multiprocessing.get_context('spawn').Process(target=overwrite, args=(d,)); "
-            "q.start(); q.join()"),
-    ]  # fmt: skip
+        Way("child", "python -c", start.format("")),
+        Way("child", "python -S -E -c", start.format("'-S', '-E', ")),
+        Way("child", "os.fork", fork),
+        Way("child", "multiprocessing", process.format("fork")),
+        Way("child", "spawn", process.format("spawn")),
+    ]
 
 
 def _links() -> list[Way]:

@@ -9,10 +9,11 @@ import contextlib
 import os
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flatout.engine.listing import Listing, differences, list_places, listed_tops, sentence
+from flatout.engine.places import other_disks
 from flatout.engine.restore import Aside, restore
 from flatout.engine.world import Refused, World
 
@@ -33,10 +34,11 @@ Start = Callable[[Callable[[], None] | None], "subprocess.Popen[bytes]"]
 class Aftermath:
     """Everything about files in one execution, from before its start to after its end."""
 
-    def __init__(self, working: str, session: str, folder: Path, journal: str) -> None:
-        """Take the script's working folder, the session's, the execution's and the journal's folder."""
+    def __init__(self, working: str, session: str, folder: Path, journal: str, command: Sequence[str]) -> None:
+        """Take the script's working folder, the session's, the execution's and the journal's folder, the command."""
         self._working, self._session, self._folder, self._journal = working, Path(session), folder, journal
-        self._tops = listed_tops(working)
+        self._command = command
+        self._tops: list[str] = []
         self._before: Listing | None = None
         self._world: World | None = None
         self._reason = ""
@@ -60,8 +62,14 @@ class Aftermath:
             self._note_what_is_shared()
             return process
         self._give_up()
+        self._tops = listed_tops(self._working, self._command, other_disks())
         self._before = list_places(self._tops)
         return start(None)
+
+    @property
+    def private(self) -> bool:
+        """Whether the script has a private copy."""
+        return self._world is not None
 
     def end(self) -> int:
         """Put the user's files back and name what changed past that; return how many acts were undone."""

@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def _run(spec: dict[str, Any], folder: Path) -> None:
-    aftermath = Aftermath(spec["working"], spec["session"], folder, spec["journal"])
+    aftermath = Aftermath(spec["working"], spec["session"], folder, spec["journal"], spec["command"])
     read_end, write_end = os.pipe()
     try:
         process = aftermath.start(lambda enter: _start(spec, write_end, enter))
@@ -146,8 +146,8 @@ def _run(spec: dict[str, Any], folder: Path) -> None:
     process.wait()
     _end_descendants(0.5)
     output.join()
-    restored = aftermath.end()
-    _say({"exit_code": process.returncode, "stopped": asked, "restored": restored})
+    restored, private = aftermath.end(), aftermath.private
+    _say({"exit_code": process.returncode, "stopped": asked, "restored": restored, "private": private})
 
 
 def _start(spec: dict[str, Any], output: int, enter: Callable[[], None] | None) -> subprocess.Popen[bytes]:

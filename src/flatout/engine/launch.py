@@ -18,6 +18,7 @@ from flatout.engine.guard import NOTES_FILE, end_left_over
 from flatout.engine.restore import restore_files
 from flatout.engine.target import Target
 from flatout.engine.utilization import UtilizationSampler
+from flatout.engine.world import HARMFUL_FILE
 from flatout.schema.run import Utilization
 from flatout.state import STATE_VARIABLE, state_folder
 
@@ -27,6 +28,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _GUARD = "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.guard import main; main()"
 _GRACE_S = 6.0  # for a script's own finally blocks once the recording is complete
 _POLL_S = 0.1
+_TAIL_BYTES = 16 * 1024
+_OVERLAY_ERRORS = (b"Invalid cross-device link", b"Value too large for defined data type", b"No space left on device")
 _ATTACH_S = 5.0  # a Python that is observed says so at once
 
 TRACKERS_OFF = {
@@ -67,6 +70,7 @@ class Outcome:
     quiet_s: float = 0.0  # at the end: since the last record, where someone followed that
     utilization: tuple[Utilization, ...] = ()
     launch_error: str = ""
+    private: bool = False  # the script had a private copy of the file system
     ended: bool = False
     parts: list[Path] = field(default_factory=list)
 
@@ -91,7 +95,32 @@ class Execution:
         self._tails: dict[Path, _Tail] = {}
 
     def run(self, budget_s: float, watch: Callable[[int, float], None]) -> Outcome:
-        """Run to the end of the recording, of the script, or of `budget_s`; `watch(steps, seconds)` follows it."""
+        """Run to the end of the recording, of the script, or of `budget_s`; `watch(steps, seconds)` follows it.
+
+        A script that fails for its private copy of the file system is started once more without one.
+        """
+        before = set(self.parts.glob("*"))
+        outcome = self._run_once(budget_s, watch)
+        if not self._failed_for_its_copy(outcome):
+            return outcome
+        (session_folder(self._folder) / "files" / HARMFUL_FILE).touch()
+        for part in set(self.parts.glob("*")) - before:
+            part.unlink(missing_ok=True)
+        self._tails.clear()
+        self._messages = b""
+        return self._run_once(max(1.0, budget_s - outcome.wall_s), watch)
+
+    def _failed_for_its_copy(self, outcome: Outcome) -> bool:
+        """Say whether the script met an error that an overlay gives where the user's own files would not."""
+        if not outcome.private or outcome.exit_code in (0, None) or outcome.stopped_by:
+            return False
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
+            tail = file.read()
+            return any(sign in tail for sign in _OVERLAY_ERRORS)
+        return False
+
+    def _run_once(self, budget_s: float, watch: Callable[[int, float], None]) -> Outcome:
         start = time.monotonic()
         outcome = Outcome()
         sampler = UtilizationSampler()
@@ -227,6 +256,7 @@ class Execution:
                 message: dict[str, Any] = json.loads(line)
                 outcome.exit_code = message.get("exit_code", outcome.exit_code)
                 outcome.launch_error = message.get("failed", outcome.launch_error)
+                outcome.private = message.get("private", outcome.private)
 
 
 class _Tail:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 __all__ = ["Listing", "differences", "list_places", "listed_tops", "sentence"]
 
-_MOST_ENTRIES = 60_000
-_LONGEST_S = 1.0
+_MOST_ENTRIES, _LONGEST_S = 40_000, 1.0  # of the working folder
+_FEWER_ENTRIES, _SHORTER_S = 8_000, 0.2  # of each other place
+_MOST_PLACES = 12
 _SHOWN = 12
 _PASSED_OVER = frozenset((".flatout", "__pycache__"))
 
@@ -32,35 +33,48 @@ class Listing:
     complete: bool = True
 
 
-def listed_tops(working: str) -> list[str]:
-    """Return the places that are listed: the working folder first, then home and the temporary folder."""
-    others = (os.path.expanduser("~"), tempfile.gettempdir())
-    return list(dict.fromkeys(os.path.realpath(place) for place in (working, *others)))
+def listed_tops(working: str, words: Iterable[str] = (), disks: Iterable[str] = ()) -> list[str]:
+    """Return the places that are listed, the working folder first.
+
+    Then its neighbours, folders that `words` of the command line name, home, the temporary folder, and other `disks`.
+    """
+    named = []
+    for word in words:
+        place = word.partition("=")[2] if word.startswith("-") else word
+        if os.path.isabs(place):
+            named.append(place if os.path.isdir(place) else os.path.dirname(place))
+    home = os.path.expanduser("~")
+    wanted = [working, os.path.dirname(working), *named, home, tempfile.gettempdir(), *disks]
+    real = dict.fromkeys(os.path.realpath(place) for place in wanted)
+    return [place for place in real if os.path.isdir(place) and place != "/"][:_MOST_PLACES]
 
 
 def list_places(tops: Iterable[str], like: Listing | None = None) -> Listing:
-    """List `tops`, the first of them whole, shallow things first, for 1 s and up to 60,000 entries.
+    """List `tops`, shallow things first: the first for 1 s and 40,000 entries, each other one for 0.2 s and 8,000.
 
-    Of the others, names that begin with a dot are passed over: browsers, shells and caches write there. `like` lists
-    the folders of an earlier listing once more, and no others.
+    Of the others, names that begin with a dot are passed over: browsers, shells and caches write there. Files and
+    folders that links lead to count. `like` gives each place three times as long, to list what was listed then.
     """
     listing = Listing()
-    until = time.monotonic() + _LONGEST_S * (3 if like is not None else 1)
-    first = True
+    most, longest_s, hidden = _MOST_ENTRIES, _LONGEST_S, True
+    factor = 1 if like is None else 3
     for top in tops:
+        until, limit = time.monotonic() + factor * longest_s, len(listing.found) + factor * most
         waiting = deque([top])
         while waiting:
-            if time.monotonic() > until or len(listing.found) > _MOST_ENTRIES * (2 if like is not None else 1):
-                listing.complete = False
-                break
             folder = waiting.popleft()
-            if folder not in listing.folders and (like is None or folder in like.folders or folder not in like.found):
-                waiting += _list_folder(folder, listing, hidden=first)
-        first = False
+            if folder in listing.folders or (like is not None and folder in like.found and folder not in like.folders):
+                continue
+            if time.monotonic() > until or len(listing.found) > limit:
+                listing.complete = listing.complete and not hidden
+                break
+            waiting += _list_folder(folder, listing, hidden=hidden)
+        most, longest_s, hidden = _FEWER_ENTRIES, _SHORTER_S, False
     return listing
 
 
 def _list_folder(folder: str, listing: Listing, *, hidden: bool) -> list[str]:
+    """Add what lies in `folder`; return the folders in it, and those that links in it lead to."""
     below = []
     try:
         entries = list(os.scandir(folder))
@@ -72,19 +86,29 @@ def _list_folder(folder: str, listing: Listing, *, hidden: bool) -> list[str]:
             continue
         with contextlib.suppress(OSError):
             found = entry.stat(follow_symlinks=False)
-            is_folder = stat.S_ISDIR(found.st_mode)
-            times = (0, 0) if is_folder else (found.st_mtime_ns, found.st_ctime_ns)
-            size = 0 if is_folder else found.st_size
-            listing.found[entry.path] = (found.st_mode, size, times[0], found.st_ino, found.st_nlink, times[1])
-            if is_folder:
+            listing.found[entry.path] = _look(found)
+            if stat.S_ISDIR(found.st_mode):
                 below.append(entry.path)
+            elif stat.S_ISLNK(found.st_mode) and hidden:
+                place = os.path.realpath(entry.path)
+                behind = os.lstat(place)
+                if stat.S_ISDIR(behind.st_mode):
+                    below.append(place)
+                else:
+                    listing.found.setdefault(place, _look(behind))
     return below
+
+
+def _look(found: os.stat_result) -> Look:
+    if stat.S_ISDIR(found.st_mode):
+        return found.st_mode, 0, 0, found.st_ino, 1, 0
+    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino, found.st_nlink, found.st_ctime_ns
 
 
 def differences(before: Listing, after: Listing, put_back: Iterable[str]) -> list[str]:
     """Return what is not as it was, each with how, shallow things first; `put_back` was changed by the guard itself.
 
-    Of folders of others than the working one, what is new is not counted where the listing before had not seen it.
+    What is new counts in folders that were listed before.
     """
     handled = set(put_back)
     named = []

@@ -34,18 +34,30 @@ def mounts(text: str | None = None) -> list[Mount]:
     if text is None:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
-    seen: dict[str, Mount] = {}
+    known: dict[str, tuple[str, Mount]] = {}  # number: number of what it is mounted on, and the mount
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         fields, rest = before.split(), after.split()
-        if len(fields) < 6 or len(rest) < 3:
-            continue
-        place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
-        below = place.rstrip("/") + "/"
-        seen = {other: what for other, what in seen.items() if other != place and not other.startswith(below)}
-        options = [*fields[5].split(","), *rest[2].split(",")]
-        seen[place] = Mount(place, rest[0], "ro" in options)
-    return sorted(seen.values(), key=lambda one: (one.place.count("/"), one.place))
+        if len(fields) >= 6 and len(rest) >= 3:
+            place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
+            options = [*fields[5].split(","), *rest[2].split(",")]
+            known[fields[0]] = fields[1], Mount(place, rest[0], "ro" in options)
+    seen = [one for number, (_, one) in known.items() if not _is_hidden(number, known)]
+    return sorted(seen, key=lambda one: (one.place.count("/"), one.place))
+
+
+def _is_hidden(number: str, known: dict[str, tuple[str, Mount]]) -> bool:
+    """Say whether another mount lies over this one, or over the place that it is mounted in."""
+    parent, one = known[number]
+    for other, (others_parent, what) in known.items():
+        over = others_parent == number and what.place == one.place
+        above = others_parent == parent and one.place.startswith(what.place.rstrip("/") + "/")
+        if other != number and (over or above):
+            return True
+    if parent not in known or parent == number:
+        return False
+    stacked = known[parent][1].place == one.place
+    return not stacked and _is_hidden(parent, known)
 
 
 def is_first_user_namespace() -> bool:

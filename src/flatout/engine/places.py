@@ -13,12 +13,24 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.engine.mounts import Mount
+from flatout.engine.mounts import Mount, mounts
 
-__all__ = ["Plan", "caches", "channels", "foreign_file", "is_below", "plan_places"]
+__all__ = ["SELDOM_WRITTEN", "Plan", "caches", "channels", "foreign_file", "is_below", "other_disks", "plan_places"]
 
 SYSTEM = ("/dev", "/proc", "/sys", "/run", "/var/run")
-_UNCHANGED = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/lost+found")
+SELDOM_WRITTEN = (
+    "/usr",
+    "/etc",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/boot",
+    "/lost+found",
+    "/media",
+)
 _PSEUDO = frozenset(
     (
         "autofs",
@@ -71,7 +83,7 @@ class Plan:
 def plan_places(working: str, own: Iterable[str], found: Sequence[Mount]) -> Plan:
     """Return what is private for a script started in `working`, when flatout writes to the folders `own`."""
     plain = [one for one in found if one.kind not in _PSEUDO and not is_below(one.place, SYSTEM)]
-    writable = [one.place for one in plain if not one.read_only and one.place != "/" and os.path.isdir(one.place)]
+    writable = _writable(plain)
     candidates = dict.fromkeys([*_tops(), *writable, os.path.expanduser("~"), tempfile.gettempdir(), working])
     real = {os.path.realpath(place) for place in candidates if os.path.isdir(place)}
     real = {place for place in real if place != "/" and not is_below(place, SYSTEM)}
@@ -84,6 +96,18 @@ def plan_places(working: str, own: Iterable[str], found: Sequence[Mount]) -> Pla
     for top in {working, os.path.realpath(tempfile.gettempdir())}:
         shared += channels(top)
     return Plan(working, tuple(sorted(private - {*shared})), tuple(shared))
+
+
+def other_disks() -> list[str]:
+    """Return where file systems are mounted that this user may write, the system's own and the root left out."""
+    with contextlib.suppress(OSError):
+        found = (one for one in mounts() if one.kind not in _PSEUDO and not is_below(one.place, SYSTEM))
+        return [place for place in _writable(found) if os.access(place, os.W_OK)]
+    return []
+
+
+def _writable(found: Iterable[Mount]) -> list[str]:
+    return [one.place for one in found if not one.read_only and one.place != "/" and os.path.isdir(one.place)]
 
 
 def is_below(place: str, tops: Iterable[str]) -> bool:
@@ -154,7 +178,7 @@ def _tops() -> list[str]:
     for top in _children("/"):
         if os.access(top, os.W_OK):
             found.append(top)
-        elif top not in _UNCHANGED:
+        elif top not in SELDOM_WRITTEN:
             found += [child for child in _children(top) if os.access(child, os.W_OK)]
     return [*found, *(child for child in _children("/var") if os.access(child, os.W_OK))]
 

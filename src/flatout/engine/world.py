@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from flatout.engine.mounts import MS_BIND, MS_REC, is_first_user_namespace, leave_namespaces, mount, mounts
-from flatout.engine.places import Plan, caches, foreign_file, is_below, plan_places
+from flatout.engine.places import SELDOM_WRITTEN, Plan, caches, foreign_file, is_below, plan_places
 from flatout.engine.rooms import Room, make_rooms
 
-__all__ = ["WORLD_FILE", "WORLD_VARIABLE", "Refused", "World"]
+__all__ = ["HARMFUL_FILE", "WORLD_FILE", "WORLD_VARIABLE", "Refused", "World"]
 
 WORLD_VARIABLE = "FLATOUT_WORLD"
 """Internal: "off" leaves a measured run in the user's own world, as where the kernel allows nothing else."""
+
+HARMFUL_FILE = "no-private-copy"
+"""In a session's `files`: says that the script cannot live in a private copy."""
 
 WORLD_FILE = "world.json"
 """In the folder of a journal: which places are private; the processes of the script read it."""
@@ -55,6 +58,8 @@ class World:
         """
         if os.environ.get(WORLD_VARIABLE) == "off":
             raise Refused("it is switched off")
+        if os.path.lexists(os.path.join(session, "files", HARMFUL_FILE)):
+            raise Refused("the script failed in one")
         self._users = not (os.geteuid() == 0 and is_first_user_namespace())
         working = os.path.realpath(working)
         foreign = foreign_file(working) if self._users else ""
@@ -67,6 +72,7 @@ class World:
         self.plan: Plan = plan_places(working, (session, journal), found)
         self._unborn = [place for place in caches() if not os.path.lexists(place)]
         self._journal = journal
+        self._own = (os.path.realpath(session), os.path.realpath(journal))
         self._rooms: list[Room] = make_rooms(found)
         os.makedirs(os.path.join(journal, "memory"), mode=0o700, exist_ok=True)
         self._report = os.open(os.path.join(journal, WORLD_FILE), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -86,7 +92,9 @@ class World:
         try:
             leave_namespaces(users=self._users)
             order = self.plan.in_order()
-            self._fds = {place: os.open(place, os.O_PATH) for place, _ in order if os.path.lexists(place)}
+            for place, _ in order:
+                with contextlib.suppress(FileNotFoundError):
+                    self._fds[place] = os.open(place, os.O_PATH)
             self._open_rooms()
             for place, private in order:
                 if place in self._fds:
@@ -107,12 +115,23 @@ class World:
 
     def _open_rooms(self) -> None:
         memory = os.path.join(self._journal, "memory")
-        mount("tmpfs", memory, "tmpfs", 0, f"size={_MEMORY_SHARE},mode=700")
-        self._room_fds = [os.open(place, os.O_PATH) for place in [*(room.path for room in self._rooms), memory]]
+        places = [room.path for room in self._rooms]
+        try:
+            mount("tmpfs", memory, "tmpfs", 0, f"size={_MEMORY_SHARE},mode=700")
+            places.append(memory)
+        except OSError:
+            if not places:
+                raise
+        self._room_fds = [os.open(place, os.O_PATH) for place in places]
 
     def _act(self, place: str, private: bool, entered: _Entered) -> None:
         if not private:
-            mount(f"/proc/self/fd/{self._fds[place]}", place, "", MS_BIND | MS_REC)
+            try:
+                mount(f"/proc/self/fd/{self._fds[place]}", place, "", MS_BIND | MS_REC)
+            except OSError:
+                if place in self._own:
+                    raise
+                return  # somebody else's socket, gone since it was seen
             entered.shared.append(place)
             return
         reason = self._cover(place, self._fds[place], entered)
@@ -142,8 +161,13 @@ class World:
     def _cover(self, place: str, lower: int, entered: _Entered) -> str:
         """Put an overlay over `place`; return why that cannot be, "" where it is done."""
         kind = "userxattr" if self._users else "redirect_dir=on,index=off,metacopy=off"
+        if not is_below(self.plan.working, [place]):
+            kind += ",volatile"  # its end waits for no disk; where the script saves, syncing costs what it costs
         reason = ""
-        for number, room in enumerate(self._room_fds):
+        rooms = list(enumerate(self._room_fds))
+        if place in SELDOM_WRITTEN:
+            rooms.reverse()
+        for number, room in rooms:
             self._number += 1
             inner = f"/proc/self/fd/{room}/{self._number}"
             for name in ("upper", "work"):
