@@ -179,7 +179,7 @@ def run_to(end: str, house: House, *, private: bool) -> tuple[set[int], str, str
     """Let flatout come to `end`; return the ways that are left changed, what it said, and what it wrote of files."""
     before = house.picture()
     environment = {**house.environment(), **({} if private else {"FLATOUT_WORLD": "off"})}
-    words = ["tune", "--budget", "60s"] if end == "tune" else ["diagnose", "--steps", "20"]
+    words = ["tune", "--budget", "180s"] if end == "tune" else ["diagnose", "--steps", "20"]
     out = house.top / "out.txt"
     with out.open("wb") as file:
         process = subprocess.Popen([sys.executable, "-m", "flatout", *words, "train.py"], env=environment, stdout=file,

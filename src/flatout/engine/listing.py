@@ -105,10 +105,10 @@ def _look(found: os.stat_result) -> Look:
     return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino, found.st_nlink, found.st_ctime_ns
 
 
-def differences(before: Listing, after: Listing, put_back: Iterable[str]) -> list[str]:
-    """Return what is not as it was, each with how, shallow things first; `put_back` was changed by the guard itself.
+def differences(before: Listing, after: Listing, put_back: Iterable[str], working: str = "/") -> list[str]:
+    """Return what is not as it was, each with how, that in `working` first; `put_back` was changed by the guard itself.
 
-    What is new counts in folders that were listed before.
+    What is new counts in folders that were listed before, the temporary folder left out.
     """
     handled = set(put_back)
     named = []
@@ -119,9 +119,12 @@ def differences(before: Listing, after: Listing, put_back: Iterable[str]) -> lis
                 named.append((place, "removed"))
         elif not _same(look, now, strict=place not in handled and look[4] == 1):
             named.append((place, "changed"))
+    inside = os.path.join(working, "")
     fresh = (place for place in after.found if place not in before.found)
-    named += [(place, "new") for place in fresh if os.path.dirname(place) in before.folders]
-    return [f"{place} ({how})" for place, how in sorted(named, key=lambda one: (one[0].count(os.sep), one[0]))]
+    folders = before.folders - ({os.path.realpath(tempfile.gettempdir())} - {working})
+    named += [(place, "new") for place in fresh if os.path.dirname(place) in folders]
+    named.sort(key=lambda one: (not one[0].startswith(inside), one[0].count(os.sep), one[0]))
+    return [f"{place} ({how})" for place, how in named]
 
 
 def _same(before: Look, now: Look, *, strict: bool) -> bool:

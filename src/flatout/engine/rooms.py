@@ -12,10 +12,10 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flatout.engine.mounts import Mount
 from flatout.state import state_folder
@@ -51,7 +51,14 @@ class Room:
     lock: int
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove it with all that is in it: its parts at once, as some disks take 3 ms for each folder."""
+        with contextlib.suppress(OSError):
+            parts = [entry.path for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
+            threads = [threading.Thread(target=_remove_tree, args=(part,)) for part in parts]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         _remove_tree(self.path)
         with contextlib.suppress(OSError):
             os.close(self.lock)
@@ -121,23 +128,18 @@ def _is_fit(top: str, found: Sequence[Mount]) -> bool:
 
 
 def _remove_tree(path: str) -> None:
-    """Remove `path`, what the script or the kernel made unreadable, too."""
+    """Remove `path`, what the script or the kernel made unreadable in it, too; nothing outside of it is changed."""
+    _open_up(path)
+    shutil.rmtree(path, ignore_errors=True)
 
-    def again(act: Callable[..., Any], place: str, _: object) -> None:
+
+def _open_up(path: str) -> None:
+    """Let this user list and empty every folder in `path`: work folders of overlays have mode 0."""
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
         with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(place), 0o700)
-            if not os.path.islink(place):
-                os.chmod(place, 0o700)
-            if act in (os.unlink, os.rmdir):
-                act(place)
-            elif os.path.isdir(place):
-                shutil.rmtree(place, ignore_errors=True)
-                with contextlib.suppress(OSError):
-                    os.rmdir(place)
-
-    for folder, folders, _ in os.walk(path):
-        for name in folders:
-            with contextlib.suppress(OSError):
-                if not os.access(os.path.join(folder, name), os.R_OK | os.W_OK | os.X_OK):
-                    os.chmod(os.path.join(folder, name), 0o700)
-    shutil.rmtree(path, onerror=again)
+            if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                os.chmod(folder, 0o700)
+            with os.scandir(folder) as found:
+                waiting += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]

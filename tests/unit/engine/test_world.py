@@ -153,6 +153,21 @@ def test_a_room_whose_guard_was_killed_is_removed_and_one_in_use_is_not(monkeypa
         room.remove()
 
 
+def test_removing_a_room_changes_nothing_around_it(tmp_path):
+    from flatout.engine.rooms import Room
+
+    room = tmp_path / "around" / "room"
+    for folder in ("1/work/work", "2/upper/locked"):
+        (room / folder).mkdir(parents=True)
+        (room / folder).chmod(0)
+    (room / "2" / "upper" / "link").symlink_to(tmp_path / "around")
+    (tmp_path / "around").chmod(0o751)
+    Room(str(room), os.open(os.devnull, os.O_RDONLY)).remove()
+    Room(str(room), os.open(os.devnull, os.O_RDONLY)).remove()
+    assert not room.exists()
+    assert stat.S_IMODE((tmp_path / "around").stat().st_mode) == 0o751
+
+
 def test_it_is_refused_where_it_is_switched_off_or_did_harm_before(project, monkeypatch):
     (project / ".flatout" / "session" / "files").mkdir()
     (project / ".flatout" / "session" / "files" / HARMFUL_FILE).touch()
