@@ -84,8 +84,9 @@ class Aftermath:
         undone, places = restore(self._folder)
         if self._before is not None:
             after = list_places(self._tops, self._before)
-            named = differences(self._before, after, places, os.path.realpath(self._working))
-            self._note(sentence(named, complete=self._before.complete and after.complete))
+            working = os.path.realpath(self._working)
+            named = differences(self._before, after, places, working)
+            self._note(sentence(named, working, complete=self._before.complete and after.complete))
             if named:
                 _append(self._session / "files" / PAST_THE_GUARD, "\n".join(named))
         return undone

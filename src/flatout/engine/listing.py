@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from flatout.state import state_folder
+
 __all__ = ["Listing", "differences", "list_places", "listed_tops", "sentence"]
 
 _MOST_ENTRIES, _LONGEST_S = 40_000, 1.0  # of the working folder
@@ -81,8 +83,9 @@ def _list_folder(folder: str, listing: Listing, *, hidden: bool) -> list[str]:
     except OSError:
         return []
     listing.folders.add(folder)
+    own = state_folder()
     for entry in entries:
-        if entry.name in _PASSED_OVER or (entry.name.startswith(".") and not hidden):
+        if entry.name in _PASSED_OVER or entry.path == own or (entry.name.startswith(".") and not hidden):
             continue
         with contextlib.suppress(OSError):
             found = entry.stat(follow_symlinks=False)
@@ -135,13 +138,25 @@ def _same(before: Look, now: Look, *, strict: bool) -> bool:
     return before[:3] == now[:3]
 
 
-def sentence(named: list[str], *, complete: bool) -> str:
+def sentence(named: list[str], working: str, *, complete: bool) -> str:
     """Return the note on what changed past the guard, "" where nothing did."""
-    if not named:
-        return "" if complete else "not all files were looked at for changes past the guard: there are too many of them"
-    count = f"{len(named)} file{'s' if len(named) > 1 else ''} or folder{'s' if len(named) > 1 else ''}"
+    inside = [one for one in named if one.startswith(os.path.join(working, ""))]
+    elsewhere = named[len(inside) :]
+    told = []
+    if inside:
+        told.append(f"{_counted(inside)} changed past the guard while the script was measured: {_shown(inside)}")
+    if elsewhere:
+        place = "outside of the working folder, by the script or by other programs"
+        told.append(f"{_counted(elsewhere)} changed meanwhile {place}: {_shown(elsewhere)}")
+    if not complete:
+        told.append("the working folder is too large to be listed whole: changes past the guard may go unnamed")
+    return "; ".join(told)
+
+
+def _counted(named: list[str]) -> str:
+    return "1 file or folder" if len(named) == 1 else f"{len(named)} files or folders"
+
+
+def _shown(named: list[str]) -> str:
     more = f" and {len(named) - _SHOWN} more (all in files/past-the-guard.txt)" if len(named) > _SHOWN else ""
-    return (
-        f"{count} changed while the script was measured, by another way than Python's, and stay so: "
-        f"{', '.join(named[:_SHOWN])}{more}"
-    )
+    return ", ".join(named[:_SHOWN]) + more

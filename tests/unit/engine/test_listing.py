@@ -92,8 +92,8 @@ def test_a_folder_too_large_to_be_listed_is_said_to_be(workdir, monkeypatch):
         for name in "defg":
             (workdir / folder / name).touch()
     assert not list_places([str(workdir)]).complete
-    assert sentence([], complete=False).startswith("not all files were looked at")
-    assert sentence([], complete=True) == ""
+    assert sentence([], "/a", complete=False).startswith("the working folder is too large to be listed whole")
+    assert sentence([], "/a", complete=True) == ""
 
 
 def test_places_named_on_the_command_line_are_listed_and_the_root_is_not(workdir, monkeypatch):
@@ -106,7 +106,20 @@ def test_places_named_on_the_command_line_are_listed_and_the_root_is_not(workdir
 
 
 def test_the_sentence_shows_twelve_and_counts_the_rest():
-    told = sentence([f"/a/{number} (new)" for number in range(15)], complete=True)
-    assert told.startswith("15 files or folders changed")
+    told = sentence([f"/a/{number} (new)" for number in range(15)], "/a", complete=True)
+    assert told.startswith("15 files or folders changed past the guard")
     assert "/a/11 (new) and 3 more" in told
-    assert sentence(["/a (new)"], complete=True).startswith("1 file or folder changed")
+
+
+def test_what_changed_outside_of_the_working_folder_may_be_other_programs_doing():
+    told = sentence(["/a/b (new)", "/c (changed)"], "/a", complete=True)
+    assert told == (
+        "1 file or folder changed past the guard while the script was measured: /a/b (new); 1 file or folder changed "
+        "meanwhile outside of the working folder, by the script or by other programs: /c (changed)"
+    )
+
+
+def test_flatout_s_state_is_nobody_s_change(workdir, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(workdir))
+    (workdir / "flatout").mkdir()
+    assert seen(workdir, lambda: (workdir / "flatout" / "x").touch()) == []
