@@ -5,8 +5,9 @@ import os
 import re
 from dataclasses import dataclass
 
-__all__ = ["MS_BIND", "MS_REC", "Mount", "is_first_user_namespace", "leave_namespaces", "mount", "mounts"]
+__all__ = ["MS_BIND", "MS_REC", "Mount", "is_first_user_namespace", "leave_namespaces", "may_mount", "mount", "mounts"]
 
+_CAP_SYS_ADMIN = 1 << 21
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
 MS_BIND = 0x1000
@@ -67,6 +68,16 @@ def is_first_user_namespace() -> bool:
             return file.read().split() == ["0", "0", "4294967295"]
     except OSError:
         return False
+
+
+def may_mount() -> bool:
+    """Say whether this process may mount as it is: root of the system, unless a container took that from it."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            effective = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    except OSError:
+        return False
+    return is_first_user_namespace() and bool(int(effective, 16) & _CAP_SYS_ADMIN)
 
 
 def leave_namespaces(*, users: bool) -> None:

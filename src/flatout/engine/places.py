@@ -84,13 +84,14 @@ def plan_places(working: str, own: Iterable[str], found: Sequence[Mount]) -> Pla
     """Return what is private for a script started in `working`, when flatout writes to the folders `own`."""
     plain = [one for one in found if one.kind not in _PSEUDO and not is_below(one.place, SYSTEM)]
     writable = _writable(plain)
-    candidates = dict.fromkeys([*_tops(), *writable, os.path.expanduser("~"), tempfile.gettempdir(), working])
+    on_demand = {one.place for one in found if one.kind == "autofs"}
+    candidates = dict.fromkeys([*_tops(on_demand), *writable, os.path.expanduser("~"), tempfile.gettempdir(), working])
     real = {os.path.realpath(place) for place in candidates if os.path.isdir(place)}
     real = {place for place in real if place != "/" and not is_below(place, SYSTEM)}
     points = {one.place for one in plain}
     private = {place for place in real if _stands_alone(place, real, points)}
     shared = [os.path.realpath(place) for place in [*caches(), *own] if os.path.isdir(place)]
-    if any(is_below(working, [place]) for place in shared):
+    if any(is_below(working, [place]) for place in [*shared, *SYSTEM]):
         private.add(working)
     shared += [one.place for one in found if one.place not in private and is_below(one.place, private)]
     for top in {working, os.path.realpath(tempfile.gettempdir())}:
@@ -170,17 +171,21 @@ def _entries(top: str, depth: int) -> Iterator["os.DirEntry[str]"]:
         level = below
 
 
-def _tops() -> list[str]:
-    """Return the places at the top of the file system that this user may write: all of them for root."""
+def _tops(on_demand: set[str]) -> list[str]:
+    """Return the places at the top of the file system that this user may write: all of them for root.
+
+    Homes of others are not looked at, nor places where looking mounts file systems.
+    """
+    tops = [top for top in _children("/") if top not in on_demand]
     if os.geteuid() == 0:
-        return _children("/")
+        return tops
     found = []
-    for top in _children("/"):
+    for top in tops:
         if os.access(top, os.W_OK):
             found.append(top)
-        elif top not in SELDOM_WRITTEN:
+        elif top not in (*SELDOM_WRITTEN, *SYSTEM, "/home", "/net", "/afs"):
             found += [child for child in _children(top) if os.access(child, os.W_OK)]
-    return [*found, *(child for child in _children("/var") if os.access(child, os.W_OK))]
+    return found
 
 
 def _children(folder: str) -> list[str]:

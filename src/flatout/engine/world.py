@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flatout.engine.mounts import MS_BIND, MS_REC, is_first_user_namespace, leave_namespaces, mount, mounts
+from flatout.engine.mounts import MS_BIND, MS_REC, leave_namespaces, may_mount, mount, mounts
 from flatout.engine.places import SELDOM_WRITTEN, Plan, caches, foreign_file, is_below, plan_places
 from flatout.engine.rooms import Room, make_rooms
 
@@ -60,7 +60,7 @@ class World:
             raise Refused("it is switched off")
         if os.path.lexists(os.path.join(session, "files", HARMFUL_FILE)):
             raise Refused("the script failed in one")
-        self._users = not (os.geteuid() == 0 and is_first_user_namespace())
+        self._users = not may_mount()
         working = os.path.realpath(working)
         foreign = foreign_file(working) if self._users else ""
         if foreign:

@@ -24,7 +24,7 @@ def allowed(request, monkeypatch):
     if why_no_private_world():
         pytest.skip(why_no_private_world())
     if request.param == "user namespace":
-        monkeypatch.setattr(world_module, "is_first_user_namespace", lambda: False)
+        monkeypatch.setattr(world_module, "may_mount", lambda: False)
     elif os.geteuid() != 0:
         pytest.skip("not root")
     return request.param
@@ -180,7 +180,7 @@ def test_it_is_refused_where_it_is_switched_off_or_did_harm_before(project, monk
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_user_whose_project_has_files_of_another_group_is_told(project, monkeypatch):
-    monkeypatch.setattr(world_module, "is_first_user_namespace", lambda: False)
+    monkeypatch.setattr(world_module, "may_mount", lambda: False)
     os.chown(project / "a.txt", 0, 12345)
     with pytest.raises(Refused, match=r"a\.txt belongs to another user or group"):
         prepared(project)
