@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from tests.e2e.support import picture, training, why_no_private_world
+from tests.e2e.support import picture, training
 
 EVERYTHING = '''
 import csv, json, pickle, shutil, sqlite3
@@ -109,16 +109,6 @@ class Data(Data):
 NAMES = ["checkpoint.pt", "best.pt", "metrics.csv", "state.pkl", "config.json", "old.pt", "raw.bin", "worker.log"]
 NAMES += ["rank.pt", "relative.txt", "output/result.txt", "output/deep/er.txt", "previous/model.pt"]
 NAMES += ["elsewhere/here.txt", "tensorboard/exp0/events.1", "wandb/run-1/files/output.log", "mlruns/0/meta.yaml"]
-
-
-@pytest.fixture(params=["private", "guarded"])
-def world(request, flatout):
-    """With a private copy of the file system, and without one, as where the kernel refuses it."""
-    if request.param == "guarded":
-        flatout.environment["FLATOUT_WORLD"] = "off"
-    elif why_no_private_world():
-        pytest.skip(why_no_private_world())
-    return request.param
 
 
 @pytest.fixture
