@@ -20,7 +20,7 @@ LAYERS = (
     ("train",),
     ("pipeline", "optimizers", "data"),
     ("schema",),
-    ("units", "errors", "machine", "demo"),
+    ("units", "errors", "machine", "state", "demo"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # The package itself and the two ways in; `demo` is a specimen, not ours.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Flatout
+from tests.e2e.support import Flatout, why_no_private_world
 
 INSTALL_S = 200  # it takes 20 s here
 
@@ -33,6 +33,16 @@ def flatout(tmp_path):
             process.wait()
     left = command.left_behind()
     assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(params=["private", "guarded"])
+def world(request, flatout):
+    """With a private copy of the file system, and without one, as where the kernel refuses it."""
+    if request.param == "guarded":
+        flatout.environment["FLATOUT_WORLD"] = "off"
+    elif why_no_private_world():
+        pytest.skip(why_no_private_world())
+    return request.param
 
 
 def _installed() -> str | None:

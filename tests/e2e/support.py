@@ -1,6 +1,7 @@
 """The real command line in a process of its own, on scripts as people write them."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import stat
@@ -16,6 +17,23 @@ import psutil
 from flatout.schema.codec import RUN_FILE, read_run
 
 MARK = "E2E_MARK"
+TRY_A_WORLD = """
+import os, subprocess, tempfile
+from flatout.engine.world import Refused, World
+with tempfile.TemporaryDirectory() as folder:
+    session, journal = os.path.join(folder, "session"), os.path.join(folder, "journal")
+    os.mkdir(session), os.mkdir(journal)
+    try:
+        world = World(folder, session, journal)
+    except Refused as refused:
+        print(refused)
+    else:
+        try:
+            subprocess.run(["true"], preexec_fn=world.enter)
+        except subprocess.SubprocessError:
+            print(world.report().get("error"))
+        world.remove()
+"""
 PATIENCE_S = 15.0
 
 
@@ -188,6 +206,13 @@ class Flatout:
             return any('"kind":"steps"' in part.read_text() for part in parts)
 
         assert wait_until(recorded, 60), f"no step of the {mode} run was seen"
+
+
+@functools.cache
+def why_no_private_world():
+    """Why a measured run has no private copy of the file system on this machine; "" where it has."""
+    tried = subprocess.run([sys.executable, "-c", TRY_A_WORLD], capture_output=True, text=True, check=False)
+    return (tried.stdout + tried.stderr).strip()
 
 
 def wait_until(condition, timeout=PATIENCE_S):

@@ -43,10 +43,10 @@ def test_what_a_killed_flatout_measured_can_be_shown(flatout):
     kept(flatout)
 
 
-def test_a_killed_flatout_leaves_no_process_and_the_user_s_files(flatout, own_checkpoint):
+def test_a_killed_flatout_leaves_no_process_and_the_user_s_files(flatout, world, own_checkpoint):
     process = flatout.start("diagnose", "train.py")
     flatout.wait_for_steps()
-    assert picture(flatout.folder) != own_checkpoint
+    assert (picture(flatout.folder) == own_checkpoint) == (world == "private"), "in a private copy it never changes"
     process.kill()
     process.wait()
     assert flatout.left_behind() == []
@@ -74,7 +74,7 @@ def test_a_guard_killed_with_a_process_that_left_the_script_leaves_nothing(flato
     assert flatout.left_behind() == []
 
 
-def test_flatout_and_guard_killed_together_are_tidied_up_by_the_next(flatout, own_checkpoint):
+def test_flatout_and_guard_killed_together_are_tidied_up_by_the_next(flatout, world, own_checkpoint):
     before = "if __name__ == '__main__' and not os.fork(): os.setsid(); time.sleep(600)"
     flatout.write(training(before=before, each_step="torch.save(model.state_dict(), 'checkpoint.pt')"))
     own_checkpoint = picture(flatout.folder)
@@ -86,7 +86,7 @@ def test_flatout_and_guard_killed_together_are_tidied_up_by_the_next(flatout, ow
     process.kill()
     process.wait()
     assert wait_until(lambda: len(flatout.processes()) == 1), "the script itself dies with its guard"
-    assert picture(flatout.folder) != own_checkpoint
+    assert (picture(flatout.folder) == own_checkpoint) == (world == "private"), "in a private copy it never changes"
     (flatout.folder / "next.py").write_text("print('no torch')")
     own_checkpoint = {**own_checkpoint, "next.py": picture(flatout.folder)["next.py"]}
     assert flatout.diagnose("next.py").code == 3

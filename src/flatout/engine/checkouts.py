@@ -15,7 +15,8 @@ from flatout.analysis.difference import FEWEST_STEPS, difference, judge_limit
 from flatout.analysis.starts import FEWEST_STARTS, Start, of_starts
 from flatout.engine.blocks import Measured, enough
 from flatout.engine.diagnose import Limits, diagnose_in
-from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
+from flatout.engine.folder import one_at_a_time, run_folder
+from flatout.engine.leftovers import settle_left_over
 from flatout.engine.pace import Pace
 from flatout.engine.progress import Progress
 from flatout.engine.target import Target, parse_target
@@ -64,7 +65,7 @@ def compare_checkouts(
     start = time.monotonic()
     targets = target_in(before, words), target_in(after, words)
     with one_at_a_time():
-        restore_left_over(None)
+        settle_left_over(None, lambda _: None)
         try:
             reports = [
                 _diagnosed(name, target, _DIAGNOSES / 2 * budget_s, number, watch)

@@ -10,9 +10,10 @@ from pathlib import Path
 from flatout.analysis.breakdown import account
 from flatout.engine.collect import assemble, collect_run
 from flatout.engine.failure import explain_nothing, script_failure
-from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
+from flatout.engine.folder import one_at_a_time, run_folder
 from flatout.engine.headroom import measure_headroom
-from flatout.engine.launch import Execution, Outcome
+from flatout.engine.launch import Execution, Outcome, read_notes
+from flatout.engine.leftovers import settle_left_over
 from flatout.engine.progress import Progress
 from flatout.engine.target import Target
 from flatout.errors import FlatoutError, Interrupted
@@ -65,15 +66,13 @@ def diagnose(
         UsageError: the folder cannot be used.
     """
     with one_at_a_time():
-        notes = [
-            f"files that a killed run had left changed were put back, from {old}" for old in restore_left_over(out)
-        ]
+        notes = settle_left_over(out, lambda text: watch(Progress(text, 0, 0.0, None)))
         folder = run_folder(out, target.slug)
         session = _Session(target, folder, limits, watch, echo, notes)
         try:
             return session.diagnose()
         except KeyboardInterrupt:
-            raise _with_report(Interrupted("Interrupted."), session) from None
+            raise session.told(_with_report(Interrupted("Interrupted."), session)) from None
 
 
 def diagnose_in(
@@ -138,7 +137,7 @@ class _Session:
         timed = self._execute("timed", share=0.65)
         self._timed = self._collected("timed", timed)
         if self._timed is None or not self._timed.steps:
-            raise explain_nothing(self.target, self.folder, self._timed, timed)
+            raise self.told(explain_nothing(self.target, self.folder, self._timed, timed))
         failure = script_failure(self.target, self.folder, self._timed, timed)
         if failure is None and self._left_s() > 3:
             self._look_deeper()
@@ -192,10 +191,17 @@ class _Session:
         lost = self.folder / "files" / "not-restored.txt"
         if lost.exists():
             self._notes.append(f"some of the script's files could not be put back: see {lost}")
-        run = dataclasses.replace(run, notes=(*run.notes, *self._notes), ceilings=self._ceilings)
+        notes = dict.fromkeys([*run.notes, *self._notes, *read_notes(self.folder)])
+        run = dataclasses.replace(run, notes=tuple(notes), ceilings=self._ceilings)
         with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same
             write_run(run, self.folder / RUN_FILE)
         return conclude(run, self.folder)
+
+    def told(self, error: FlatoutError) -> FlatoutError:
+        """Return `error` with what is to be said about files, where no report says it."""
+        if error.report is None:
+            error.meaning = "\n".join(filter(None, [error.meaning, *self._notes, *read_notes(self.folder)]))
+        return error
 
     def _left_s(self) -> float:
         return self._limits.budget_s - (time.monotonic() - self._start)

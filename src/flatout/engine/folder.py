@@ -9,14 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from flatout.engine.guard import GUARD_LOCK, end_left_over
-from flatout.engine.restore import restore_files
 from flatout.errors import UsageError
 
-__all__ = ["one_at_a_time", "restore_left_over", "run_folder"]
+__all__ = ["one_at_a_time", "remove_left_over_locks", "run_folder"]
 
 
-_DEPTHS = ("*/*", "*/*/trials/*")  # of a diagnosis, of one execution of a trial
 _ROOM_BYTES = 64 * 1024  # without so much, nothing can be recorded
 
 
@@ -27,6 +24,7 @@ def run_folder(out: Path | None, slug: str) -> Path:
         UsageError: when it cannot be made.
     """
     top = out if out is not None else Path(".flatout")
+    _refuse_links(*([top] if out is None else []), top / slug)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for suffix in ("", *(f"-{number}" for number in range(2, 100))):
         folder = (top / slug / (stamp + suffix)).absolute()
@@ -47,6 +45,21 @@ def run_folder(out: Path | None, slug: str) -> Path:
             ) from None
         return folder
     raise UsageError(f"{top / slug} holds 99 recordings of this second.", advice="Give another folder with --out.")
+
+
+def _refuse_links(*places: Path) -> None:
+    """Refuse to record through a link, which may have come with the folder.
+
+    Raises:
+        UsageError: one of `places` is a link.
+    """
+    for place in places:
+        if place.is_symlink():
+            raise UsageError(
+                f"{place} is a link to {os.readlink(place)}.",
+                "It may have come with the folder, so nothing is recorded through it.",
+                "Remove it, or name a folder with --out.",
+            )
 
 
 @contextlib.contextmanager
@@ -95,24 +108,22 @@ def _locked(path: Path) -> int:
         os.close(file)
 
 
+def remove_left_over_locks() -> None:
+    """Remove lock files of this user whose flatout was killed; it had no time to."""
+    own = f"flatout-{os.getuid()}-*.lock"
+    for path in Path(tempfile.gettempdir()).glob(own):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(path, file) and os.fstat(file).st_uid == os.geteuid():
+                    path.unlink()
+            finally:
+                os.close(file)
+
+
 def _is_at(path: Path, file: int) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
         return False
-
-
-def restore_left_over(out: Path | None) -> list[Path]:
-    """Put back files that an execution killed together with its guards left changed; return the folders it was in."""
-    top = out if out is not None else Path(".flatout")
-    found = []
-    left = {lock.parent for depth in _DEPTHS for lock in top.glob(f"{depth}/{GUARD_LOCK}")}
-    left |= {journal.parent.parent for depth in _DEPTHS for journal in top.glob(f"{depth}/files/journal")}
-    for folder in sorted(left):
-        with contextlib.suppress(OSError), (folder / GUARD_LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # a guard that outlived its flatout restores by itself
-            end_left_over(folder.absolute())
-            if restore_files(folder.absolute()):
-                found.append(folder.absolute())
-            (folder / GUARD_LOCK).unlink(missing_ok=True)
-    return found

@@ -1,7 +1,8 @@
 """A small process between flatout and the script, so that neither a killed parent nor a killed script leaves anything.
 
 It starts the script in a session of its own, keeps its output within bounds, and adopts whatever the script leaves
-behind. When its parent goes away, or asks, it ends every descendant; in the end it puts the user's files back.
+behind. When its parent goes away, or asks, it ends every descendant; in the end it throws the script's private copy of
+the file system away, or, where there could be none, puts the user's files back and names what wrote past it.
 """
 
 import contextlib
@@ -14,19 +15,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from flatout.engine.restore import restore_files
+from flatout.engine.aftermath import NOTES_FILE, Aftermath
+from flatout.engine.claims import LOCK_FILE
 from flatout.schema.order import ORDER_VARIABLE
 
-__all__ = ["GUARD_LOCK", "adopt_orphans", "end_left_over", "end_processes", "main"]
+__all__ = ["GUARD_LOCK", "NOTES_FILE", "adopt_orphans", "end_left_over", "end_processes", "main"]
 
 GUARD_LOCK = "guard.lock"
-"""Held by the guard of a run's folder while it lives, removed by it in the end."""
+"""Says that a guard of a run's folder lives, removed by it in the end; its lock is beside the journal."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -109,11 +111,6 @@ class _Output:
                 file.write(tail)
 
 
-def _before_exec() -> None:
-    if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def main() -> None:
     """Run the command that the specification in `argv[1]` names; report on stdout, listen on stdin."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -122,26 +119,22 @@ def main() -> None:
     path.unlink()  # it holds the user's environment
     folder = Path(spec["folder"])
     adopt_orphans()
-    with (folder / GUARD_LOCK).open("w") as lock:
+    with open(os.open(Path(spec["journal"]) / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        os.pwrite(lock.fileno(), str(os.getpid()).encode(), 0)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(folder / GUARD_LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         _run(spec, folder)
         (folder / GUARD_LOCK).unlink(missing_ok=True)
 
 
 def _run(spec: dict[str, Any], folder: Path) -> None:
+    aftermath = Aftermath(spec["working"], spec["session"], folder, spec["journal"], spec["command"])
     read_end, write_end = os.pipe()
     try:
-        process = subprocess.Popen(
-            spec["command"],
-            stdin=subprocess.DEVNULL,
-            stdout=write_end,
-            stderr=write_end,
-            cwd=spec["working"],
-            env=spec["environment"],
-            start_new_session=True,
-            preexec_fn=_before_exec,
-        )
+        process = aftermath.start(lambda enter: _start(spec, write_end, enter))
     except OSError as error:
+        aftermath.end()
         _say({"failed": error.strerror or str(error)})
         return
     os.close(write_end)
@@ -153,8 +146,27 @@ def _run(spec: dict[str, Any], folder: Path) -> None:
     process.wait()
     _end_descendants(0.5)
     output.join()
-    restored = restore_files(folder)
-    _say({"exit_code": process.returncode, "stopped": asked, "restored": restored})
+    restored, private = aftermath.end(), aftermath.private
+    _say({"exit_code": process.returncode, "stopped": asked, "restored": restored, "private": private})
+
+
+def _start(spec: dict[str, Any], output: int, enter: Callable[[], None] | None) -> subprocess.Popen[bytes]:
+    def before_exec() -> None:
+        if enter is not None:
+            enter()
+        if sys.platform == "linux":  # last: another user namespace forgets it
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    return subprocess.Popen(
+        spec["command"],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        cwd=spec["working"],
+        env=spec["environment"],
+        start_new_session=True,
+        preexec_fn=before_exec,
+    )
 
 
 def _wait(process: subprocess.Popen[bytes]) -> bool:

@@ -8,6 +8,7 @@ command line and the same script that is not finished.
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,12 +146,21 @@ def find_unfinished(top: Path, target: Target, digest: str, asked: Mapping[str, 
         asked: what else decides which recipe comes out; None where that does not matter.
     """
     for folder in sorted((file.parent for file in top.glob(f"{target.slug}/*/{STATE_FILE}")), reverse=True):
-        state = read_state(folder)
+        state = read_state(folder) if _is_plain(folder, top) else None
         if state is None or state.finished or (state.command, state.digest) != (target.command, digest):
             continue
         if asked is None or state.asked == to_plain(asked):
             return folder
     return None
+
+
+def _is_plain(folder: Path, top: Path) -> bool:
+    """Say whether a tune's folder and files are no links or pipes, as may have come with the project."""
+    names = (STATE_FILE, TRIALS_FILE, f"{STATE_FILE}.partial", "trials", "parts", "files", "run.jsonl", "report.html")
+    tops = [top] if top.name == ".flatout" else []  # another one was named by the user
+    places = [*tops, folder.parent, folder, *(folder / name for name in (*names, "report.json"))]
+    found = [place.lstat().st_mode for place in places if os.path.lexists(place)]
+    return all(stat.S_ISREG(mode) or stat.S_ISDIR(mode) for mode in found)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,18 +13,23 @@ from typing import Any
 
 import psutil
 
-from flatout.engine.guard import end_left_over
+from flatout.engine.claims import drop, write_claim
+from flatout.engine.guard import NOTES_FILE, end_left_over
 from flatout.engine.restore import restore_files
 from flatout.engine.target import Target
 from flatout.engine.utilization import UtilizationSampler
+from flatout.engine.world import HARMFUL_FILE
 from flatout.schema.run import Utilization
+from flatout.state import STATE_VARIABLE, state_folder
 
-__all__ = ["Execution", "Outcome"]
+__all__ = ["Execution", "Outcome", "read_notes", "session_folder"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _GUARD = "import sys; sys.path.insert(0, sys.argv.pop()); from flatout.engine.guard import main; main()"
 _GRACE_S = 6.0  # for a script's own finally blocks once the recording is complete
 _POLL_S = 0.1
+_TAIL_BYTES = 16 * 1024
+_OVERLAY_ERRORS = (b"Invalid cross-device link", b"Value too large for defined data type", b"No space left on device")
 _ATTACH_S = 5.0  # a Python that is observed says so at once
 
 TRACKERS_OFF = {
@@ -41,6 +46,20 @@ TRACKERS_OFF = {
 """Experiment trackers are switched off by their own variables: a diagnosis is no experiment."""
 
 
+def session_folder(folder: Path) -> Path:
+    """Return the folder of the diagnosis or tune that the execution in `folder` belongs to."""
+    return folder.parents[1] if folder.parent.name == "trials" else folder
+
+
+def read_notes(session: Path) -> list[str]:
+    """Return what the guards of a session had to say about files, each once, in order."""
+    try:
+        text = (session / "files" / NOTES_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return list(dict.fromkeys(line for line in text.splitlines() if line))
+
+
 @dataclass(slots=True)
 class Outcome:
     """How one execution ended."""
@@ -51,6 +70,7 @@ class Outcome:
     quiet_s: float = 0.0  # at the end: since the last record, where someone followed that
     utilization: tuple[Utilization, ...] = ()
     launch_error: str = ""
+    private: bool = False  # the script had a private copy of the file system
     ended: bool = False
     parts: list[Path] = field(default_factory=list)
 
@@ -70,11 +90,37 @@ class Execution:
         self._added = environment or {}
         self.parts = folder / "parts"
         self._guard: subprocess.Popen[bytes] | None = None
+        self._journal: Path | None = None
         self._messages = b""
         self._tails: dict[Path, _Tail] = {}
 
     def run(self, budget_s: float, watch: Callable[[int, float], None]) -> Outcome:
-        """Run to the end of the recording, of the script, or of `budget_s`; `watch(steps, seconds)` follows it."""
+        """Run to the end of the recording, of the script, or of `budget_s`; `watch(steps, seconds)` follows it.
+
+        A script that fails for its private copy of the file system is started once more without one.
+        """
+        before = set(self.parts.glob("*"))
+        outcome = self._run_once(budget_s, watch)
+        if not self._failed_for_its_copy(outcome):
+            return outcome
+        (session_folder(self._folder) / "files" / HARMFUL_FILE).touch()
+        for part in set(self.parts.glob("*")) - before:
+            part.unlink(missing_ok=True)
+        self._tails.clear()
+        self._messages = b""
+        return self._run_once(max(1.0, budget_s - outcome.wall_s), watch)
+
+    def _failed_for_its_copy(self, outcome: Outcome) -> bool:
+        """Say whether the script met an error that an overlay gives where the user's own files would not."""
+        if not outcome.private or outcome.exit_code in (0, None) or outcome.stopped_by:
+            return False
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
+            tail = file.read()
+            return any(sign in tail for sign in _OVERLAY_ERRORS)
+        return False
+
+    def _run_once(self, budget_s: float, watch: Callable[[int, float], None]) -> Outcome:
         start = time.monotonic()
         outcome = Outcome()
         sampler = UtilizationSampler()
@@ -107,21 +153,26 @@ class Execution:
         if self._guard.returncode:
             end_left_over(self._folder)
         restore_files(self._folder)
+        if self._journal is not None:
+            drop(self._journal)
 
     def _start(self) -> None:
-        files = self._folder / "files"
-        for name in ("kept", "known"):
-            (files / name).mkdir(parents=True, exist_ok=True)
-        (files / "working").write_bytes(os.fsencode(self._target.folder or os.getcwd()))
+        working = os.path.abspath(self._target.folder or os.getcwd())
+        self._journal = write_claim(self._folder, working)
+        (self._folder / "files" / "kept").mkdir(exist_ok=True)
+        (self._journal / "known").mkdir(exist_ok=True)
+        (self._journal / "working").write_bytes(os.fsencode(working))
         body = {
             "command": list(self._target.command),
             "environment": self._environment(),
-            "working": self._target.folder or None,
+            "working": working,
             "folder": str(self._folder),
+            "session": str(session_folder(self._folder)),
+            "journal": str(self._journal),
             "log": self.log.name,
         }
-        spec = self._folder / "guard.json"
-        with open(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        spec = self._journal / "guard.json"
+        with open(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             json.dump(body, file)
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-c", _GUARD, str(spec), str(_PACKAGE.parent)],
@@ -138,6 +189,7 @@ class Execution:
         added: Mapping[str, str] = {
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "FLATOUT_ORDER": str(self._order),
+            STATE_VARIABLE: state_folder(),
             "MLFLOW_TRACKING_URI": (self._folder / "files" / "mlflow").as_uri(),
             **TRACKERS_OFF,
         }
@@ -204,6 +256,7 @@ class Execution:
                 message: dict[str, Any] = json.loads(line)
                 outcome.exit_code = message.get("exit_code", outcome.exit_code)
                 outcome.launch_error = message.get("failed", outcome.launch_error)
+                outcome.private = message.get("private", outcome.private)
 
 
 class _Tail:

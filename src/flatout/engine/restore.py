@@ -1,51 +1,69 @@
 """Puts the user's files back as they were before an observed execution, from the journal its processes wrote."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["restore_files"]
+from flatout.state import journal_folder
+
+__all__ = ["Aside", "restore", "restore_files"]
 
 _KEPT_BYTES = 16 * 1024 * 1024
 _NOTE = {"act": str, "place": str, "other": str, "number": int}
 
 
 def restore_files(folder: Path) -> int:
-    """Undo what the execution recorded in `folder` did to files; return how many acts were undone.
+    """Undo what the execution recorded in `folder` did to files, as `restore` does; return how many acts."""
+    return restore(folder)[0]
 
-    New files up to 16 MiB move to `folder/files/written`, larger ones are removed; files that existed return as they
-    were. Safe to be killed and called again: the journal is cut back act by act. What cannot be put back is named in
+
+def restore(folder: Path) -> tuple[int, list[str]]:
+    """Undo what the execution recorded in `folder` did to files; return how many acts were undone, and their places.
+
+    The journal is the one in the user's state folder; whatever lies in `folder` itself tells nothing. New files up to
+    16 MiB move to `folder/files/written`, larger ones are removed; files that existed return as they were. Safe to be
+    killed and called again: the journal is cut back act by act. What cannot be put back is named in
     `folder/files/not-restored.txt`, and what was kept of it stays in `folder/files/kept`.
     """
-    files = folder / "files"
-    journal = files / "journal"
-    try:
-        data = journal.read_bytes()
-    except OSError:
-        data = b""
+    files, own = folder / "files", Path(journal_folder(str(folder)))
+    journal = own / "journal"
     failures = []
-    num_undone = 0
-    written = _Written(files)
-    for offset, entry in reversed(list(_entries(data))):
+    places = []
+    aside = Aside(files, own)
+    for offset, entry in reversed(list(_entries(_read_own(journal)))):
         try:
-            _undo(entry, written)
-            num_undone += 1
+            _undo(entry, aside)
+            places.append(entry["place"])
         except OSError as error:
             failures.append(f"{entry['place']}: {error.strerror or error} (kept: {entry['other'] or 'nothing'})")
         with contextlib.suppress(OSError):
             os.truncate(journal, offset)
     with contextlib.suppress(OSError):
         journal.unlink(missing_ok=True)
-        shutil.rmtree(files / "known", ignore_errors=True)
+        shutil.rmtree(own / "known", ignore_errors=True)
         if failures:
             (files / "not-restored.txt").write_text("\n".join(failures) + "\n", encoding="utf-8", errors="replace")
         elif not (files / "not-restored.txt").exists():
             shutil.rmtree(files / "kept", ignore_errors=True)
-    return num_undone
+    return len(places), places
+
+
+def _read_own(journal: Path) -> bytes:
+    """Return what a journal says that is a plain file of this user, which nobody else can write."""
+    try:
+        handle = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+        return file.read() if own else b""
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -59,21 +77,26 @@ def _entries(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         offset += len(line) + 1
 
 
-class _Written:
+class Aside:
     """Where new files go: `files/written`, as they lay below the working folder."""
 
-    def __init__(self, files: Path) -> None:
+    def __init__(self, files: Path, own: Path) -> None:
+        """Take the recording's folder for files, and the journal's, which knows the working folder."""
         self._top = files / "written"
         try:
-            self._working = Path(os.fsdecode((files / "working").read_bytes()))
+            self._working = Path(os.fsdecode((own / "working").read_bytes()))
         except OSError:
             self._working = Path.cwd()
 
-    def set_aside(self, place: Path) -> None:
-        """Move what lies at `place` away, or remove it when it is large or cannot be moved."""
+    def set_aside(self, place: Path, known_as: Path | None = None) -> None:
+        """Move what lies at `place` away, or remove it when it is large or cannot be moved.
+
+        `known_as` is where the script saw it, when that was elsewhere.
+        """
+        known_as = known_as or place
         if place.is_dir() and not place.is_symlink():
             for child in list(place.iterdir()):
-                self.set_aside(child)
+                self.set_aside(child, known_as / child.name)
             place.rmdir()
             return
         try:
@@ -85,7 +108,7 @@ class _Written:
             place.unlink()
             return
         try:
-            target = self._target(place)
+            target = self._target(known_as)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(place, target)
         except OSError:  # a full disk, mostly: the user's folder comes first
@@ -101,8 +124,10 @@ class _Written:
         return target
 
 
-def _undo(entry: dict[str, Any], written: _Written) -> None:
+def _undo(entry: dict[str, Any], written: Aside) -> None:
     act, place, other = entry["act"], Path(entry["place"]), Path(entry["other"])
+    if place != Path(os.path.realpath(place.parent)) / place.name:
+        raise OSError(errno.ELOOP, "a link leads elsewhere now", str(place))
     if act in ("created", "folder"):
         written.set_aside(place)
     elif act in ("kept", "tree") and os.path.lexists(other):

@@ -11,8 +11,10 @@ from pathlib import Path
 from flatout.analysis.judge import allocate
 from flatout.engine.candidates import candidates
 from flatout.engine.diagnose import Limits, conclude, diagnose_in
-from flatout.engine.folder import one_at_a_time, restore_left_over, run_folder
+from flatout.engine.folder import one_at_a_time, run_folder
 from flatout.engine.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
+from flatout.engine.launch import read_notes
+from flatout.engine.leftovers import settle_left_over
 from flatout.engine.progress import Progress
 from flatout.engine.search import Search
 from flatout.engine.target import Target, script_digest
@@ -53,9 +55,7 @@ def tune(
     """
     start = time.monotonic()
     with one_at_a_time():
-        notes = [
-            f"files that a killed run had left changed were put back, from {old}" for old in restore_left_over(out)
-        ]
+        notes = settle_left_over(out, lambda text: watch(Progress(text, 0, 0.0, None)))
         report, folder = _diagnosis(target, limits, out, watch, echo, notes)
         session = _Session(target, folder, limits, watch, report, start)
         try:
@@ -98,7 +98,8 @@ def _diagnosis(
     try:
         report = diagnose_in(target, folder, limits=given, watch=earlier, echo=echo, notes=notes)
     except KeyboardInterrupt:
-        raise Interrupted("Interrupted.", "The diagnosis was not finished.", f"It lies in {folder}.") from None
+        meaning = "\n".join(["The diagnosis was not finished.", *notes, *read_notes(folder)])
+        raise Interrupted("Interrupted.", meaning, f"It lies in {folder}.") from None
     state = TuneState(
         command=target.command,
         script=target.name,
@@ -149,7 +150,8 @@ class _Session:
     def report(self) -> Report:
         """Return what is known so far."""
         search = self.search
-        run = dataclasses.replace(self._report.run, notes=(*self._report.run.notes, *search.notes))
+        notes = dict.fromkeys([*self._report.run.notes, *search.notes, *read_notes(self._folder)])
+        run = dataclasses.replace(self._report.run, notes=tuple(notes))
         return dataclasses.replace(
             self._report, run=run, trials=tuple(search.trials), recipe=search.recipe, confirmation=search.confirmation
         )

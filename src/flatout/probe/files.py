@@ -1,9 +1,11 @@
 """Keeps the user's files as they were: every file an observed script is about to change is set aside first.
 
 An audit hook sees each open for writing, rename, removal and new folder *before* it happens. What existed is kept
-under the run's folder and noted in a journal; when the script has ended, `flatout.engine.restore` puts it back and
-moves away what the script wrote. So the script sees its own files as ever (a checkpoint it saved can be loaded,
-renamed, deleted), and the folder looks afterwards as it looked before. Standard library only: it starts before torch.
+under the run's folder and noted in a journal, which lies in the user's state folder; when the script has ended,
+`flatout.engine.restore` puts it back and moves away what the script wrote. So the script sees its own files as ever (a
+checkpoint it saved can be loaded, renamed, deleted), and the folder looks afterwards as it looked before. Where the
+script has a private copy of a place (`flatout.engine.world`), nothing is to be done there. Standard library only: it
+starts before torch.
 
 Each act is noted before it is done, and a file is set aside in one step or not at all: a kill at any moment leaves
 either the file in its place or a note that brings it back. What cannot be noted or kept (a full disk) is not done:
@@ -28,6 +30,10 @@ from threading import get_ident
 from typing import Any
 from urllib.parse import unquote
 
+from flatout.probe.private import PrivatePlaces
+from flatout.probe.taking import take_by_link, take_by_move, take_copy, take_tree
+from flatout.state import journal_folder, own_folder
+
 __all__ = ["FileKeeper", "keep_files"]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -40,7 +46,10 @@ class FileKeeper:
 
     def __init__(self, folder: str, *working_folders: str) -> None:
         """Keep what is not in `folder`; below `working_folders` everything, elsewhere no caches and temporaries."""
-        self._own, self._folder = os.path.join(os.path.realpath(folder), ""), os.path.join(folder, "files")
+        self._notes = own_folder(journal_folder(folder))
+        self._folder = os.path.join(folder, "files")
+        self._own = tuple(os.path.join(os.path.realpath(path), "") for path in (folder, self._notes))
+        self._private = PrivatePlaces.of(self._notes)
         self._working = tuple(os.path.join(os.path.realpath(path), "") for path in working_folders)
         passing = (tempfile.gettempdir(), "~/.cache", "~/.triton", sys.prefix)
         self._passing = tuple(os.path.join(os.path.realpath(os.path.expanduser(path)), "") for path in passing)
@@ -48,8 +57,8 @@ class FileKeeper:
         self._trees: tuple[str, ...] = ()
         self._busy: set[int] = set()  # threads at work here, whose own file operations pass
         self._numbers = itertools.count()
-        for name in ("kept", "known"):
-            os.makedirs(os.path.join(self._folder, name), exist_ok=True)
+        for name in (os.path.join(self._folder, "kept"), os.path.join(self._notes, "known")):
+            os.makedirs(name, exist_ok=True)
 
     def install(self) -> None:
         """Begin to watch; an audit hook lasts as long as its process."""
@@ -87,10 +96,10 @@ class FileKeeper:
             return
         if not stat.S_ISREG(found.st_mode):
             return
-        if truncates and os.access(place, os.W_OK) and self._keep(place, _move):
+        if truncates and os.access(place, os.W_OK) and self._keep(place, take_by_move):
             return
         shared = found.st_nlink > 1
-        self._keep(place, _link if shared else _copy)
+        self._keep(place, take_by_link if shared else take_copy)
         if shared:
             self._give_own_copy(place)
 
@@ -111,9 +120,12 @@ class FileKeeper:
     def _removed(self, path: Any, dir_fd: int = -1) -> None:
         place = self._place(path, dir_fd, follow=False)
         if place is not None and os.path.lexists(place):
-            self._keep(place, _link)
+            self._keep(place, take_by_link)
 
     def _renamed(self, source: Any, target: Any, source_fd: int = -1, target_fd: int = -1) -> None:
+        if self._private:
+            with self._quiet():
+                self._private.make_movable(_absolute(source, source_fd, follow=False))
         old, new = self._place(source, source_fd, follow=False), self._place(target, target_fd, follow=False)
         if old is not None and old == new:
             return
@@ -124,7 +136,7 @@ class FileKeeper:
         if new is not None and not os.path.lexists(new):
             self._record("created", new)
         elif new is not None and (not os.path.isdir(new) or os.path.islink(new)):
-            self._keep(new, _link)
+            self._keep(new, take_by_link)
 
     def _renamed_folder(self, old: str, new: str) -> None:
         """Note every move of a folder, the script's own folders too: what lies in it is undone where it lay then."""
@@ -146,7 +158,7 @@ class FileKeeper:
 
     def _removed_tree(self, path: Any, dir_fd: int | None = None) -> None:
         place = self._place(path, -1 if dir_fd is None else dir_fd, follow=False)
-        if place is not None and os.path.isdir(place) and not os.path.islink(place) and self._keep(place, _copy_tree):
+        if place is not None and os.path.isdir(place) and not os.path.islink(place) and self._keep(place, take_tree):
             self._trees += (os.path.join(place, ""),)
 
     def _changed_stat(self, path: Any, mode: int = 0, dir_fd: int = -1) -> None:
@@ -163,7 +175,7 @@ class FileKeeper:
     def _keep(self, place: str, take: Callable[[str, str], Any]) -> bool:
         """Set `place` aside by `take`, once; return whether this was the time."""
         kept = os.path.join(self._folder, "kept", f"{os.getpid()}-{next(self._numbers)}-{time.time_ns()}")
-        return self._record("tree" if take is _copy_tree else "kept", place, kept, take=take)
+        return self._record("tree" if take is take_tree else "kept", place, kept, take=take)
 
     def _give_own_copy(self, place: str) -> None:
         """Part a file about to be written from its other names, of which one may be what was kept."""
@@ -175,9 +187,9 @@ class FileKeeper:
     def _place(self, path: Any, dir_fd: int = -1, *, follow: bool = True) -> str | None:
         """Return the absolute path when it is to be protected, None when it is not ours to care for."""
         place = _absolute(path, dir_fd, follow=follow)
-        if not place or place.startswith((self._own, *_SYSTEM)) or f"{os.sep}__pycache__{os.sep}" in place:
+        if not place or place.startswith((*self._own, *_SYSTEM)) or f"{os.sep}__pycache__{os.sep}" in place:
             return None
-        if self._trees and place.startswith(self._trees):
+        if place in self._private or (self._trees and place.startswith(self._trees)):
             return None
         if not place.startswith(self._working) and place.startswith(self._passing):
             return None
@@ -190,7 +202,7 @@ class FileKeeper:
         known_as = known_as or place
         if known_as in self._seen:
             return False
-        name = os.path.join(self._folder, "known", hashlib.sha1(os.fsencode(known_as)).hexdigest())
+        name = os.path.join(self._notes, "known", hashlib.sha1(os.fsencode(known_as)).hexdigest())
         with self._quiet(), open(name, "a+b", buffering=0) as known:
             with contextlib.suppress(OSError):
                 fcntl.flock(known, fcntl.LOCK_EX)
@@ -216,7 +228,7 @@ class FileKeeper:
             return known_as.partition("\0")[0] not in places and not known_as.startswith(below)
 
         with self._quiet(), contextlib.suppress(OSError):
-            for entry in os.scandir(os.path.join(self._folder, "known")):
+            for entry in os.scandir(os.path.join(self._notes, "known")):
                 with contextlib.suppress(OSError), open(entry.path, "rb") as file:
                     if not stays(os.fsdecode(file.read())):
                         os.unlink(entry.path)
@@ -226,7 +238,7 @@ class FileKeeper:
         entry = json.dumps({"act": act, "place": place, "other": other, "number": number})
         line = f"\n{entry}\n".encode("ascii")  # begins a line even after a note that a full disk cut off
         with self._quiet():
-            journal = os.open(os.path.join(self._folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            journal = os.open(os.path.join(self._notes, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 if os.write(journal, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._folder)
@@ -257,34 +269,6 @@ def _absolute(path: Any, dir_fd: int, *, follow: bool) -> str:
     return place if text else ""
 
 
-def _copy(source: str, target: str) -> None:
-    """Copy one file, whole or not at all."""
-    partial = f"{target}.partial"
-    shutil.copy2(source, partial, follow_symlinks=False)
-    os.rename(partial, target)
-
-
-def _move(source: str, target: str) -> None:
-    try:
-        os.rename(source, target)
-    except OSError:  # another device
-        _copy(source, target)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        _copy(source, target)
-
-
-def _copy_tree(source: str, target: str) -> None:
-    """Copy a folder, by links where that can be done, whole or not at all."""
-    partial = f"{target}.partial"
-    shutil.copytree(source, partial, symlinks=True, copy_function=_link)
-    os.rename(partial, target)
-
-
 _keepers: list[FileKeeper] = []
 """The keeper of this process, for the seams that write files past Python's `open`."""
 
@@ -293,7 +277,7 @@ def keep_files(folder: str) -> FileKeeper:
     """Install the keeper of this process, once, and return it."""
     if not _keepers:
         started_in = [os.getcwd()]
-        with contextlib.suppress(OSError), open(os.path.join(folder, "files", "working"), "rb") as file:
+        with contextlib.suppress(OSError), open(os.path.join(journal_folder(folder), "working"), "rb") as file:
             started_in.append(os.fsdecode(file.read()))
         _keepers.append(FileKeeper(folder, *started_in))
         _keepers[0].install()

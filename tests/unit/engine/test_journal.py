@@ -258,5 +258,17 @@ def test_a_tune_that_was_asked_something_else_is_not_taken_up(tmp_path: Path) ->
     assert find_unfinished(tmp_path, TARGET, "abc") == folder
 
 
+@pytest.mark.parametrize("name", ["tune.json", "trials.jsonl", "trials", "parts", "", ".."])
+def test_a_tune_with_links_in_it_is_not_taken_up(tmp_path: Path, name: str) -> None:
+    folder = folder_of(tmp_path, "20260101-000000")
+    place = Path(os.path.normpath(folder / name))
+    assert find_unfinished(tmp_path, TARGET, "abc") == folder
+    far = tmp_path.parent / f"{tmp_path.name}-far"
+    if place.exists():
+        place.rename(far)
+    place.symlink_to(far)
+    assert find_unfinished(tmp_path, TARGET, "abc") is None
+
+
 def test_nothing_is_found_where_nothing_was_recorded(tmp_path: Path) -> None:
     assert find_unfinished(tmp_path / "nowhere", TARGET, "abc") is None

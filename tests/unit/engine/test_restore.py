@@ -1,23 +1,31 @@
 """Journals that are damaged, foreign, or name what is no longer there: nothing that is not certain is touched."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from flatout.engine.folder import restore_left_over
+from flatout.engine.claims import write_claim
+from flatout.engine.leftovers import restore_left_over
 from flatout.engine.restore import restore_files
+from flatout.state import journal_folder
 
 
 @pytest.fixture
 def folder(workdir):
     made = workdir / ".flatout" / "train.py" / "now"
     (made / "files" / "kept").mkdir(parents=True)
-    (made / "files" / "known").mkdir()
+    write_claim(made, str(workdir))
+    (journal(made) / "known").mkdir()
     return made
 
 
+def journal(folder):
+    return Path(journal_folder(str(folder)))
+
+
 def note(folder, act, place, other="", number=0):
-    with (folder / "files" / "journal").open("a") as file:
+    with (journal(folder) / "journal").open("a") as file:
         file.write("\n" + json.dumps({"act": act, "place": str(place), "other": str(other), "number": number}) + "\n")
 
 
@@ -33,9 +41,9 @@ def test_without_a_journal_nothing_happens(folder):
 
 
 def test_without_a_journal_the_next_execution_begins_with_nothing_known(folder):
-    (folder / "files" / "known" / "stale").write_text("/a/file")
+    (journal(folder) / "known" / "stale").write_text("/a/file")
     restore_files(folder)
-    assert not (folder / "files" / "known").exists()
+    assert not (journal(folder) / "known").exists()
 
 
 def test_what_was_kept_returns_and_what_is_new_goes(folder, workdir):
@@ -46,7 +54,7 @@ def test_what_was_kept_returns_and_what_is_new_goes(folder, workdir):
     assert restore_files(folder) == 2
     assert (workdir / "a.txt").read_text() == "original"
     assert not (workdir / "b.txt").exists()
-    assert not (folder / "files" / "journal").exists()
+    assert not (journal(folder) / "journal").exists()
     assert not (folder / "files" / "kept").exists()
 
 
@@ -64,7 +72,7 @@ def test_a_second_call_changes_nothing(folder, workdir):
 )
 def test_a_damaged_note_is_passed_over_and_the_others_are_undone(folder, workdir, damage):
     (workdir / "b.txt").write_text("new")
-    with (folder / "files" / "journal").open("ab") as file:
+    with (journal(folder) / "journal").open("ab") as file:
         file.write(damage)
     note(folder, "created", workdir / "b.txt")
     assert restore_files(folder) == 1
@@ -75,7 +83,7 @@ def test_a_damaged_note_is_passed_over_and_the_others_are_undone(folder, workdir
 @pytest.mark.parametrize("value", [None, 3, [], "x"])
 def test_a_note_with_a_foreign_value_is_no_crash(folder, workdir, field, value):
     entry = {"act": "created", "place": str(workdir / "b.txt"), "other": "", "number": 0, field: value}
-    (folder / "files" / "journal").write_text(json.dumps(entry))
+    (journal(folder) / "journal").write_text(json.dumps(entry))
     restore_files(folder)
 
 
@@ -131,7 +139,7 @@ def test_new_files_that_cannot_be_moved_away_are_removed(folder, workdir, monkey
 
 
 def test_two_new_files_of_one_name_are_both_kept(folder, workdir):
-    (folder / "files" / "working").write_text(str(workdir))
+    (journal(folder) / "working").write_text(str(workdir))
     for text in ("timed", "deep"):
         (workdir / "runs").mkdir()
         (workdir / "runs" / "b.txt").write_text(text)

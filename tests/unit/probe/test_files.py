@@ -18,6 +18,7 @@ import pytest
 
 from flatout.engine.restore import restore_files
 from flatout.probe.files import FileKeeper
+from flatout.state import journal_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -49,6 +50,10 @@ def make_project(top):
 
 def recording(top):
     return top / ".flatout" / "train.py" / "now"
+
+
+def journal(top):
+    return Path(journal_folder(str(recording(top))))
 
 
 def picture(top):
@@ -434,7 +439,7 @@ def test_a_database_in_memory_or_read_only_is_left_alone(project):
         sqlite3.connect("file:mem?mode=memory", uri=True).close()
 
     assert protected(project, act) == 0
-    assert not (recording(project) / "files" / "journal").exists()
+    assert not (journal(project) / "journal").exists()
 
 
 def test_caches_temporary_files_and_devices_are_left_alone(project, tmp_path_factory):
@@ -448,7 +453,7 @@ def test_caches_temporary_files_and_devices_are_left_alone(project, tmp_path_fac
         (recording(project) / "own").write_text("x")
 
     assert protected(project, act) == 0
-    assert not (recording(project) / "files" / "journal").exists()
+    assert not (journal(project) / "journal").exists()
     assert (elsewhere / "x").exists()
 
 
@@ -457,7 +462,7 @@ def test_when_nothing_can_be_noted_the_file_is_not_touched(project):
     before = picture(project)
 
     def act():
-        os.mkdir(recording(project) / "files" / "journal")  # opening it to append fails from now on
+        os.mkdir(journal(project) / "journal")  # opening it to append fails from now on
         for _ in range(2):
             with pytest.raises(OSError, match="directory"):
                 Path("checkpoint.pt").write_text("")
