@@ -244,12 +244,25 @@ def test_the_end_of_the_process_waits_for_the_file(end, workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])
-def test_a_disk_that_is_full_at_the_end_shows_in_the_exit_status(end, workdir):
+def test_a_disk_that_fills_up_after_the_save_shows_in_the_exit_status(end, workdir):
+    slow = "from flatout.fixes.async_checkpoint import _Snapshot as S\nimport time\nwrite = S.write\n"
+    slow += "S.write = lambda *a: (time.sleep(0.5), write(*a))\n"
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
-    done = run(limit + "torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\nprint('done')\n" + end, workdir)
+    done = run(
+        slow + "torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\n" + limit + "print('done')\n" + end, workdir
+    )
     assert done.returncode == 1
     assert "a checkpoint could not be written" in done.stderr
     assert sorted(os.listdir(workdir)) == ["script.py"]
+
+
+@pytest.mark.slow
+def test_a_disk_that_takes_no_such_file_raises_where_the_script_saves(workdir):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+    save = "try: torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\nexcept RuntimeError: open('raised', 'w')\n"
+    done = run(limit + save + "os._exit(0)", workdir)
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(workdir)) == ["model.pt", "raised", "script.py"]
 
 
 def test_several_ranks_are_left_alone(monkeypatch, workdir):
