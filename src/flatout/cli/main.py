@@ -4,7 +4,9 @@ Commands are imported when they are used, and what they need inside them: `flato
 measures nothing, so it imports neither rich nor psutil.
 """
 
+import errno
 import importlib
+import io
 import os
 import sys
 import tempfile
@@ -15,7 +17,8 @@ from typing import NoReturn
 import click
 
 from flatout import __version__
-from flatout.errors import FlatoutError
+from flatout.errors import FlatoutError, UsageError
+from flatout.schema.secrets import masked, masked_words, remember
 
 __all__ = ["COMMANDS", "cli", "main", "run"]
 
@@ -32,6 +35,8 @@ COMMANDS = {
 """Every command and where it is, in the order in which `--help` tells the story."""
 
 INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""What a stream says that takes no more; files are named where they are written."""
 INTERNAL_ERROR = 70
 
 
@@ -69,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; whatever went wrong has been told on stderr."""
+    remember(sys.argv if arguments is None else arguments)
+    _open_streams()
     try:
         code = cli.main(None if arguments is None else list(arguments), prog_name="flatout", standalone_mode=False)
         sys.stdout.flush()
@@ -77,17 +84,62 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _tell(error)
         return error.exit_code
     except click.ClickException as error:
+        vars(error)["message"] = masked(error.message)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains while it ends
+        _let_go_of_stdout()
         return 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            _confess(error)
+            return INTERNAL_ERROR
+        _let_go_of_stdout()
+        _tell(UsageError(f"What was found could not be written to stdout ({error.strerror})."))
+        return UsageError.exit_code
     except Exception as error:
         _confess(error)
         return INTERNAL_ERROR
+
+
+class _Closed(io.RawIOBase):
+    """Stands for a stream that was closed before we were started, for which Python has None."""
+
+    def writable(self) -> bool:
+        """Return that it is there to write to."""
+        return True
+
+    def write(self, data: object) -> int:
+        """Refuse, as the system does.
+
+        Raises:
+            OSError: always.
+        """
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def _open_streams() -> None:
+    """Have something in the place of streams that are closed, so that writing fails as it does on a full disk.
+
+    Nothing is opened in their stead: a script that we start finds them as it would without us.
+    """
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(_Closed(), encoding="utf-8", write_through=True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _let_go_of_stdout() -> None:
+    """Have what is left in its buffer go nowhere, or Python complains of it while it ends."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def _tell(error: FlatoutError) -> None:
@@ -105,7 +157,8 @@ def _confess(error: Exception) -> None:
     from flatout.report.visible import visible
 
     told = visible(f"{type(error).__name__}: {error}")
-    text = f"flatout {__version__}, Python {sys.version}\n{sys.argv}\n\n{''.join(traceback.format_exception(error))}"
+    trace = "".join(traceback.format_exception(error))
+    text = f"flatout {__version__}, Python {sys.version}\n{masked_words(sys.argv)}\n\n{masked(trace)}"
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="flatout-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False

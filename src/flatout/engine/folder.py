@@ -31,8 +31,9 @@ def run_folder(out: Path | None, slug: str) -> Path:
     for suffix in ("", *(f"-{number}" for number in range(2, 100))):
         folder = (top / slug / (stamp + suffix)).absolute()
         try:
-            folder.mkdir(parents=True)
-            (folder / "parts").mkdir()
+            _refuse_links(out, top, slug)
+            folder.mkdir(parents=True, mode=0o700)  # what a script says and is given concerns nobody else
+            (folder / "parts").mkdir(mode=0o700)
             (folder / "room").write_bytes(bytes(_ROOM_BYTES))
             (folder / "room").unlink()
         except FileExistsError:
@@ -47,6 +48,21 @@ def run_folder(out: Path | None, slug: str) -> Path:
             ) from None
         return folder
     raise UsageError(f"{top / slug} holds 99 recordings of this second.", advice="Give another folder with --out.")
+
+
+def _refuse_links(out: Path | None, top: Path, slug: str) -> None:
+    """Refuse a link in place of a folder of ours: whoever made it would decide where recordings go.
+
+    Raises:
+        UsageError: there is one; a link that was named with --out is the user's own.
+    """
+    linked = next((each for each in ((top,) if out is None else ()) + (top / slug,) if each.is_symlink()), None)
+    if linked is not None:
+        raise UsageError(
+            f"{linked} is a link to {os.path.realpath(linked)}.",
+            "Recordings would be written outside this folder.",
+            "Name the folder that they shall go to with --out.",
+        )
 
 
 @contextlib.contextmanager

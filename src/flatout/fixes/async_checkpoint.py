@@ -169,7 +169,7 @@ class _Saves:
         return not disk.f_blocks or num_bytes + waiting <= disk.f_bavail * disk.f_frsize
 
     def _prepared(self, path: str, target: str, snapshot: _Snapshot) -> Writing | None:
-        """Make the file that takes the content, as torch would make it now; None where it cannot be one like the old."""
+        """Make the file that takes the content, as torch would make it now; None where it cannot be like the old."""
         folder = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.urandom(6).hex()}")
         made = os.path.join(folder, os.path.basename(path))
         self._background.unfinished = folder

@@ -90,7 +90,7 @@ class Background:
                     self.pending.append(writing)
                     self.unfinished = ""
             finally:
-                self.discard_unfinished()
+                self._discard()
                 self._tell(pending=bool(self.pending))
             if writing is None or self._thread is not None:
                 return writing is not None
@@ -101,7 +101,7 @@ class Background:
             self._work()
         return True
 
-    def discard_unfinished(self) -> None:
+    def _discard(self) -> None:
         """Remove the folder of a file that was not put here after all."""
         if self.unfinished:
             shutil.rmtree(self.unfinished, ignore_errors=True)
@@ -163,6 +163,7 @@ class Background:
         while not self.forked:
             try:
                 self.wait()
+                self._discard()
             except KeyboardInterrupt:
                 continue
             except Exception as error:

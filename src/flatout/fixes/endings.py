@@ -121,7 +121,6 @@ class _Caught:
     def _end(self, number: int, frame: FrameType | None) -> None:
         """Write what is pending, then end as the signal would have ended the process."""
         self._background.failed_at_end()
-        self._background.discard_unfinished()
         self._sigaction(number, self._forms[number][0], None)
         os.kill(os.getpid(), number)
 

@@ -164,7 +164,8 @@ if __name__ == "__main__":
 
     folder, (ways, ends) = sys.argv[1], json.loads(sys.argv[2])
     statuses = []
-    for number, (way, end, arm) in enumerate(cases(ways, ends)):
+    for number, case in enumerate(cases(ways, ends)):
+        way, end, arm = case
         os.makedirs(f"{folder}/{number}/sub")
         heard, told = os.pipe()
         child = os.fork()
