@@ -4,10 +4,7 @@ Commands are imported when they are used, and what they need inside them: `flato
 measures nothing, so it imports neither rich nor psutil.
 """
 
-import errno
 import importlib
-import io
-import os
 import sys
 import tempfile
 import traceback
@@ -17,6 +14,7 @@ from typing import NoReturn
 import click
 
 from flatout import __version__
+from flatout.cli.streams import is_full, let_go_of_stdout, open_streams
 from flatout.errors import FlatoutError, UsageError
 from flatout.schema.secrets import masked, masked_words, remember
 
@@ -35,8 +33,6 @@ COMMANDS = {
 """Every command and where it is, in the order in which `--help` tells the story."""
 
 INTERRUPTED = 130
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-"""What a stream says that takes no more; files are named where they are written."""
 INTERNAL_ERROR = 70
 
 
@@ -75,7 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; whatever went wrong has been told on stderr."""
     remember(sys.argv if arguments is None else arguments)
-    _open_streams()
+    with open_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = cli.main(None if arguments is None else list(arguments), prog_name="flatout", standalone_mode=False)
         sys.stdout.flush()
@@ -91,55 +91,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        _let_go_of_stdout()
+        let_go_of_stdout()
         return 1
     except OSError as error:
-        if error.filename is not None or error.errno not in _FULL:
+        if not is_full(error):
             _confess(error)
             return INTERNAL_ERROR
-        _let_go_of_stdout()
+        let_go_of_stdout()
         _tell(UsageError(f"What was found could not be written to stdout ({error.strerror})."))
         return UsageError.exit_code
     except Exception as error:
         _confess(error)
         return INTERNAL_ERROR
-
-
-class _Closed(io.RawIOBase):
-    """Stands for a stream that was closed before we were started, for which Python has None."""
-
-    def writable(self) -> bool:
-        """Return that it is there to write to."""
-        return True
-
-    def write(self, data: object) -> int:
-        """Refuse, as the system does.
-
-        Raises:
-            OSError: always.
-        """
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-
-
-def _open_streams() -> None:
-    """Have something in the place of streams that are closed, so that writing fails as it does on a full disk.
-
-    Nothing is opened in their stead: a script that we start finds them as it would without us.
-    """
-    if sys.stdout is None:
-        sys.stdout = io.TextIOWrapper(_Closed(), encoding="utf-8", write_through=True)
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-
-
-def _let_go_of_stdout() -> None:
-    """Have what is left in its buffer go nowhere, or Python complains of it while it ends."""
-    try:
-        number = sys.stdout.fileno()
-    except (OSError, ValueError):
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-        return
-    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def _tell(error: FlatoutError) -> None:

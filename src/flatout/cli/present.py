@@ -8,7 +8,7 @@ import click
 
 from flatout.cli.options import STDOUT
 from flatout.errors import UsageError
-from flatout.schema.files import private_opener, write_whole
+from flatout.schema.files import keep_private, private_opener, write_whole
 from flatout.schema.report import Report
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def store(report: Report) -> None:
 
     if report.folder:
         _beside(report, REPORT_FILE, dumps(report))
+        keep_private(Path(report.folder))
 
 
 def store_page(report: Report, *, handover: "Handover | None" = None, price_h: float = 0.0) -> None:

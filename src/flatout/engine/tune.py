@@ -16,9 +16,9 @@ from flatout.engine.journal import TrialJournal, TuneState, find_unfinished, rea
 from flatout.engine.own_key import own_key
 from flatout.engine.progress import Progress
 from flatout.engine.search import Search
+from flatout.engine.taking_up import taken_up
 from flatout.engine.target import Target, script_digest
-from flatout.errors import BadRecording, FlatoutError, Interrupted
-from flatout.schema.codec import RUN_FILE, read_run
+from flatout.errors import FlatoutError, Interrupted
 from flatout.schema.report import Report
 from flatout.schema.secrets import digest, masked_words
 from flatout.schema.trial import Equivalence
@@ -80,13 +80,10 @@ def _diagnosis(
     shown, asked = _told(target, limits)
     found = find_unfinished(out if out is not None else Path(".flatout"), shown, script_digest(target), asked)
     if found is not None:
-        found = found.absolute()
-        try:
-            report = conclude(read_run(found / RUN_FILE), found)
-        except BadRecording:  # killed during the diagnosis
-            found = None
-        else:
-            return report, found
+        run, reason = taken_up(found)
+        notes += [reason] if reason else []
+        if run is not None:
+            return conclude(run, found.absolute()), found.absolute()
     folder = run_folder(out, target.slug)
 
     def earlier(progress: Progress) -> None:

@@ -10,9 +10,9 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["MOST_BYTES", "private_opener", "read_whole", "write_whole"]
+__all__ = ["MOST_BYTES", "keep_private", "private_opener", "read_whole", "write_whole"]
 
-MOST_BYTES = 128 * 1024 * 1024
+MOST_BYTES = 128_000_000
 """A larger file is none of ours: a recording takes 1 MB or so, one of a million steps 60 MB."""
 
 _KINDS = {stat.S_IFIFO: "a fifo", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
@@ -63,6 +63,20 @@ def write_whole(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
+
+
+def keep_private(folder: Path) -> None:
+    """Let nobody but its owner read what lies in a folder of ours.
+
+    Links are left alone, files with a second name, and what stands below a folder `files`: those are the script's.
+    """
+    for path in (folder, *folder.rglob("*")):
+        if "files" in path.relative_to(folder).parts[:-1]:
+            continue
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1):
+                path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def private_opener(path: str, flags: int) -> int:
