@@ -295,7 +295,7 @@ def test_an_unfinished_tune_that_came_with_a_project_is_left_alone_with_the_reas
     assert "through a link" in taken_up(place.top / "there")[1]
     selection = Selection("loader-workers", {"workers": 100_000})
     candidate = Candidate(selection=selection, equivalence=Equivalence.BITWISE)
-    TrialJournal(place.kept).append(Trial(candidate=candidate, verdict=Verdict.KEPT))
+    TrialJournal(place.kept).append(Trial(number=1, candidate=candidate, verdict=Verdict.KEPT))
     run, reason = taken_up(place.kept)
     assert run is None
     assert "workers = 100000, not a number from 0 to 512" in reason

@@ -36,7 +36,7 @@ def open_streams() -> Iterator[None]:
     """
     with contextlib.ExitStack() as streams:
         if sys.stdout is None:
-            closed = io.TextIOWrapper(_Closed(), encoding="utf-8", write_through=True)
+            closed = io.TextIOWrapper(io.BufferedWriter(_Closed(), 1), encoding="utf-8", write_through=True)
             streams.enter_context(contextlib.redirect_stdout(closed))
         if sys.stderr is None:
             nowhere = streams.enter_context(open(os.devnull, "w", encoding="utf-8"))
