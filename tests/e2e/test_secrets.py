@@ -32,9 +32,8 @@ def test_a_diagnosis_keeps_and_shows_no_secret_and_nobody_else_may_read_it(flato
     assert ended.code == 0, ended.err
     assert stored(flatout.folder / ".flatout") == []
     assert ended.run.header.argv[1:3] == ("--api-key", "***")
-    assert not [
-        secret for secret in SECRETS if secret in ended.out + ended.err + (flatout.folder / "out.json").read_text()
-    ]
+    told = ended.out + ended.err + (flatout.folder / "out.json").read_text()
+    assert not [secret for secret in SECRETS if secret in told]
     assert (flatout.folder / "out.json").stat().st_mode & 0o777 == 0o600
     assert ended.recording.stat().st_mode & 0o777 == 0o700
     kept = [path for path in ended.recording.iterdir() if path.is_file()]

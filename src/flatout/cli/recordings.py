@@ -14,6 +14,8 @@ from flatout.schema.report import Report
 
 __all__ = ["find_recording", "find_recordings", "read_report", "recorded"]
 
+_FAR_AHEAD_S = 1e11  # the year 5138
+
 DEEPEST = 4
 """Levels of folders searched below the one named: `.flatout/<script>/<time>`, seen from the project, is three."""
 
@@ -114,6 +116,8 @@ def _read_report(file: Path) -> Report:
 
     run = read_run(file)
     _require_finite(replace(run, losses=(), steps=(), ceilings=()), "Run")  # a loss may be anything
+    if not 0 <= run.header.started_unix_s < _FAR_AHEAD_S:
+        raise ValueError(f"Header.started_unix_s is {run.header.started_unix_s:g}")
     breakdown = account(run)
     headroom = run.ceilings or _headroom(file.parent)
     found = examine(run, breakdown, headroom)

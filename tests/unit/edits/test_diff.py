@@ -130,9 +130,10 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
     assert (tmp_path / "train.py").read_text() == "edited\n"
 
 
-@pytest.mark.parametrize(
-    "name", ["tr\x1b[31main.py", 'a"b\\c.py', "two\nlines.py", "caf\u00e9.py", "right\u202eleft.py", "\udcff.py"]
-)
+ODD_NAMES = ("tr\x1b[31main.py", 'a"b\\c.py', "two\nlines.py", "caf\u00e9.py", "right\u202eleft.py", "\udcff.py")
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
 def test_a_name_in_a_header_is_quoted_as_git_does_and_git_finds_it_again(tmp_path, name):
     (tmp_path / name).write_bytes(b"a = 1\n")
     diff = unified_diff(b"a = 1\n", b"a = 2\n", name)
