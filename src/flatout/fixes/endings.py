@@ -6,6 +6,7 @@ otherwise: that handler waits, puts the default back and sends the signal once m
 it, as it would have. The script sees the default there, whenever it asks.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -56,6 +57,7 @@ def write_before_end(site: "Site", background: Background) -> None:
         site.wrap("signal:signal", caught.setting)
         site.wrap("signal:getsignal", caught.asking)
         background.on_change.append(caught.act)
+        site.switch(caught.begin, caught.leave)
 
 
 def _aliases(function: Callable[..., Any]) -> list[str]:
@@ -73,15 +75,26 @@ class _Caught:
     """The signals that would end the process, and what becomes of them while files are pending."""
 
     def __init__(self, background: Background) -> None:
-        """Make a handler known to Python for each, and leave the process to the default ones."""
+        """Change nothing yet."""
         self._background = background
         self._sigaction = ctypes.PyDLL(None).sigaction  # with the interpreter's lock held: nobody sets one meanwhile
-        self._known = signal.getsignal
+        self._known, self._set = signal.getsignal, signal.signal
         self._forms: dict[int, tuple[bytes, bytes]] = {}  # signal: the default, and ours, as the system keeps them
         self._numbers = {int(getattr(signal, name)) for name in _ENDS if hasattr(signal, name)}
-        for number in self._numbers:
-            if not self._pointer(self._read(number)):
-                self._take(number)
+
+    def begin(self) -> None:
+        """Make a handler known to Python for each signal that has the default, and leave the process to the default."""
+        with contextlib.suppress(ValueError):  # not in the main thread
+            for number in self._numbers:
+                if not self._pointer(self._read(number)):
+                    self._take(number)
+
+    def leave(self) -> None:
+        """Make the default known to Python again."""
+        with contextlib.suppress(ValueError):
+            for number in self._forms:
+                if self._known(number) == self._end:
+                    self._set(number, signal.SIG_DFL)
 
     def act(self, pending: bool) -> None:
         """Catch signals from now on, or leave them to the default; those that somebody else handles stay."""
@@ -97,7 +110,7 @@ class _Caught:
             with self._background.changed:
                 before = original(signalnum, handler)
                 if handler == signal.SIG_DFL and signalnum in self._numbers:
-                    self._take(signalnum, original)
+                    self._take(signalnum)
                     self.act(bool(self._background.pending) and not self._background.forked)
             return signal.SIG_DFL if before == self._end else before
 
@@ -112,9 +125,9 @@ class _Caught:
 
         return get_handler
 
-    def _take(self, number: int, setter: Callable[..., Any] = signal.signal) -> None:
+    def _take(self, number: int) -> None:
         default = self._read(number)
-        setter(number, self._end)
+        self._set(number, self._end)
         self._forms[number] = default, self._read(number)
         self._sigaction(number, default, None)
 

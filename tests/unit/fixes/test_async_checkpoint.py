@@ -294,7 +294,7 @@ def test_the_time_of_a_file_is_that_of_saving(workdir, gate):
 
 def test_a_script_sees_the_default_where_a_handler_of_ours_waits_for_files(workdir):
     before = signal.getsignal(signal.SIGUSR1)
-    with under("async-checkpoint"):
+    with under("async-checkpoint") as process:
         torch.save({"x": torch.ones(100_000)}, "model.pt")
         assert signal.getsignal(signal.SIGUSR1) is before is signal.SIG_DFL
         called = []
@@ -302,6 +302,8 @@ def test_a_script_sees_the_default_where_a_handler_of_ours_waits_for_files(workd
         os.kill(os.getpid(), signal.SIGUSR1)
         assert len(called) == 1
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+        process.site.disable()
         assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
