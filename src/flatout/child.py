@@ -6,6 +6,7 @@ written beside the parts, and training goes on unobserved.
 
 import contextlib
 import os
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +51,9 @@ def attach(order_file: str) -> None:
     try:
         from flatout.probe.recorder import start
         from flatout.schema.codec import read_order
+        from flatout.schema.secrets import remember
 
+        remember(sys.orig_argv)
         order = read_order(Path(order_file))
         if order.mode == "run":
             _train(order)

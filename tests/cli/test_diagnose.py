@@ -59,7 +59,8 @@ def test_a_json_file_in_a_folder_that_is_not_there_is_refused_before_anything_is
 
 
 def test_a_json_file_that_cannot_be_written_in_the_end_costs_only_the_file(engine, capsys, monkeypatch):
-    monkeypatch.setattr(Path, "write_text", _no_space)
+    monkeypatch.setattr("flatout.cli.present.write_whole", _no_space)
+    monkeypatch.setattr("flatout.cli.present.private_opener", _no_space)
     assert run(["diagnose", "--json", "out.json", "train.py"]) == 2
     streams = capsys.readouterr()
     assert "Training waits" in streams.out

@@ -12,6 +12,7 @@ from flatout.cli.options import STDOUT, budget_option, json_option, writable
 from flatout.errors import NothingMeasured, UsageError
 from flatout.schema.difference import Difference
 from flatout.schema.report import Report
+from flatout.schema.secrets import masked_plain
 
 __all__ = ["compare"]
 
@@ -88,9 +89,8 @@ def compare(
     gate = None if limit is None else judge_limit(found, limit)
     console = Console(stderr=json_file == STDOUT, highlight=False, markup=False, emoji=False)
     console.print(difference_text(found, Look.of(console), limit=limit, gate=gate), soft_wrap=True)
-    text = (
-        json.dumps(difference_row(found, limit=limit, gate=gate), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    )
+    row = masked_plain(difference_row(found, limit=limit, gate=gate))
+    text = json.dumps(row, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     if json_file == STDOUT:
         sys.stdout.write(text)
     elif json_file is not None:

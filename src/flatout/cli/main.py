@@ -5,7 +5,6 @@ measures nothing, so it imports neither rich nor psutil.
 """
 
 import importlib
-import os
 import sys
 import tempfile
 import traceback
@@ -15,7 +14,9 @@ from typing import NoReturn
 import click
 
 from flatout import __version__
-from flatout.errors import FlatoutError
+from flatout.cli.streams import is_full, let_go_of_stdout, open_streams
+from flatout.errors import FlatoutError, UsageError
+from flatout.schema.secrets import masked, masked_words, remember
 
 __all__ = ["COMMANDS", "cli", "main", "run"]
 
@@ -69,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; whatever went wrong has been told on stderr."""
+    remember(sys.argv if arguments is None else arguments)
+    with open_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = cli.main(None if arguments is None else list(arguments), prog_name="flatout", standalone_mode=False)
         sys.stdout.flush()
@@ -77,14 +84,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _tell(error)
         return error.exit_code
     except click.ClickException as error:
+        vars(error)["message"] = masked(error.message)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains while it ends
+        let_go_of_stdout()
         return 1
+    except OSError as error:
+        if not is_full(error):
+            _confess(error)
+            return INTERNAL_ERROR
+        let_go_of_stdout()
+        _tell(UsageError(f"What was found could not be written to stdout ({error.strerror})."))
+        return UsageError.exit_code
     except Exception as error:
         _confess(error)
         return INTERNAL_ERROR
@@ -105,7 +120,8 @@ def _confess(error: Exception) -> None:
     from flatout.report.visible import visible
 
     told = visible(f"{type(error).__name__}: {error}")
-    text = f"flatout {__version__}, Python {sys.version}\n{sys.argv}\n\n{''.join(traceback.format_exception(error))}"
+    trace = "".join(traceback.format_exception(error))
+    text = f"flatout {__version__}, Python {sys.version}\n{masked_words(sys.argv)}\n\n{masked(trace)}"
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="flatout-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False

@@ -158,13 +158,15 @@ def _recorded(target: "Target", recipe: Recipe | None) -> "tuple[tuple[LoaderFac
     """
     from flatout.analysis.breakdown import account
     from flatout.cli.changes import recorded_loaders
-    from flatout.cli.recordings import find_recording
+    from flatout.cli.recordings import find_recording, recorded
     from flatout.schema.codec import read_run
 
     try:
-        run = read_run(find_recording(Path(".flatout") / target.slug))
-        step_s = recipe.proof.step_s if recipe is not None else 0.0
-        return recorded_loaders(run), step_s or account(run).median_ms / 1e3
+        file = find_recording(Path(".flatout") / target.slug)
+        with recorded(file):
+            run = read_run(file)
+            step_s = recipe.proof.step_s if recipe is not None else 0.0
+            return recorded_loaders(run), step_s or account(run).median_ms / 1e3
     except (FlatoutError, OSError):
         return (), 0.0
 
@@ -210,8 +212,17 @@ def _show(project: "Project", patched: "Project") -> None:
 
     sys.stdout.flush()
     for old, new in zip(project.sources, patched.sources, strict=True):
-        sys.stdout.buffer.write(unified_diff(old.code, new.code, old.shown))
+        diff = unified_diff(old.code, new.code, old.shown)
+        sys.stdout.buffer.write(_plain_to_see(diff) if sys.stdout.isatty() else diff)
     sys.stdout.buffer.flush()
+
+
+def _plain_to_see(diff: bytes) -> bytes:
+    """Return a diff for a terminal: a control character in a line of the script is shown, and does nothing."""
+    from flatout.report.visible import visible
+
+    lines = diff.decode("utf-8", "replace").split("\n")
+    return "\n".join(line if line.isprintable() else visible(line.replace("\t", "    ")) for line in lines).encode()
 
 
 def _write(project: "Project", patched: "Project") -> None:

@@ -8,6 +8,7 @@ import click
 
 from flatout.cli.options import STDOUT
 from flatout.errors import UsageError
+from flatout.schema.files import keep_private, private_opener, write_whole
 from flatout.schema.report import Report
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def store(report: Report) -> None:
 
     if report.folder:
         _beside(report, REPORT_FILE, dumps(report))
+        keep_private(Path(report.folder))
 
 
 def store_page(report: Report, *, handover: "Handover | None" = None, price_h: float = 0.0) -> None:
@@ -76,19 +78,20 @@ def _preview() -> frozenset[str]:
 
 def _beside(report: Report, name: str, text: str) -> None:
     try:
-        (Path(report.folder) / name).write_text(text, encoding="utf-8")
+        write_whole(Path(report.folder) / name, text.encode())
     except OSError as error:
         click.echo(f"note: {name} could not be written: {error.strerror}", err=True)
 
 
 def write_text(file: Path, text: str, *, again: str) -> None:
-    """Write a file that was asked for; `again` is the command that does so without measuring.
+    """Write a file that was asked for, a new one for its owner alone; `again` does so without measuring.
 
     Raises:
         UsageError: the file cannot be written; what was found has been shown.
     """
     try:
-        file.write_text(text, encoding="utf-8")
+        with open(file, "w", encoding="utf-8", opener=private_opener) as opened:
+            opened.write(text)
     except OSError as error:
         raise UsageError(
             f"{file} could not be written: {error.strerror}.",

@@ -1,13 +1,20 @@
 """Recordings on disk: where they are, and what today's rules make of them."""
 
+import contextlib
+import dataclasses
+import math
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.errors import BadRecording, UsageError
+from flatout.errors import BadRecording, FlatoutError, UsageError
 from flatout.schema.finding import Ceiling
 from flatout.schema.report import Report
 
-__all__ = ["find_recording", "find_recordings", "read_report"]
+__all__ = ["find_recording", "find_recordings", "read_report", "recorded"]
+
+_FAR_AHEAD_S = 1e11  # the year 5138
 
 DEEPEST = 4
 """Levels of folders searched below the one named: `.flatout/<script>/<time>`, seen from the project, is three."""
@@ -30,7 +37,7 @@ def find_recordings(folder: Path) -> list[Path]:
     """
     from flatout.schema.codec import RUN_FILE
 
-    if folder.is_file():
+    if folder.exists() and not folder.is_dir():  # a file, or what the reading refuses
         return [folder]
     _recover_killed(folder)
     for depth in range(DEEPEST + 1):
@@ -45,23 +52,72 @@ def find_recordings(folder: Path) -> list[Path]:
 
 def _recover_killed(folder: Path) -> None:
     """Put together the recordings at or below `folder` that a killed diagnosis left in parts."""
-    from flatout.engine.diagnose import recover
     from flatout.schema.codec import RUN_FILE
 
     for depth in range(DEEPEST + 1):
         for parts in folder.glob("/".join(["*"] * depth + ["parts"])):
             ordered = any((parts.parent / f"order-{mode}.json").exists() for mode in ("timed", "whole"))
-            if ordered and not (parts.parent / RUN_FILE).exists():
-                recover(parts.parent)
+            linked = parts.is_symlink() or parts.parent.is_symlink()  # to what is no recording of this folder
+            if ordered and not linked and not os.path.lexists(parts.parent / RUN_FILE):
+                _recover(parts.parent)
+
+
+def _recover(folder: Path) -> None:
+    """Put one recording together.
+
+    Raises:
+        BadRecording: it cannot be written where its parts lie.
+    """
+    from flatout.engine.diagnose import recover
+
+    try:
+        recover(folder)
+    except OSError as error:
+        raise BadRecording(f"The recording in {folder} cannot be put together ({error.strerror or error}).") from None
+
+
+_DAMAGE = (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What numbers raise that no training has, wherever they are used."""
+
+
+@contextlib.contextmanager
+def recorded(file: Path) -> Iterator[None]:
+    """Blame a recording for what its numbers raise: whoever wrote it may have been anybody.
+
+    Raises:
+        BadRecording: something was raised.
+    """
+    try:
+        yield
+    except FlatoutError:
+        raise
+    except _DAMAGE as error:
+        raise BadRecording(
+            f"{file} holds numbers that no training has ({type(error).__name__}: {str(error)[:200]}).",
+            "Nothing can be said of it.",
+            "Record it again; if it is as flatout wrote it, please report this.",
+        ) from error
 
 
 def read_report(file: Path) -> Report:
-    """Return what today's account and rules make of a recording."""
+    """Return what today's account and rules make of a recording.
+
+    Raises:
+        BadRecording: it is damaged, or holds numbers that no training has.
+    """
+    with recorded(file):
+        return _read_report(file)
+
+
+def _read_report(file: Path) -> Report:
     from flatout.analysis.breakdown import account
     from flatout.rules.find import examine
     from flatout.schema.codec import read_run
 
     run = read_run(file)
+    _require_finite(replace(run, losses=(), steps=(), ceilings=()), "Run")  # a loss may be anything
+    if not 0 <= run.header.started_unix_s < _FAR_AHEAD_S:
+        raise ValueError(f"Header.started_unix_s is {run.header.started_unix_s:g}")
     breakdown = account(run)
     headroom = run.ceilings or _headroom(file.parent)
     found = examine(run, breakdown, headroom)
@@ -75,11 +131,34 @@ def read_report(file: Path) -> Report:
     return _with_trials(shown, file.parent)
 
 
+def _require_finite(value: object, place: str) -> None:
+    """Refuse what is no number where times and counts are.
+
+    Raises:
+        ValueError: there is one; the message names its place.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place} is {value}")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for each in dataclasses.fields(value):
+            _require_finite(getattr(value, each.name), f"{type(value).__name__}.{each.name}")
+    elif isinstance(value, Mapping):
+        _require_finite(tuple(value.values()), place)
+    elif isinstance(value, tuple) and not hasattr(value, "_fields"):
+        for item in value:
+            _require_finite(item, place)
+
+
 def _with_trials(shown: Report, folder: Path) -> Report:
     """Return `shown` with what a tune has left beside the recording, as far as it came."""
-    from flatout.engine.journal import TrialJournal, read_state
+    from flatout.engine.journal import STATE_FILE, TRIALS_FILE, TrialJournal, read_state
     from flatout.schema.trial import Verdict
 
+    there = [folder / name for name in (TRIALS_FILE, STATE_FILE) if os.path.lexists(folder / name)]
+    odd = [each.name for each in there if not _is_plain(each)]
+    if odd:
+        note = f"{' and '.join(odd)} beside the recording {'are' if len(odd) > 1 else 'is'} no file of ours"
+        return replace(shown, run=replace(shown.run, notes=(*shown.run.notes, note)))
     try:
         trials = TrialJournal(folder).read()
     except (OSError, BadRecording) as error:
@@ -96,12 +175,17 @@ def _with_trials(shown: Report, folder: Path) -> Report:
     return replace(shown, trials=trials, recipe=state.recipe, confirmation=state.confirmation)
 
 
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
 def _headroom(folder: Path) -> tuple[Ceiling, ...]:
     """Return the ceilings that were measured with the recording, none when the report beside it is gone."""
     from flatout.report.json import REPORT_FILE, from_json
+    from flatout.schema.files import read_whole
 
     try:
-        document = from_json((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        document = from_json(read_whole(folder / REPORT_FILE).decode())
     except (OSError, UnicodeDecodeError, BadRecording):
         return ()
     return tuple(

@@ -10,6 +10,7 @@ from flatout.errors import UsageError
 
 if TYPE_CHECKING:
     from flatout.report.exports import Tracker
+    from flatout.schema.report import Report
 
 __all__ = ["report"]
 
@@ -71,20 +72,29 @@ def _tracker(target: str) -> "tuple[Tracker, str] | None":
 @verbose_option("Show every finding with its numbers.")
 def report(folder: Path, exports: tuple[str, ...], json_file: Path | None, price_h: float, verbose: bool) -> None:
     """Show a recording again; of several below DIR, the newest."""
+    from flatout.cli.present import present
+    from flatout.cli.recordings import find_recording, read_report, recorded
+
+    file = find_recording(folder)
+    shown = read_report(file)
+    with recorded(file):
+        present(shown, json_file=json_file, verbose=verbose, price_h=price_h)
+        _export(shown, exports)
+
+
+def _export(shown: "Report", exports: tuple[str, ...]) -> None:
+    """Write a report for other programs."""
     from flatout.cli.changes import changes_of
-    from flatout.cli.present import present, write_text
-    from flatout.cli.recordings import find_recording, read_report
+    from flatout.cli.present import write_text
     from flatout.report.exports import EXPORTS
     from flatout.report.html.page import page
     from flatout.report.visible import visible
 
-    shown = read_report(find_recording(folder))
-    present(shown, json_file=json_file, verbose=verbose, price_h=price_h)
     for target in exports:
         tracker = _tracker(target)
         if tracker is not None:
             told = tracker[0].write(shown, tracker[1])
-            click.echo(f"{target}: run {visible(told)}", err=True)
+            click.echo(f"{visible(target)}: run {visible(told)}", err=True)
             continue
         make = next(make for ending, make in EXPORTS.items() if target.endswith(ending))
         text = page(shown, changes=changes_of(shown)) if make is page else make(shown)

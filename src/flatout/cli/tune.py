@@ -10,7 +10,9 @@ import click
 from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import budget_option, json_option, out_option, recipe_option, verbose_option
 from flatout.errors import FlatoutError, UsageError
+from flatout.schema.files import read_whole
 from flatout.schema.report import Report
+from flatout.schema.secrets import masked_words
 
 if TYPE_CHECKING:
     from flatout.engine.tune import TuneLimits
@@ -156,7 +158,7 @@ def _command(words: Sequence[str], file: Path) -> tuple[str, ...]:
     except FlatoutError:
         found = None
     same = found is not None and found.absolute() == file.absolute()
-    return ("flatout", "run", *(() if same else ("--recipe", str(file))), *words)
+    return ("flatout", "run", *(() if same else ("--recipe", str(file))), *masked_words(words))
 
 
 def _require_ours(file: Path) -> None:
@@ -166,11 +168,11 @@ def _require_ours(file: Path) -> None:
         UsageError: `file` holds something else.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_whole(file).decode()
         ours = not text.strip() or all(key in tomllib.loads(text) for key in OURS)
     except FileNotFoundError:
         return
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         ours = False
     if not ours:
         raise UsageError(

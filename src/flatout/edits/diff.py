@@ -2,7 +2,7 @@
 
 import difflib
 
-__all__ = ["unified_diff"]
+__all__ = ["quoted", "unified_diff"]
 
 _CONTEXT = 3
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
@@ -11,9 +11,27 @@ _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 def unified_diff(before: bytes, after: bytes, name: str) -> bytes:
     """Return how `after` differs from `before`, with `name` below a/ and b/; empty where it does not."""
     old, new = _lines(before), _lines(after)
-    path = name.encode("utf-8", "surrogateescape")
-    found = difflib.diff_bytes(difflib.unified_diff, old, new, b"a/" + path, b"b/" + path, lineterm=b"\n", n=_CONTEXT)
+    before_name, after_name = (quoted(f"{side}/{name}").encode("utf-8", "surrogateescape") for side in "ab")
+    found = difflib.diff_bytes(difflib.unified_diff, old, new, before_name, after_name, lineterm=b"\n", n=_CONTEXT)
     return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in found)
+
+
+def quoted(name: str) -> str:
+    """Return the name of a file as git writes it into a header: in quotes, with escapes, where it needs them.
+
+    A line end in it would begin another line of the diff, and a control character would act on a terminal.
+    """
+    if name.isprintable() and '"' not in name and "\\" not in name:
+        return name
+    return '"' + "".join(_escaped(letter) for letter in name) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return "\\" + letter
+    if letter.isprintable():
+        return letter
+    return "".join(f"\\{byte:03o}" for byte in letter.encode("utf-8", "surrogateescape"))
 
 
 def _lines(code: bytes) -> list[bytes]:

@@ -14,6 +14,7 @@ from flatout.analysis.roles import assign_roles
 from flatout.engine.timeline import timeline
 from flatout.errors import BadRecording
 from flatout.schema.codec import build_run, read_records
+from flatout.schema.files import read_whole
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.plain import from_plain
 from flatout.schema.run import (
@@ -148,7 +149,7 @@ def _with_workers(run: Run, parts: Path) -> Run:
     spans: list[Span] = []
     for path in sorted(parts.glob("deep-worker-*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            body = json.loads(path.read_text(encoding="utf-8"))
+            body = json.loads(read_whole(path))
             workers.append(from_plain(WorkerFacts, body["worker"]))
             spans.extend(from_plain(Span, span) for span in body["spans"])
             lines.extend(from_plain(LineCost, line) for line in body["lines"])

@@ -24,13 +24,13 @@ def run_folder(out: Path | None, slug: str) -> Path:
         UsageError: when it cannot be made.
     """
     top = out if out is not None else Path(".flatout")
-    _refuse_links(*([top] if out is None else []), top / slug)
+    _refuse_links(out, top, slug)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for suffix in ("", *(f"-{number}" for number in range(2, 100))):
         folder = (top / slug / (stamp + suffix)).absolute()
         try:
-            folder.mkdir(parents=True)
-            (folder / "parts").mkdir()
+            folder.mkdir(parents=True, mode=0o700)  # what a script says and is given concerns nobody else
+            (folder / "parts").mkdir(mode=0o700)
             (folder / "room").write_bytes(bytes(_ROOM_BYTES))
             (folder / "room").unlink()
         except FileExistsError:
@@ -47,19 +47,19 @@ def run_folder(out: Path | None, slug: str) -> Path:
     raise UsageError(f"{top / slug} holds 99 recordings of this second.", advice="Give another folder with --out.")
 
 
-def _refuse_links(*places: Path) -> None:
-    """Refuse to record through a link, which may have come with the folder.
+def _refuse_links(out: Path | None, top: Path, slug: str) -> None:
+    """Refuse a link in place of a folder of ours: whoever made it would decide where recordings go.
 
     Raises:
-        UsageError: one of `places` is a link.
+        UsageError: there is one; a link that was named with --out is the user's own.
     """
-    for place in places:
-        if place.is_symlink():
-            raise UsageError(
-                f"{place} is a link to {os.readlink(place)}.",
-                "It may have come with the folder, so nothing is recorded through it.",
-                "Remove it, or name a folder with --out.",
-            )
+    linked = next((each for each in ((top,) if out is None else ()) + (top / slug,) if each.is_symlink()), None)
+    if linked is not None:
+        raise UsageError(
+            f"{linked} is a link to {os.path.realpath(linked)}.",
+            "Recordings would be written outside this folder.",
+            "Name the folder that they shall go to with --out.",
+        )
 
 
 @contextlib.contextmanager

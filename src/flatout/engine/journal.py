@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flatout.engine.target import Target
 from flatout.errors import BadRecording
+from flatout.schema.files import read_whole
 from flatout.schema.plain import from_plain, to_plain
 from flatout.schema.recipe import Recipe
 from flatout.schema.trial import Comparison, Trial
@@ -107,7 +108,7 @@ class TrialJournal:
     def _bytes(self) -> bytes:
         if self.path.stat().st_size > _LARGEST_BYTES:
             raise BadRecording(f"{self.path} is larger than any journal of trials.")
-        return self.path.read_bytes()
+        return read_whole(self.path, _LARGEST_BYTES)
 
     def _complete_bytes(self) -> int:
         """Return how many bytes there are up to the end of the last whole line."""
@@ -129,8 +130,7 @@ def write_state(folder: Path, state: TuneState) -> None:
 def read_state(folder: Path) -> TuneState | None:
     """Return what `write_state` wrote into `folder`; None when there is no such file, or none that can be read."""
     try:
-        text = (folder / STATE_FILE).read_text(encoding="utf-8")
-        state: TuneState = from_plain(TuneState, json.loads(text))
+        state: TuneState = from_plain(TuneState, json.loads(read_whole(folder / STATE_FILE)))
     except (OSError, ValueError, RecursionError):
         return None
     return state if state.schema == SCHEMA else None

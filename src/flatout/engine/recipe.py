@@ -19,11 +19,12 @@ import tomli_w
 from flatout.engine.target import Target
 from flatout.errors import BadRecording, UsageError
 from flatout.fixes.catalog import find_fix, fixes
+from flatout.schema.files import read_whole, write_whole
 from flatout.schema.plain import from_plain, to_plain
 from flatout.schema.recipe import SCHEMA, Kept, Proof, Recipe
 from flatout.schema.trial import Selection
 
-__all__ = ["RECIPE_FILE", "find_recipe", "read_recipe", "write_recipe"]
+__all__ = ["RECIPE_FILE", "check_selection", "find_recipe", "read_recipe", "write_recipe"]
 
 RECIPE_FILE = "flatout.toml"
 
@@ -35,6 +36,8 @@ _HEAD = """\
 """
 _PLAIN = (bool, int, float, str)
 _DIGITS = 4
+_MOST_BYTES = 1024 * 1024
+_LONGEST = 300  # characters of what is quoted from a file
 _INTERVAL = re.compile(r"^interval = \[\n *(\S+),\n *(\S+),\n\]$", re.MULTILINE)
 
 
@@ -67,10 +70,8 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_bytes(_text(recipe).encode())
-        partial.replace(path)
+        write_whole(path, _text(recipe).encode())
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror}).", "The recipe would lie there.") from None
 
@@ -123,26 +124,32 @@ def read_recipe(path: Path) -> Recipe:
         BadRecording: it is no recipe, or one of another schema.
     """
     try:
-        body = tomllib.loads(path.read_bytes().decode())
+        body = tomllib.loads(read_whole(path, _MOST_BYTES).decode())
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRecording(f"{path} is no TOML file: {error}.", advice=_AGAIN) from None
+    except (ValueError, RecursionError) as error:  # ValueError: no TOML, no text, a number of thousands of digits
+        raise BadRecording(f"{path} is no TOML file: {_shortened(error)}.", advice=_AGAIN) from None
     if "schema" not in body:
         raise BadRecording(f"{path} is no recipe: it names no schema.", advice=_AGAIN)
     if body["schema"] != SCHEMA:
         found = body["schema"]
         raise BadRecording(
-            f"{path} has schema {found!r}; this version of flatout reads schema {SCHEMA}.", advice=_AGAIN
+            f"{path} has schema {_shortened(repr(found))}; this version of flatout reads schema {SCHEMA}.",
+            advice=_AGAIN,
         )
     try:
         recipe = _recipe(body)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         told = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
-        raise BadRecording(f"{path} is no recipe: {told}.", advice=_AGAIN) from None
+        raise BadRecording(f"{path} is no recipe: {_shortened(told)}.", advice=_AGAIN) from None
     for kept in recipe.fixes:
-        _check(kept.selection, path)
+        check_selection(kept.selection, path)
     return recipe
+
+
+def _shortened(told: object) -> str:
+    text = str(told)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 _AGAIN = "Write it again with `flatout tune`."
@@ -184,7 +191,7 @@ def _interval(table: Mapping[str, Any]) -> dict[str, float]:
 # -- what it names --------------------------------------------------------------------------------------------------
 
 
-def _check(selection: Selection, path: Path) -> None:
+def check_selection(selection: Selection, path: Path) -> None:
     """Refuse a fix that is not in the catalog, and settings that it does not take.
 
     Raises:
@@ -192,18 +199,25 @@ def _check(selection: Selection, path: Path) -> None:
     """
     fix = find_fix(selection.fix)
     if fix is None:
-        close = get_close_matches(selection.fix, [known.name for known in fixes()])
+        close = get_close_matches(selection.fix[:_LONGEST], [known.name for known in fixes()])
         advice = f"Did you mean {' or '.join(close)}?" if close else f"Delete its [[fix]] table. {_AGAIN}"
-        raise UsageError(f"{path} names the fix {selection.fix!r}, which does not exist.", advice=advice)
+        raise UsageError(
+            f"{path} names the fix {_shortened(repr(selection.fix))}, which does not exist.", advice=advice
+        )
     _, *parameters = inspect.signature(fix.patch).parameters.values()
     known = {each.name: each for each in parameters if each.kind is not each.VAR_KEYWORD}
     takes = ", ".join(known) or "none"
     for name, value in selection.settings.items():
         if name not in known:
-            raise UsageError(f"{path}: {fix.name} has no setting {name!r}.", f"Its settings: {takes}.", _AGAIN)
+            raise UsageError(
+                f"{path}: {fix.name} has no setting {_shortened(repr(name))}.", f"Its settings: {takes}.", _AGAIN
+            )
         if not _fits(known[name].annotation, value):
             kind = getattr(known[name].annotation, "__name__", str(known[name].annotation))
-            raise UsageError(f"{path}: {fix.name} takes {name} = {value!r} as {kind} only.", advice=_AGAIN)
+            shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}..."
+            raise UsageError(f"{path}: {fix.name} takes {name} = {shown} as {kind} only.", advice=_AGAIN)
+        if name in fix.bounds and not fix.bounds[name].holds(value):
+            raise UsageError(f"{path}: {fix.name} cannot have {fix.bounds[name].refusal(name, value)}.", advice=_AGAIN)
     missing = [name for name, each in known.items() if each.default is each.empty and name not in selection.settings]
     if missing:
         raise UsageError(f"{path}: {fix.name} needs the setting {missing[0]!r}.", f"Its settings: {takes}.", _AGAIN)

@@ -19,7 +19,9 @@ _GRACE_S = 2.0
 
 def main() -> int:
     """Run what the specification in `argv[1]` lists; return the first exit code that is not 0, as a shell would."""
-    spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    path = Path(sys.argv[1])
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()  # command lines may hold secrets
     processes = [
         subprocess.Popen(each["command"], cwd=each["working"], env={**os.environ, **each["environment"]})
         for each in spec

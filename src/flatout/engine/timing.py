@@ -15,6 +15,7 @@ from flatout.engine.target import Target
 from flatout.errors import FlatoutError
 from flatout.fixes.catalog import find_arm
 from flatout.schema.codec import write_order
+from flatout.schema.files import write_whole
 from flatout.schema.order import Order, TimingOrder
 from flatout.schema.trial import Pair, Selection
 
@@ -193,7 +194,7 @@ class Bench:
             command, working = list(target.command), target.folder or None
             spec.append({"command": command, "working": working, "environment": environment})
             longest_s = max(longest_s, settles_s)
-        (folder / "commands.json").write_text(json.dumps(spec[::-1] if swap else spec), encoding="utf-8")
+        write_whole(folder / "commands.json", json.dumps(spec[::-1] if swap else spec).encode())
         return longest_s
 
     def one_after_the_other(

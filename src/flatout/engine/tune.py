@@ -15,12 +15,14 @@ from flatout.engine.folder import one_at_a_time, run_folder
 from flatout.engine.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
 from flatout.engine.launch import read_notes
 from flatout.engine.leftovers import settle_left_over
+from flatout.engine.own_key import own_key
 from flatout.engine.progress import Progress
 from flatout.engine.search import Search
+from flatout.engine.taking_up import taken_up
 from flatout.engine.target import Target, script_digest
-from flatout.errors import BadRecording, FlatoutError, Interrupted
-from flatout.schema.codec import RUN_FILE, read_run
+from flatout.errors import FlatoutError, Interrupted
 from flatout.schema.report import Report
+from flatout.schema.secrets import digest, masked_words
 from flatout.schema.trial import Equivalence
 
 __all__ = ["TuneLimits", "tune"]
@@ -75,20 +77,13 @@ def _diagnosis(
     echo: Callable[[bytes], None] | None, notes: list[str],
 ) -> tuple[Report, Path]:  # fmt: skip
     """Return the diagnosis and its folder: that of an unfinished tune of the same command, or a new one."""
-    asked: dict[str, object] = {
-        "only": sorted(limits.only),
-        "also": sorted(limits.also),
-        "equal": limits.equal.value,
-    }
-    found = find_unfinished(out if out is not None else Path(".flatout"), target, script_digest(target), asked)
+    shown, asked = _told(target, limits)
+    found = find_unfinished(out if out is not None else Path(".flatout"), shown, script_digest(target), asked)
     if found is not None:
-        found = found.absolute()
-        try:
-            report = conclude(read_run(found / RUN_FILE), found)
-        except BadRecording:  # killed during the diagnosis
-            found = None
-        else:
-            return report, found
+        run, reason = taken_up(found)
+        notes += [reason] if reason else []
+        if run is not None:
+            return conclude(run, found.absolute()), found.absolute()
     folder = run_folder(out, target.slug)
 
     def earlier(progress: Progress) -> None:
@@ -101,7 +96,7 @@ def _diagnosis(
         meaning = "\n".join(["The diagnosis was not finished.", *notes, *read_notes(folder)])
         raise Interrupted("Interrupted.", meaning, f"It lies in {folder}.") from None
     state = TuneState(
-        command=target.command,
+        command=shown.command,
         script=target.name,
         digest=script_digest(target),
         started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -110,6 +105,15 @@ def _diagnosis(
     )
     write_state(folder, state)
     return report, folder
+
+
+def _told(target: Target, limits: TuneLimits) -> tuple[Target, dict[str, object]]:
+    """Return the command line as it is kept, without its secrets, and what else tells this tune from others."""
+    asked: dict[str, object] = {"only": sorted(limits.only), "also": sorted(limits.also), "equal": limits.equal.value}
+    shown = dataclasses.replace(target, command=masked_words(target.command))
+    if shown.command != target.command:
+        asked["secrets"] = digest(target.command, own_key())
+    return shown, asked
 
 
 class _Session:

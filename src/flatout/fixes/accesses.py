@@ -25,6 +25,7 @@ _FOLDERS = frozenset(("os.listdir", "os.scandir"))  # given a descriptor they na
 _EVERYTHING = frozenset(  # another program, or one that we cannot follow: whatever it reads must be there
     ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "shutil.make_archive")
 )
+_SIGNALS = frozenset(("os.kill", "os.killpg", "signal.pthread_kill"))  # to whom they tell that it is there, or to us
 _UNAUDITED = ("stat", "lstat", "access")  # and with them os.path.exists, getsize, pathlib
 
 
@@ -48,6 +49,9 @@ def hold_back(site: "Site", background: Background) -> None:
 def _audited(background: Background, event: str, args: tuple[Any, ...]) -> None:
     if event in _EVERYTHING:
         _wait(background, (None,))
+    elif event in _SIGNALS:
+        if get_ident() not in background.busy:
+            background.settle()
     elif event in _PATHS:
         paths = tuple(args[at] for at in _PATHS[event] if at < len(args))
         if event in _FOLDERS or not isinstance(paths[0], int):

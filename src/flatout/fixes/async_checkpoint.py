@@ -5,7 +5,7 @@
 beside its place, and puts it there whole. Files are written in the order in which they were saved. Whatever the
 script does with such a file meanwhile (load, open, list, rename, remove, ask for its size, start another program) waits
 until it is there, and the end of the process waits too. The file is the one that `torch.save` would have written, byte
-for byte. Saving to an open file or another object is left alone.
+for byte, with mode, owner and group of the moment of saving. Saving to an open file or another object is left alone.
 
 ## Why it helps
 Copying memory takes a fraction of what checksums and writing take: for 200 MB of weights 0.12 s instead of 0.95 s
@@ -15,27 +15,34 @@ Copying memory takes a fraction of what checksums and writing take: for 200 MB o
 BITWISE: training computes the same numbers; the file holds what the object was when it was saved.
 
 ## When it is wrong
-A process that is killed (SIGKILL, SIGTERM without a handler, a crash of the interpreter) loses the files that were
-still to be written; those they replace are still whole. Something outside the process that looks for the file without
-being started by it may see it later than it would have. Native code that opens the path by itself is not held back. A
-full disk or a missing permission shows at the next save, at the next access, or at the end of the process with exit
-status 1. A script that renames its file right after saving waits there, and nothing is gained. It holds a copy of what
-is saved in memory (a third of what is free at most, else the file is written at once), and is left out where several
-ranks train, since another rank may read the file.
+A process that ends where Python sees nothing of it (SIGKILL from outside, a crash) loses the files that were still to
+be written, and leaves a folder `.NAME.` with 12 hex digits beside them; those that they replace are still whole. All
+other ends wait: `os._exit` with any status, signals that nobody handles, `os.abort`, `os.execv`. Something outside the
+process that looks for the file without being started by it may see it later than it would have; so the fix leaves
+`torch.save` alone in a process of `multiprocessing`, and while such processes run that are no workers of a loader.
+Native code that opens the path by itself is not held back. A disk that takes no file of that size raises where the
+script saves; one that fills up later (a quota, another program) shows at the next save, at the next access, or at the
+end of the process with exit status 1. A script that renames its file right after saving waits there, and nothing is
+gained. It holds a copy of what is saved in memory (a third of what is free at most, else the file is written at once),
+and is left out where several ranks train, since another rank may read the file.
 """
 
 import atexit
+import contextlib
 import os
-import stat
 import sys
-import tempfile
+import time
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.accesses import hold_back
 from flatout.fixes.background import Background, Writing
 from flatout.fixes.edit import Unwritten
+from flatout.fixes.endings import write_before_end
 from flatout.fixes.fix import Fix
+from flatout.fixes.replacing import made_alike, replaceable
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["FIX"]
 
 _SHARE_OF_MEMORY = 3
+_RECORD_BYTES, _FILE_BYTES = 512, 64 * 1024  # at most, of what a file holds besides the content of its records
 
 
 class _TooLargeError(Exception):
@@ -55,28 +63,46 @@ class _TooLargeError(Exception):
 class _Snapshot:
     """Takes the records of a file in place of torch's writer, tensors copied, to write them later."""
 
-    def __init__(self, limit: int) -> None:
-        self._left = limit
+    def __init__(self, limit: int, *, by_name: bool = True) -> None:
+        """Keep records of `limit` bytes at most, and torch's options for files as they are now.
+
+        Torch puts the name of a file into it where the path that it is given is ASCII (`by_name`), else none.
+        """
+        from torch import serialization
+
+        self._by_name = by_name
+        self.num_bytes = 0
+        self._limit = limit
         self._records: list[tuple[str, tuple[Any, ...]]] = []
+        asked = (getattr(serialization, name, None) for name in ("get_crc32_options", "_get_storage_alignment"))
+        self._options = tuple(each() for each in asked if each is not None)
 
     def write_record(self, name: str, data: Any, size: int) -> None:
         """Keep one record."""
-        self._left -= size
-        if self._left < 0:
+        self.num_bytes += size
+        if self.num_bytes > self._limit:
             raise _TooLargeError
         self._records.append(("write_record", (name, data if isinstance(data, str | bytes) else data.clone(), size)))
 
     def write_record_metadata(self, name: str, size: int) -> None:
         """Keep one record without content."""
         self._records.append(("write_record_metadata", (name, size)))
+        self.num_bytes += size
+
+    @property
+    def file_bytes(self) -> int:
+        """Return the most that the file takes."""
+        return self.num_bytes + _RECORD_BYTES * len(self._records) + _FILE_BYTES
 
     def write(self, path: str) -> None:
         """Write the file."""
-        from torch.serialization import _open_zipfile_writer
+        from torch import _C
 
-        with _open_zipfile_writer(path) as file:
+        with contextlib.nullcontext(path) if self._by_name else open(path, "wb") as file:
+            writer = _C.PyTorchFileWriter(file, *self._options)
             for method, arguments in self._records:
-                getattr(file, method)(*arguments)
+                getattr(writer, method)(*arguments)
+            writer.write_end_of_file()
 
 
 class _Saves:
@@ -104,53 +130,96 @@ class _Saves:
         return save
 
     def _save(self, given: dict[str, Any]) -> bool:
-        """Take the snapshot and have it written; return False where torch must do it at once."""
+        """Take the snapshot and have it written; return False where torch must do it at once.
+
+        Raises:
+            BaseException: what saving the object raises; the file then holds as much as torch would have left of it.
+        """
         path = given["f"]
-        if not isinstance(path, str | os.PathLike) or self._background.forked:
+        if not isinstance(path, str | os.PathLike) or self._background.forked or _seen_by_others():
             return False
         self._background.raise_error()
         with self._background.quietly():
             target = os.path.realpath(os.fspath(path))
-            if not given.get("_use_new_zipfile_serialization", True) or not _replaceable(target):
+            if not given.get("_use_new_zipfile_serialization", True) or not replaceable(target):
                 return False
-            snapshot = self._snapshot(given)
-            if snapshot is None:
+            snapshot = _Snapshot(_free_memory() // _SHARE_OF_MEMORY, by_name=os.fspath(path).isascii())
+            error = _fill(snapshot, given)
+            if isinstance(error, _TooLargeError) or not self._has_room(os.path.dirname(target), snapshot.file_bytes):
                 return False
-            try:
-                folder = tempfile.mkdtemp(prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target))
-            except OSError:
+            if not self._background.put(partial(self._prepared, os.fspath(path), target, snapshot)):
                 return False
-            mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
-            self._background.put(Writing(target, folder, snapshot.write, mode))
         self._site.hit("torch.save")
+        if error is not None:
+            raise error
         return True
 
-    def _snapshot(self, given: dict[str, Any]) -> _Snapshot | None:
-        from torch.serialization import _check_dill_version, _save
+    def _has_room(self, folder: str, num_bytes: int) -> bool:
+        """Return whether the disk takes a file of that size after those before it; else torch raises at once."""
+        import resource
 
-        snapshot = _Snapshot(_free_memory() // _SHARE_OF_MEMORY)
-        _check_dill_version(given["pickle_module"])
-        rest = (given["pickle_module"], given["pickle_protocol"], given["_disable_byteorder_record"])
+        largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if largest != resource.RLIM_INFINITY and num_bytes > largest:
+            return False
         try:
-            _save(given["obj"], snapshot, *rest)
-        except _TooLargeError:
+            disk = os.statvfs(folder)
+        except OSError:
+            return False
+        waiting = sum(each.num_bytes for each in list(self._background.pending))
+        return not disk.f_blocks or num_bytes + waiting <= disk.f_bavail * disk.f_frsize
+
+    def _prepared(self, path: str, target: str, snapshot: _Snapshot) -> Writing | None:
+        """Make the file that takes the content, as torch would make it now; None where it cannot be like the old."""
+        folder = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.urandom(6).hex()}")
+        made = os.path.join(folder, os.path.basename(path))
+        self._background.unfinished = folder
+        try:
+            os.mkdir(folder, 0o700)
+            os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            if os.path.exists(target) and not made_alike(made, target):
+                return None
+        except OSError:
             return None
-        return snapshot
+        return Writing(target, made, snapshot.write, snapshot.file_bytes, time.time_ns())
 
 
-def _replaceable(target: str) -> bool:
-    """Return whether a new file can take the place of `target` and nobody notices; else torch writes, or complains."""
-    folder = os.path.dirname(target)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return False
+def _fill(snapshot: _Snapshot, given: dict[str, Any]) -> BaseException | None:
+    """Have torch write into the snapshot; return what that raised."""
+    from torch.serialization import _check_dill_version, _save
+
+    _check_dill_version(given["pickle_module"])
     try:
-        found = os.lstat(target)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    regular = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == os.geteuid()
-    return regular and os.access(target, os.W_OK)
+        _save(
+            given["obj"],
+            snapshot,
+            given["pickle_module"],
+            given["pickle_protocol"],
+            given["_disable_byteorder_record"],
+        )
+    except BaseException as error:
+        return error
+    return None
+
+
+_loading: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""Workers of loaders: they read no checkpoints."""
+
+
+def _noting_workers(original: Callable[..., Any]) -> Callable[..., Any]:
+    def start(process: Any) -> Any:
+        if getattr(getattr(process, "_target", None), "__name__", "") == "_worker_loop":
+            _loading.add(process)
+        return original(process)
+
+    return start
+
+
+def _seen_by_others() -> bool:
+    """Return whether processes of this training, workers of loaders left out, may look for the file at any moment."""
+    import multiprocessing
+
+    others = (each for each in multiprocessing.active_children() if each not in _loading)
+    return multiprocessing.parent_process() is not None or any(others)
 
 
 def _free_memory() -> int:
@@ -173,12 +242,6 @@ def patch(site: "Site") -> None:
     background = Background()
     leave_at_once = os._exit
 
-    def ending(original: Callable[..., Any]) -> Callable[..., Any]:
-        def leave(status: int) -> None:
-            original(status or int(background.failed_at_end()))
-
-        return leave
-
     def at_exit() -> None:
         if background.failed_at_end():
             sys.stdout.flush()
@@ -186,7 +249,8 @@ def patch(site: "Site") -> None:
 
     hold_back(site, background)
     site.wrap("torch:save", _Saves(site, background).make)
-    site.wrap("os:_exit", ending)
+    site.wrap("multiprocessing.process:BaseProcess.start", _noting_workers)
+    write_before_end(site, background)
     atexit.register(at_exit)
     site.switch(lambda: None, background.settle)
 

@@ -1,6 +1,7 @@
 """Files written in the background, in order, one thread; whoever wants to see one of them waits until it is there.
 
-A file is written into a folder of its own beside its place and put there whole. What goes wrong in the thread is
+A file is written into a folder of its own beside its place and put there whole. The folder and the empty file in it are
+made at the moment of saving, so that mode, owner and group are those of that moment. What goes wrong in the thread is
 raised where the script comes by next: at the next file, at an access to one, or, at the latest, at the end of the
 process, whose exit status then says so.
 """
@@ -24,21 +25,29 @@ _MOST_WAITING = 4  # files; each holds its content in memory
 
 @dataclass(frozen=True)
 class Writing:
-    """One file to be written: its place, the folder it is made in, and what writes it to a path there."""
+    """One file to be written: its place, the empty file beside it that takes the content, and what writes it there."""
 
     target: str  # absolute, without symbolic links
-    folder: str
+    made: str  # in a folder of its own, which nobody else uses
     write: Callable[[str], None]
-    mode: int | None = None  # permissions of the file that is replaced
+    num_bytes: int = 0
+    saved_ns: int = 0  # when it was saved, as files have it; 0: the moment of writing
+
+    @property
+    def folder(self) -> str:
+        """Return the folder that the file is made in."""
+        return os.path.dirname(self.made)
 
     def run(self) -> None:
         """Write the file beside its place, then put it there."""
-        made = os.path.join(self.folder, os.path.basename(self.target))
         try:
-            self.write(made)
-            if self.mode is not None:
-                os.chmod(made, self.mode)
-            os.replace(made, self.target)
+            self.write(self.made)
+            if self.saved_ns:
+                os.utime(self.made, ns=(self.saved_ns, self.saved_ns))
+            try:
+                os.replace(self.made, self.target)
+            except OSError:  # a place that cannot be given another file: mounted by itself, for instance
+                shutil.copyfile(self.made, self.target)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -53,8 +62,10 @@ class Background:
     def __init__(self) -> None:
         """Write nothing yet."""
         self.pending: deque[Writing] = deque()
+        self.unfinished = ""  # the folder of a file that is being prepared
         self.busy: set[int] = set()  # threads at work here: what they do with files concerns nobody
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
+        self.on_change: list[Callable[[bool], None]] = []  # told, with `changed` held, whether files are pending
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._pid = os.getpid()
@@ -65,18 +76,36 @@ class Background:
         """Whether this is a child of the process that writes."""
         return os.getpid() != self._pid
 
-    def put(self, writing: Writing) -> None:
-        """Write a file after those before it; wait first while too many are held in memory."""
-        with self._changed:
-            self._changed.wait_for(lambda: len(self.pending) < _MOST_WAITING)
-            self.pending.append(writing)
-            if self._thread is not None:
-                return
+    def put(self, make: Callable[[], Writing | None]) -> bool:
+        """Write the file that `make` prepares after those before it; wait first while too many are held in memory.
+
+        Return False where `make` returned None.
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.pending) < _MOST_WAITING)
+            self._tell(pending=True)
+            try:
+                writing = make()
+                if writing is not None:
+                    self.pending.append(writing)
+                    self.unfinished = ""
+            finally:
+                self._discard()
+                self._tell(pending=bool(self.pending))
+            if writing is None or self._thread is not None:
+                return writing is not None
             self._thread = threading.Thread(target=self._work, name="flatout-checkpoint")
         try:
             self._thread.start()
         except RuntimeError:  # the interpreter is shutting down: no threads any more
             self._work()
+        return True
+
+    def _discard(self) -> None:
+        """Remove the folder of a file that was not put here after all."""
+        if self.unfinished:
+            shutil.rmtree(self.unfinished, ignore_errors=True)
+            self.unfinished = ""
 
     def wait(self, path: str | None = None) -> None:
         """Wait until `path`, or what lies in that folder, is written; without it, for everything.
@@ -88,14 +117,14 @@ class Background:
             if self.forked:
                 self._wait_for_parent(path)
                 return
-            with self._changed:
-                self._changed.wait_for(lambda: not self.concerned(path))
+            with self.changed:
+                self.changed.wait_for(lambda: not self.concerned(path))
         self.raise_error()
 
     def settle(self) -> None:
         """Wait for everything; what went wrong is raised later."""
-        with self.quietly(), self._changed:
-            self._changed.wait_for(lambda: self.forked or not self.pending)
+        with self.quietly(), self.changed:
+            self.changed.wait_for(lambda: self.forked or not self.pending)
 
     def raise_error(self) -> None:
         """Raise, once, what went wrong while a file was written."""
@@ -127,34 +156,46 @@ class Background:
                 self.busy.discard(me)
 
     def failed_at_end(self) -> bool:
-        """Wait for everything; say on standard error what went wrong, if the script has not been told."""
-        if self.forked:
-            return False
-        try:
-            self.wait()
-        except Exception as error:
-            trace = "".join(traceback.format_exception(error))
-            sys.stderr.write(f"flatout: a checkpoint could not be written in the background:\n{trace}")
-            sys.stderr.flush()
-            return True
+        """Wait for everything; say on standard error what went wrong, if the script has not been told.
+
+        A Ctrl-C meanwhile does not end the waiting: the script has saved, and without us the file would be there.
+        """
+        while not self.forked:
+            try:
+                self.wait()
+                self._discard()
+            except KeyboardInterrupt:
+                continue
+            except Exception as error:
+                trace = "".join(traceback.format_exception(error))
+                sys.stderr.write(f"flatout: a checkpoint could not be written in the background:\n{trace}")
+                sys.stderr.flush()
+                return True
+            else:
+                return False
         return False
+
+    def _tell(self, *, pending: bool) -> None:
+        for told in self.on_change:
+            told(pending)
 
     def _work(self) -> None:
         with self.quietly():
             while True:
-                with self._changed:
+                with self.changed:
                     if not self.pending:
                         self._thread = None
+                        self._tell(pending=False)
                         return
                     writing = self.pending[0]
                 try:
                     writing.run()
                 except Exception as error:
                     self._error = self._error or error
-                with self._changed:
+                with self.changed:
                     self.pending.popleft()
                     del writing
-                    self._changed.notify_all()
+                    self.changed.notify_all()
 
     def _wait_for_parent(self, path: str | None) -> None:
         """In a child: the parent's folders go away as their files are put in place."""
@@ -166,5 +207,6 @@ class Background:
 
     def _forked(self) -> None:
         """In a child nothing is written; what the parent writes is waited for."""
-        self._changed, self._thread, self._error = threading.Condition(), None, None
+        self.changed, self._thread, self._error = threading.Condition(), None, None
         self.busy.clear()
+        self._tell(pending=False)

@@ -34,6 +34,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import FOLDER
 from flatout.fixes.edit import WrappedLoader
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -67,6 +68,9 @@ def patch(site: "Site", folder: str = ".flatout/cache") -> None:
     from flatout.pipeline.dataset_state import in_a_worker
 
     place = Path(folder).absolute() if site.purpose == "run" else None  # a trial's files would be taken for results
+    linked = next((part for part in (Path(folder), *Path(folder).parents) if part.is_symlink()), None)
+    if linked is not None and not Path(folder).is_absolute():  # whoever made it decides what is written and removed
+        raise RuntimeError(f"{linked} is a link: samples would be kept outside this folder; name that one instead")
     kept = Kept(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), folder=place)
 
     def make(original: Any) -> Any:
@@ -84,6 +88,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.INPUT,),
     patch=patch,
+    bounds={"folder": FOLDER},
     choices=choices,
     replaces=("loader-workers", "persistent-workers", "worker-threads", "core-split", "compiled-input"),
     from_second_pass=True,

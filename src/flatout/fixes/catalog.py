@@ -18,7 +18,7 @@ __all__ = ["EXTRA_VARIABLE", "find_arm", "find_fix", "fixes"]
 
 EXTRA_VARIABLE = "FLATOUT_EXTRA_FIXES"
 
-_NOT_FIXES = {"fix", "catalog", "site", "alternation", "turns", "apply", "under_recipe"}
+_NOT_FIXES = {"fix", "catalog", "site", "alternation", "turns", "apply", "under_recipe", "bounds"}
 
 
 @functools.cache

@@ -33,6 +33,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import among
 from flatout.fixes.edit import ModelLine, Unwritten
 from flatout.fixes.fix import Fix
 from flatout.fixes.nested import map_tensors
@@ -194,6 +195,7 @@ FIX = Fix(
     equivalence=Equivalence.ROUNDING,
     phases=(Phase.FORWARD, Phase.BACKWARD),
     patch=patch,
+    bounds={"mode": among("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")},
     choices=choices,
     switchable=True,
     addresses=("CO013",),

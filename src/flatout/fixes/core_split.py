@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flatout.fixes import cpu_threads, loader_workers
+from flatout.fixes.bounds import THREADS, WORKERS
 from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -63,6 +64,7 @@ FIX = Fix(
     equivalence=Equivalence.ROUNDING,
     phases=(Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
     patch=patch,
+    bounds={"workers": WORKERS, "threads": THREADS},
     choices=choices,
     addresses=("IN001", "IN002"),
     edit=(

@@ -25,6 +25,7 @@ cores would hand that on to its loader workers.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import THREADS
 from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -89,6 +90,7 @@ FIX = Fix(
     equivalence=Equivalence.ROUNDING,
     phases=(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER),
     patch=patch,
+    bounds={"threads": THREADS},
     choices=choices,
     addresses=("CO007",),
     switchable=True,

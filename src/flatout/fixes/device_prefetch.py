@@ -26,6 +26,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import KIND
 from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -123,6 +124,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.TRANSFER, Phase.INPUT),
     patch=patch,
+    bounds={"kind": KIND},
     choices=choices,
     addresses=("IN001", "IN008", "TR001", "TR002"),
     edit=(Unwritten(reason="it looks at two batches before it knows what to send ahead"),),

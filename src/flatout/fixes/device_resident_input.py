@@ -41,6 +41,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes import compiled_input
+from flatout.fixes.bounds import KIND
 from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -186,6 +187,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.INPUT, Phase.TRANSFER),
     patch=patch,
+    bounds={"kind": KIND},
     choices=choices,
     replaces=(
         "loader-workers",

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from flatout.fixes.bounds import Bounds
 from flatout.fixes.edit import Piece
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -57,6 +58,7 @@ class Fix:
     replaces: tuple[str, ...] = ()
     settles_s: float = 0.0  # longest that it may take at the start of a training (compilation)
     usual_s: float = 0.0  # what it takes there of a model of ordinary size; where it is more than 0, it is tried last
+    bounds: Bounds = field(default_factory=dict)  # of every setting that is no flag
     environment: Mapping[str, str] = field(default_factory=dict)  # variables the process must start with
     edit: tuple[Piece, ...] = ()  # how `flatout patch` writes it in the user's code; empty: it cannot
 

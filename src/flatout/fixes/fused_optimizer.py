@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import among
 from flatout.fixes.edit import OptimizerArgument
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -169,6 +170,7 @@ FIX = Fix(
     equivalence=Equivalence.ROUNDING,
     phases=(Phase.OPTIMIZER,),
     patch=patch,
+    bounds={"implementation": among("fused", "foreach")},
     choices=choices,
     addresses=("CO001", "CO013"),
     switchable=True,

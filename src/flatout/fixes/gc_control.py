@@ -29,6 +29,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import within
 from flatout.fixes.edit import SwitchLine
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -140,6 +141,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.HOST,),
     patch=patch,
+    bounds={"every": within(1, 1_000_000)},
     bound=bound,
     addresses=("HO004",),
     switchable=True,

@@ -33,6 +33,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import PLACE, within
 from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -134,6 +135,7 @@ FIX = Fix(
     equivalence=Equivalence.SEMANTIC,
     phases=(Phase.INPUT, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.SYNC, Phase.HOST),
     patch=patch,
+    bounds={"factor": within(1, 1024), "lr_factor": within(0, 1024), "loader": PLACE},
     choices=choices,
     addresses=("CO013", "ME005"),
     on_request=True,

@@ -30,6 +30,7 @@ size, would be served stale by persistent workers. A module's global state is no
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.bounds import WORKERS, within
 from flatout.fixes.edit import LoaderArgument, Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -146,6 +147,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.INPUT,),
     patch=patch,
+    bounds={"workers": WORKERS, "prefetch": within(1, 256)},
     choices=choices,
     addresses=("IN001", "IN002", "IN003", "IN010", "IN012", "IN014", "IN017", "IN018", "EP001"),
     edit=(

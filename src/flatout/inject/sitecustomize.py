@@ -105,8 +105,8 @@ def _begin() -> None:
         return
     parts = os.path.join(os.path.dirname(order), "parts")
     try:
-        with open(os.path.join(parts, f"python-{os.getpid()}"), "w") as file:
-            file.write("\0".join(sys.orig_argv))
+        name = os.path.join(parts, f"python-{os.getpid()}")
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))  # the command line stays out of it
     except OSError:
         pass
     sys.meta_path.insert(0, _Finder(order))

@@ -208,8 +208,11 @@ def _load(path: Path, file: int, key: str) -> Stored | None:
     if not _locked(file, fcntl.LOCK_SH, _ENTRY_PATIENCE_S):
         return None
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
             raise BadEntry
+        if found.st_uid not in (0, os.geteuid()):  # another user's: what it holds is theirs to change
+            return None
         arrays, facts = read(file, key)
         mapped = mmap.mmap(file, 0, flags=mmap.MAP_PRIVATE | _NO_RESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         if arrays and len(mapped) < arrays[-1].end:

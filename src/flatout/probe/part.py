@@ -32,7 +32,7 @@ class PartFile:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._pid = os.getpid()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.put_line(dump_record("flatout", {"schema": SCHEMA}))
         self._thread = threading.Thread(target=self._flush_now_and_then, name="flatout-part", daemon=True)
 

@@ -34,6 +34,7 @@ from flatout.probe.whole import WholePart
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
 from flatout.schema.run import DeviceMemory, End, Header, Outside, Step
+from flatout.schema.secrets import masked_words
 
 __all__ = ["Recorder", "StopRecording"]
 
@@ -236,7 +237,7 @@ class Recorder:
     def _header(self) -> Header:
         return Header(
             script=self.order.script,
-            argv=tuple(sys.argv),
+            argv=masked_words(sys.argv),
             mode=self.order.mode,
             rank=self.rank,
             world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),

@@ -17,8 +17,9 @@ from typing import Any
 from flatout.errors import BadRecording
 from flatout.report.rows import ceiling_row, finding_row, finite, recipe_row, trial_row
 from flatout.schema.finding import Breakdown
-from flatout.schema.plain import to_plain
+from flatout.schema.plain import LARGEST, to_plain
 from flatout.schema.report import Report
+from flatout.schema.secrets import masked_plain
 
 __all__ = ["CONTRACT", "REPORT_FILE", "SCHEMA", "dumps", "from_json", "to_json"]
 
@@ -153,7 +154,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def dumps(report: Report) -> str:
     """Return `report` as JSON text in ASCII, so that no name in it can break a file or a terminal."""
-    return json.dumps(to_json(report), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(masked_plain(to_json(report)), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def from_json(text: str) -> dict[str, Any]:
@@ -201,6 +202,8 @@ def _check(place: str, value: object, keys: Mapping[str, _Kind]) -> None:
         if name not in value:
             raise BadRecording(f"This report is damaged: {place} has no {name!r}.")
         truth = isinstance(value[name], bool)
+        if isinstance(value[name], int) and abs(value[name]) > LARGEST:
+            raise BadRecording(f"This report is damaged: {name!r} of {place} is a number of too many digits.")
         if not isinstance(value[name], kind) or (truth and bool not in (kind if isinstance(kind, tuple) else (kind,))):
             raise BadRecording(
                 f"This report is damaged: {name!r} of {place} is of the wrong kind ({type(value[name]).__name__})."

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, chop_cells
 
+from flatout.schema.secrets import masked
+
 __all__ = ["cells", "shorten_end", "shorten_path", "visible", "wrap"]
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -24,7 +26,11 @@ _BREAKS = re.compile(r"(?<!\d)\s+|\s+(?!(?:ms|us|s|min|h|samples/s|[KMGT]?i?B)(?
 
 
 def visible(text: str, *, ascii_only: bool = False) -> str:
-    """Return `text` with every character that is not plainly visible as an escape; at most 4,000 characters of it."""
+    """Return `text` with secrets hidden and every character that is not plainly visible as an escape.
+
+    At most 4,000 characters of it are returned.
+    """
+    text = masked(text[: 2 * MAX_CHARACTERS])
     if text.isascii() and text.isprintable() and len(text) <= MAX_CHARACTERS:
         return text
     cut = text[:MAX_CHARACTERS]

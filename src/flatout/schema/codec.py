@@ -6,15 +6,18 @@ not parse is refused. Nothing read is ever executed.
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from flatout.errors import BadRecording
 from flatout.schema import run as schema
+from flatout.schema.files import read_whole, write_whole
 from flatout.schema.order import Order
 from flatout.schema.phase import STEP_PHASES
-from flatout.schema.plain import from_plain, to_plain
+from flatout.schema.plain import LARGEST, from_plain, to_plain
+from flatout.schema.secrets import masked_plain
 
 __all__ = [
     "RUN_FILE",
@@ -49,12 +52,16 @@ _MANY = {
     "outside": schema.Outside,
     "ceilings": schema.Ceiling,
 }
+_NUMBERS = ("steps", "losses", "device", "steps_each")  # records without a text
+_MOST_NOTES, _LONGEST_NOTE = 200, 4000
 _STEP_FIELDS = schema.Step._fields
 
 
 def dump_record(kind: str, body: Mapping[str, object]) -> str:
-    """Return one line of a recording, without its line end."""
-    return json.dumps({"kind": kind, **body}, separators=(",", ":"), ensure_ascii=True)
+    """Return one line of a recording, without its line end, and with secrets hidden."""
+    told = body if kind in _NUMBERS else masked_plain(body)
+    assert isinstance(told, Mapping)
+    return json.dumps({"kind": kind, **told}, separators=(",", ":"), ensure_ascii=True)
 
 
 def step_columns(steps: Iterable[schema.Step]) -> dict[str, object]:
@@ -65,11 +72,7 @@ def step_columns(steps: Iterable[schema.Step]) -> dict[str, object]:
 
 def write_run(run: schema.Run, path: Path) -> None:
     """Write a Run to `path`, first beside it and then in its place, so that no half file is ever seen."""
-    partial = path.with_suffix(".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        for line in _lines(run):
-            file.write(line + "\n")
-    partial.replace(path)
+    write_whole(path, "".join(f"{line}\n" for line in _lines(run)).encode("ascii"))
 
 
 def _lines(run: schema.Run) -> Iterator[str]:
@@ -98,9 +101,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         BadRecording: when the file is missing, is no recording, or is of another schema.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_whole(path).decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRecording(f"{path} cannot be read as a recording ({error}).") from None
+        told = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise BadRecording(f"{path} cannot be read as a recording ({told}).") from None
     records = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -154,7 +158,7 @@ def build_run(records: Iterable[Mapping[str, Any]]) -> schema.Run:
         elif kind == "losses":
             many["losses"].extend(from_plain(float, value) for value in record.get("values", ()))
         elif kind == "notes":
-            many["notes"].extend(str(value) for value in record.get("values", ()))
+            many["notes"].extend(_notes(record.get("values", ()), len(many["notes"])))
         elif kind == "steps_each":
             singles["steps_each"] = from_plain(int, record.get("value", 1))
             singles["total_steps"] = from_plain(int, record.get("total", 0))
@@ -162,7 +166,7 @@ def build_run(records: Iterable[Mapping[str, Any]]) -> schema.Run:
         elif kind == "facts":
             singles["samples_per_step"] = from_plain(float | None, record.get("samples_per_step"))
             singles["probe_us"] = from_plain(float, record.get("probe_us", 0.0))
-            singles["seams"] = {str(name): int(hits) for name, hits in record.get("seams", {}).items()}
+            singles["seams"] = from_plain(Mapping[str, int], record.get("seams", {}))
     fields: dict[str, Any] = {**singles, **{kind: tuple(values) for kind, values in many.items()}}
     return schema.Run(**fields)
 
@@ -171,9 +175,19 @@ def _steps(record: Mapping[str, Any]) -> Iterator[schema.Step]:
     for number, values in enumerate(zip(*(record[name] for name in _STEP_FIELDS), strict=True)):
         step = schema.Step._make(tuple(value) if isinstance(value, list) else value for value in values)
         whole = (step.start_ns, step.wall_ns, step.num_batches, step.epoch, *step.phases_ns, *step.host_parts_ns)
-        if not all(type(value) is int for value in whole) or len(step.phases_ns) != len(STEP_PHASES):
+        counts = all(type(value) is int and -LARGEST <= value <= LARGEST for value in (*whole, *step.device_ns))
+        if not counts or len(step.phases_ns) != len(STEP_PHASES):
             raise ValueError(f"step {number} does not have the form of a step")
         yield step
+
+
+def _notes(values: Iterable[object], so_far: int) -> Iterator[str]:
+    """Yield notes, cut, and no more of them than anybody reads."""
+    for number, value in enumerate(values, start=so_far):
+        if number == _MOST_NOTES:
+            yield "further notes are left out"
+        if number < _MOST_NOTES:
+            yield str(value)[:_LONGEST_NOTE]
 
 
 def read_run(path: Path) -> schema.Run:
@@ -183,7 +197,7 @@ def read_run(path: Path) -> schema.Run:
         BadRecording: when there is none, or it is damaged, foreign, or of another schema.
     """
     file = path / RUN_FILE if path.is_dir() else path
-    if not file.exists():
+    if not os.path.lexists(file):
         raise BadRecording(f"{path} holds no recording ({RUN_FILE} is not there).")
     try:
         return build_run(read_records(file))
@@ -193,7 +207,7 @@ def read_run(path: Path) -> schema.Run:
 
 def write_order(order: Order, path: Path) -> None:
     """Write an order where `ORDER_VARIABLE` will point."""
-    path.write_text(json.dumps(to_plain(order)), encoding="utf-8")
+    write_whole(path, json.dumps(to_plain(order)).encode())
 
 
 def read_order(path: Path) -> Order:
@@ -202,6 +216,6 @@ def read_order(path: Path) -> Order:
     Raises:
         ValueError: when it is not an order.
     """
-    order = from_plain(Order, json.loads(path.read_text(encoding="utf-8")))
+    order = from_plain(Order, json.loads(read_whole(path)))
     assert isinstance(order, Order)
     return order

@@ -7,7 +7,10 @@ import typing
 from collections.abc import Mapping
 from enum import Enum
 
-__all__ = ["from_plain", "to_plain"]
+__all__ = ["LARGEST", "from_plain", "to_plain"]
+
+LARGEST = 2**63 - 1
+"""No count and no time of ours is larger; sums and products of a few such numbers still are floats."""
 
 
 def to_plain(value: object) -> object:
@@ -78,6 +81,8 @@ def _record(kind: typing.Any, value: dict[str, typing.Any]) -> typing.Any:
 
 
 def _scalar(kind: typing.Any, value: typing.Any) -> typing.Any:
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise ValueError(f"a number of {len(str(abs(value)))} digits")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return _expect(kind, value)

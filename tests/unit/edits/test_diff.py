@@ -128,3 +128,17 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
     with pytest.raises(UsageError, match="has changed while"):
         write_project(project, project.with_code(project.script.path, b"new\n"))
     assert (tmp_path / "train.py").read_text() == "edited\n"
+
+
+ODD_NAMES = ("tr\x1b[31main.py", 'a"b\\c.py', "two\nlines.py", "caf\u00e9.py", "right\u202eleft.py", "\udcff.py")
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_name_in_a_header_is_quoted_as_git_does_and_git_finds_it_again(tmp_path, name):
+    (tmp_path / name).write_bytes(b"a = 1\n")
+    diff = unified_diff(b"a = 1\n", b"a = 2\n", name)
+    head = diff.split(b"@@")[0].decode("utf-8", "surrogateescape")
+    assert head.replace("\n", "").isprintable() and len(head.splitlines()) == 2
+    done = subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / name).read_bytes() == b"a = 2\n"

@@ -1,8 +1,10 @@
 """Checkpoints written in the background: the same file, seen by nobody before it is whole, never lost in silence."""
 
+import multiprocessing
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -244,12 +246,65 @@ def test_the_end_of_the_process_waits_for_the_file(end, workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])
-def test_a_disk_that_is_full_at_the_end_shows_in_the_exit_status(end, workdir):
+def test_a_disk_that_fills_up_after_the_save_shows_in_the_exit_status(end, workdir):
+    slow = "from flatout.fixes.async_checkpoint import _Snapshot as S\nimport time\nwrite = S.write\n"
+    slow += "S.write = lambda *a: (time.sleep(0.5), write(*a))\n"
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
-    done = run(limit + "torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\nprint('done')\n" + end, workdir)
+    done = run(
+        slow + "torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\n" + limit + "print('done')\n" + end, workdir
+    )
     assert done.returncode == 1
     assert "a checkpoint could not be written" in done.stderr
     assert sorted(os.listdir(workdir)) == ["script.py"]
+
+
+@pytest.mark.slow
+def test_a_disk_that_takes_no_such_file_raises_where_the_script_saves(workdir):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+    save = "try: torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\nexcept RuntimeError: open('raised', 'w')\n"
+    done = run(limit + save + "os._exit(0)", workdir)
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(workdir)) == ["model.pt", "raised", "script.py"]
+
+
+def test_where_another_process_of_the_training_may_look_torch_writes_at_once(workdir, gate):
+    context = multiprocessing.get_context("fork")
+    with under("async-checkpoint") as process:
+        evaluator = context.Process(target=threading.Event().wait, args=(60,))
+        evaluator.start()
+        torch.save({"x": torch.ones(1)}, "seen.pt")
+        assert process.site.hits == {}
+        evaluator.kill()
+        evaluator.join()
+        loader = torch.utils.data.DataLoader(range(8), num_workers=1, persistent_workers=True)
+        iterator = iter(loader)
+        next(iterator)
+        torch.save({"x": torch.ones(1)}, "beside workers.pt")
+        assert process.site.hits == {"torch.save": 1}
+        del iterator, loader
+    assert content("seen.pt") == content("beside workers.pt") == 1
+
+
+def test_the_time_of_a_file_is_that_of_saving(workdir, gate):
+    with under("async-checkpoint"):
+        torch.save({"x": torch.ones(1)}, "model.pt")
+        Path("log.json").write_text("saved")
+        assert os.stat("model.pt").st_mtime_ns <= os.stat("log.json").st_mtime_ns
+
+
+def test_a_script_sees_the_default_where_a_handler_of_ours_waits_for_files(workdir):
+    before = signal.getsignal(signal.SIGUSR1)
+    with under("async-checkpoint") as process:
+        torch.save({"x": torch.ones(100_000)}, "model.pt")
+        assert signal.getsignal(signal.SIGUSR1) is before is signal.SIG_DFL
+        called = []
+        assert signal.signal(signal.SIGUSR1, lambda *one: called.append(one)) is signal.SIG_DFL
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert len(called) == 1
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+        process.site.disable()
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
 def test_several_ranks_are_left_alone(monkeypatch, workdir):

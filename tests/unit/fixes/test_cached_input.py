@@ -124,3 +124,11 @@ def test_it_addresses_the_rules_that_offer_it():
         if "cached-input" in rule.check(one.run, one.breakdown, one.headroom).fixes
     }
     assert set(find_fix("cached-input").addresses) == offering
+
+
+def test_a_folder_that_is_reached_through_a_link_is_refused_with_where_it_leads(workdir, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (workdir / ".flatout").symlink_to(elsewhere)
+    site = install_fix(Selection("cached-input"), Seams(), ModuleWatch(Tape(id, id)))
+    assert ".flatout is a link" in site.failure
+    assert not list(elsewhere.iterdir())

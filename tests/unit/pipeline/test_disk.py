@@ -278,6 +278,15 @@ def test_what_is_no_file_under_the_name_of_an_entry_is_absent(tmp_path: Path, so
 # -- disks that are full, or may not be written --------------------------------------------------------------------
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_entry_that_another_user_owns_is_not_used_and_not_removed(tmp_path: Path):
+    save(tmp_path, "key", ARRAYS, FACTS, max_bytes=ROOMY)
+    (entry,) = entries(tmp_path)
+    os.chown(tmp_path / entry, 12345, -1)
+    assert load(tmp_path, "key") is None
+    assert entries(tmp_path) == {entry}
+
+
 def test_more_than_may_be_taken_is_refused_with_both_figures(tmp_path: Path):
     assert save(tmp_path, "k", filled(1), {}, max_bytes=MIB) == "they take 1.0 MiB, and 1.0 MiB may be taken"
     assert entries(tmp_path) == set()

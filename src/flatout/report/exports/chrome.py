@@ -15,6 +15,7 @@ from flatout.report.rows import finite
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.report import Report
 from flatout.schema.run import Run
+from flatout.schema.secrets import masked_plain
 
 __all__ = ["chrome_trace"]
 
@@ -47,7 +48,7 @@ def chrome_trace(report: Report) -> str:
         },
         "traceEvents": [*described, *_steps(run), *_outside(run), *_counters(run), *_as_they_ran(run)],
     }
-    return json.dumps(document, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(masked_plain(document), ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _event(run: Run, thread: int, name: str, start_ns: int, wall_ns: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from flatout.report.rows import finite
 from flatout.schema.report import Report
 from flatout.schema.run import LineCost
+from flatout.schema.secrets import masked_plain
 
 __all__ = ["speedscope"]
 
@@ -34,7 +35,7 @@ def speedscope(report: Report) -> str:
         "profiles": profiles,
         "activeProfileIndex": 0,
     }
-    return json.dumps(document, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(masked_plain(document), ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _frame(name: str, file: str, line: int) -> dict[str, Any]:

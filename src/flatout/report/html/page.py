@@ -14,6 +14,7 @@ from flatout.report.html.charts import charts
 from flatout.report.html.sections import sections
 from flatout.report.staircase import Handover
 from flatout.schema.report import Report
+from flatout.schema.secrets import masked_plain
 
 __all__ = ["REPORT_PAGE", "page"]
 
@@ -47,5 +48,5 @@ def page(
 
 def _script_json(value: object) -> str:
     """Return `value` as JSON that no text in it can end the element around it."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(masked_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

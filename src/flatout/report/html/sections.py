@@ -43,6 +43,7 @@ from flatout.schema.finding import Breakdown, Finding, OutsideShare, PhaseShare
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.report import Report
 from flatout.schema.run import Header, Run, Step
+from flatout.schema.secrets import masked_words
 from flatout.schema.trial import Trial, Verdict
 from flatout.units import format_bytes, format_ms, format_seconds, format_share
 
@@ -279,7 +280,7 @@ def _environment(run: Run) -> list[tuple[str, str]]:
         ("threads of torch", str(environment.torch_threads)),
         ("start method of workers", environment.start_method),
         ("ranks", str(run.header.world_size)),
-        ("arguments", " ".join(run.header.argv)),
+        ("arguments", " ".join(masked_words(run.header.argv))),
         ("light probes", f"{run.probe_us:.1f} us a step, as timed in a tight loop" if run.probe_us else ""),
         *sorted(environment.variables.items()),
     ]

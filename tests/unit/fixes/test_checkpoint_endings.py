@@ -1,0 +1,31 @@
+"""However a training saves and however it ends: what `torch.save` would have left is there, and nothing else."""
+
+import pytest
+from tests.unit.fixes.saving import ENDS, WAYS, outcomes
+
+pytestmark = pytest.mark.slow
+
+FEW_WAYS = ("over an old file", "one umask after the other")
+FEW_ENDS = ("by itself", "_exit with a status", "SIGTERM")
+
+
+def assert_same(found):
+    for way, end, arm in found:
+        if arm == "plain":
+            continue
+        status, tree = found[way, end, "plain"]
+        assert found[way, end, "ours"][0] == status, (way, end)
+        assert found[way, end, "ours"][1] == tree, (way, end)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_leaves_its_checkpoints_however_it_ends(end, tmp_path):
+    ways = ("a new file",) if end == "as a daemon" else FEW_WAYS
+    found = outcomes(tmp_path, ways, [end])
+    assert all(files for status, files in found.values())
+    assert_same(found)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_checkpoint_is_left_as_torch_leaves_it_however_it_is_saved(part, tmp_path):
+    assert_same(outcomes(tmp_path, list(WAYS)[part::4], FEW_ENDS))
