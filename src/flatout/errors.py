@@ -11,7 +11,15 @@ FlatoutError            anything flatout reports to a person; `cli` turns it int
 
 from typing import Any
 
-__all__ = ["BadRecording", "ChangedTooLate", "FlatoutError", "Interrupted", "NothingMeasured", "ScriptFailed", "UsageError"]
+__all__ = [
+    "BadRecording",
+    "ChangedTooLate",
+    "FlatoutError",
+    "Interrupted",
+    "NothingMeasured",
+    "ScriptFailed",
+    "UsageError",
+]
 
 
 class FlatoutError(Exception):

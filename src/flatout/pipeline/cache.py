@@ -35,7 +35,7 @@ from flatout.pipeline.plan import Plan, plan_of
 from flatout.pipeline.proof import Pace, agree, plain_of
 from flatout.pipeline.read_by_workers import ReadByWorkers
 from flatout.pipeline.ready import Ready
-from flatout.pipeline.samples import KeptSamples, kept_samples
+from flatout.pipeline.samples import KeptSamples, kept_samples, samples_instead
 from flatout.pipeline.sharing import name_for_ranks
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.streams import drawn_from
@@ -101,12 +101,10 @@ class Cache:
             return walked if loader.num_workers or self.samples is None else self.samples.walked(walked)
         if self._purpose != "run" or self.keeping.ready or self._plan.in_flight:
             self._filled = weakref.ref(loader)
-            self._gather = self.keeping.gather
+            self._gather, timing = self.keeping.gather, self._purpose == "timing"
             several = (lambda: self._gather if self.stands() else None, self._is_due, self._given, self._of_several)
             at_once = self._gather is not None and bool(self._gather.parts)
-            early = early_for(
-                loader, self.dataset, self._plan, self.keeping, self._computing, self._purpose == "timing"
-            )
+            early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
             walked = KeptPass(
                 loader,
                 functools.partial(self._make, early=early),
@@ -138,17 +136,11 @@ class Cache:
 
     def _take_as_it_is(self, loader: Any) -> None:
         """Watch the data set from now on."""
-        left_out, live = None if self.samples is None else self.samples.left_out, self._read_anew()
+        left_out = None if self.samples is None else self.samples.left_out
+        live = self.keeping.read_anew if self._live else frozenset[int]()
         self._fresh = Freshness(loader, left_out, on_change=self._on_change, opened=self._opened, live=live)
         if self.samples is not None:
             self.samples.fresh = self._fresh
-
-    def _read_anew(self) -> frozenset[int]:
-        """Return the addresses of numbers that are gathered from the data set's own arrays for each batch."""
-        maker = self.keeping.maker
-        if not (self._live and self.keeping.direct and maker is not None and maker.source.columns):
-            return frozenset()
-        return frozenset(column.data_ptr() for column in maker.source.columns)
 
     def _tried(self, loader: Any) -> str:
         """Return why nothing is kept, found out in a copy of the process."""
@@ -175,9 +167,8 @@ class Cache:
 
     def _wanted(self, indices: Indices) -> torch.Tensor:
         """Return those of `indices` that will be read."""
-        if isinstance(indices, OddIndices):
-            return torch.empty(0, dtype=torch.int64)
-        return indices if self._plan.passed_through or self.keeping.direct else self.keeping.missing(indices)
+        places = torch.empty(0, dtype=torch.int64) if isinstance(indices, OddIndices) else indices
+        return places if self._plan.passed_through or self.keeping.direct else self.keeping.missing(places)
 
     def _nothing_kept(self, maker: Maker | None = None) -> Keeping:
         return self._keep(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
@@ -211,23 +202,12 @@ class Cache:
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
-            self.samples, self.reason = self._samples_after(reason)
+            stale = self._fresh is None or bool(self._fresh.changed)
+            loader = None if stale else self._filled()
+            self.samples, self.reason = samples_instead(loader, self._budget, self._hit, reason)
+            if self.samples is not None:
+                self._take_as_it_is(loader)
         self._save()
-
-    def _samples_after(self, reason: str) -> tuple[KeptSamples | None, str]:
-        """Return what keeps samples one by one, where rows are refused for `reason`; tried in a copy first."""
-        loader = self._filled()
-        if loader is None or loader.num_workers or (self._fresh is not None and self._fresh.changed):
-            return None, reason
-        found = rehearse(loader, lambda: kept_samples(loader, Budget(self._budget.left), "", self._hit, reason)[1])
-        if found.reason or found.changes:
-            return None, found.reason or reason
-        with streams_alone():
-            samples, reason = kept_samples(loader, self._budget, "", self._hit, reason)
-        if samples is not None:
-            self.samples = samples
-            self._take_as_it_is(loader)
-        return samples, reason
 
     # -- serving ------------------------------------------------------------------------------------------------
 
@@ -244,23 +224,10 @@ class Cache:
             return not self.reason
         if self._live:
             return self._fresh.holds()
-        return self._fresh.files_hold() and (not self.keeping.direct or self._unchanged_here())
-
-    def _unchanged_here(self) -> bool:
-        """Return whether the data set is what workers would have a copy of; where not, nobody has that any more.
-
-        Raises:
-            ChangedTooLate: it is not, and the training is to stop.
-        """
-        assert self._fresh is not None
-        if not self._fresh.holds():
-            self._fresh.too_late(self._fresh.changed)
-        return not self._fresh.changed
+        return self._fresh.files_hold() and (not self.keeping.direct or self._fresh.holds_here())
 
     def _changed_by_reading(self) -> str:
-        if self._fresh is None or not self._live or self._fresh.holds():
-            return ""
-        return f"{type(self.dataset).__name__} changes while it is read: {self._fresh.changed}"
+        return self._fresh.changed_by_reading() if self._fresh is not None and self._live else ""
 
     def _settles(self) -> bool:
         """Return whether a data set that changed by being read may be taken as it is now: it may set itself up."""
@@ -311,17 +278,17 @@ class Cache:
     def _taken(self, indices: torch.Tensor, stream: torch.Generator | None, early: Early | None) -> Any:
         """Return a batch of what is kept; where a kernel fails, the script's own, from the same random state."""
         before = random_states() if self._random and stream is None else None
-        began = stream.get_state() if stream is not None else torch.empty(0)
+        began = stream.get_state() if stream is not None else None
         try:
             given = early.take(indices.tolist()) if early is not None and self.keeping.direct else None
             return self.keeping.take(indices, stream, given)
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
             self._refuse(f"making batches at once raised {type(error).__name__}")
-            if stream is not None:
-                stream.set_state(began)
-            if before is not None:
-                restore_random_states(before)
-            return self.as_plain(indices, stream)
+        if stream is not None and began is not None:
+            stream.set_state(began)
+        if before is not None:
+            restore_random_states(before)
+        return self.as_plain(indices, stream)
 
     def _completed(self, indices: torch.Tensor, early: Early | None = None) -> tuple[bool, Any]:
         """Return whether all of `indices` can be taken, after making what was missing; their batch, if that was all.
@@ -331,7 +298,7 @@ class Cache:
         missing: Any = () if self.keeping.full else self.keeping.missing(indices)
         if not len(missing):
             return True, None
-        if not (self._live or isinstance(early, ReadByWorkers) or self._fresh is None or self._unchanged_here()):
+        if not (self._live or isinstance(early, ReadByWorkers) or self._fresh is None or self._fresh.holds_here()):
             return False, None
         self._just_read = True
         before, batch = random_states(), None

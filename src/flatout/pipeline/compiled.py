@@ -201,35 +201,19 @@ def compile_loader(
     folder: str | os.PathLike[str] | None = None,
     on_change: str = "stop",
 ) -> DataLoader[Any]:
-    """Return a loader with the samples, order, random streams and bits of `loader`.
+    """Return a loader with the samples, order, random streams and bits of `loader`; `docs/input.md` says how.
 
-    What the data set computes is computed once where that gives the same each time: the first pass is the loader's own,
-    later ones gather. Everything that speaks against it is found out, and leaves the loader as it is; `explain()` says
-    which. `max_bytes`: memory that may be taken; None: 40 % of what is free, divided among the ranks of this machine,
-    which keep one copy together where they can (`docs/input.md`). What is kept belongs to the data set; loaders that
-    are compiled with the same arguments and no `device` have it, and `max_bytes`, in common, so one may be made anew
-    for each epoch. Where data sets are, and the last two of a type were gone after one pass, others are left alone.
+    What the data set computes is computed once where that gives the same each time. Everything that speaks against it
+    is found out, and leaves the loader as it is; `explain()` says which. What is kept belongs to the data set: loaders
+    compiled with the same arguments and no `device` have it in common, so one may be made anew for each epoch.
 
-    `folder`: where samples are kept between runs, under a key of everything that they depend on. Once every sample is
-    there, a thread writes them; the next process maps the file, which all processes then share, and serves from the
-    first batch on. Entries take at most 20 GB together, or half of the disk's free room if that is less; those unused
-    for longest go first. Samples in files do not count against `max_bytes`: their pages are the system's to take back.
-    What does not fit into `max_bytes` is kept in such a file from the first pass on; only its plain values (strings,
-    numbers in lists) are held in memory until they are saved, and count.
+    `max_bytes`: memory for samples; None: 40 % of what is free, divided among the ranks of this machine. `folder`:
+    where samples are kept between runs, beyond `max_bytes` too. `device`: batches come with all their tensors there;
+    samples are kept on it while they take at most `max_device_bytes` (None: a quarter of what is free there).
 
-    `device`: batches come with all their tensors there, with the bits and strides that `tensor.to(device)` would give
-    them. Samples are kept on it while they take at most `max_device_bytes` (None: a quarter of what is free there when
-    it is first asked, and 1 GiB stays free) and no `folder` is given; else on the CPU, from where batches travel by way
-    of pinned memory on a stream of their own, one ahead of the script. Where the last operations treat bytes one by one
-    (to tensor, convert, normalize), bytes are kept and travel, and a table of 256 values, made by the operations
-    themselves on the CPU, is applied on the device.
-
-    What samples are made from is looked at before each batch (`docs/input.md` says how): what changes is in the next.
-    `on_change`: where that is seen too late all the same, the training stops ("stop"), or goes on with a warning
-    ("warn").
-
-    A loader of a class that walks, counts or makes its iterators in a way of its own comes back as it is, without
-    `explain()`; what another class brings, its name and methods, stays.
+    What samples are made from is looked at before each batch, so what changes is in the next one. `on_change`: where
+    that is seen too late, the training stops ("stop"), or goes on with a warning ("warn"). A loader of a class that
+    walks in a way of its own comes back as it is, without `explain()`; other classes keep their name and methods.
 
     Raises:
         RuntimeError: torch does not know the device, or it is not there.
@@ -238,15 +222,18 @@ def compile_loader(
     """
     if on_change not in ON_CHANGE:
         raise ValueError(f"on_change is {on_change!r}, and may be {' or '.join(ON_CHANGE)}")
+    path = None if folder is None else Path(folder).absolute()
+    target = None if device is None else Device(device, max_device_bytes)
+    return _compiled(loader, _kept_for(max_bytes, path, target, on_change), target)
+
+
+def _compiled(loader: DataLoader[Any], kept: Kept, target: Device | None) -> DataLoader[Any]:
     kind = _compiled_class(type(loader))
     if kind is None:
         return loader
     made: CompiledLoader = copy.copy(loader)  # type: ignore[assignment]
     object.__setattr__(made, "__class__", kind)
-    path = None if folder is None else Path(folder).absolute()
-    target = None if device is None else Device(device, max_device_bytes)
-    kept, told = _kept_for(max_bytes, path, target, on_change), dict(vars(loader))
-    told.pop("_iterator", None)
+    told = {name: value for name, value in vars(loader).items() if name != "_iterator"}
     vars(made).update(_kept=kept, _plain=loader, _told=told, _iterator=None, _device=target)
     return made
 

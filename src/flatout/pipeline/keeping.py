@@ -81,6 +81,12 @@ class Keeping:
         return self._direct
 
     @property
+    def read_anew(self) -> frozenset[int]:
+        """Return the addresses of numbers that are gathered from the data set's own arrays for each batch."""
+        columns = self.maker.source.columns if self._direct and self.maker is not None else None
+        return frozenset(column.data_ptr() for column in columns or ())
+
+    @property
     def full(self) -> bool:
         """Return whether every sample can be taken."""
         return self._direct or (self.store is not None and self.store.full)

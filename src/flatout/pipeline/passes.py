@@ -159,13 +159,11 @@ class KeptPass(_SingleProcessDataLoaderIter):
             self._sampler_iter = iter(self._index_sampler)
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
         self._ready: Ready | None = None
-        self._indices: Iterator[torch.Tensor] = batches_of(
-            self._index_sampler, self._sampler_iter, ahead, len(loader.dataset)
-        )
+        order = batches_of(self._index_sampler, self._sampler_iter, ahead, len(loader.dataset))
+        self._indices: Iterator[torch.Tensor] = order
         if follow is not None:
             self._indices = follow(self._indices, may_draw_ahead(self._index_sampler))
-        order = self._indices
-        if ready is not None and isinstance(order, InOneDraw | DrawnAhead) and may_draw_ahead(self._index_sampler):
+        elif ready is not None and isinstance(order, InOneDraw | DrawnAhead) and may_draw_ahead(self._index_sampler):
             self._indices = self._ready = ready(order, self._index_sampler.batch_size)
         self._make, self._intra_op, self._resident, self._ended = make, intra_op, False, ended
         self.latest: Any = None  # indices of the batch that was made last by itself

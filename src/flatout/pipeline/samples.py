@@ -14,16 +14,17 @@ from flatout.pipeline.dataset_state import random_states, restore_random_states,
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
 from flatout.pipeline.inspect.forked_copy import ask_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
+from flatout.pipeline.inspect.rehearsal import rehearse
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.own_streams import generators_in, restore_states, states_of
 from flatout.pipeline.proof import Pace
 from flatout.pipeline.reading import Entry, Reader, at_once, behind, reader_of
 from flatout.pipeline.reading_batches import AroundBatches
 from flatout.pipeline.signals import any_but_signals
-from flatout.pipeline.untouched import Untouched
+from flatout.pipeline.untouched import Untouched, streams_alone
 from flatout.units import format_bytes
 
-__all__ = ["KeptSamples", "kept_samples"]
+__all__ = ["KeptSamples", "kept_samples", "samples_instead"]
 
 _TRIED = 4
 _TIMED = 3
@@ -43,6 +44,19 @@ def kept_samples(
     found = KeptSamples(loader, bool(random), hit, purpose == "timing")
     why = found.within(budget)
     return (None, f"{reason}, {why}") if why else (found, "")
+
+
+def samples_instead(
+    loader: Any, budget: Budget, hit: Callable[[], None], reason: str
+) -> tuple["KeptSamples | None", str]:
+    """Return what keeps samples where rows are refused for `reason`; tried in a copy of the process first."""
+    if loader is None or loader.num_workers:
+        return None, reason
+    found = rehearse(loader, lambda: kept_samples(loader, Budget(budget.left), "", hit, reason)[1])
+    if found.reason or found.changes:
+        return None, found.reason or reason
+    with streams_alone():
+        return kept_samples(loader, budget, "", hit, reason)
 
 
 class _Asked:

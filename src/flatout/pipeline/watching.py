@@ -1,10 +1,9 @@
 """What is noted while the script's own iterator makes batches: their indices, and whether it drew random numbers."""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-
-from torch.utils.data import get_worker_info
 
 from flatout.pipeline.dataset_state import random_states, undrawn
 from flatout.pipeline.inspect.object_graph import available
@@ -43,7 +42,7 @@ class CheckedCollate:
         self._before = random_states()
 
     def _watched(self) -> None:
-        told = get_worker_info()
+        told = sys.modules["torch"].utils.data.get_worker_info()
         if told is not None and available():
             self._watch = StateWatch([(type(told.dataset).__name__, told.dataset), ("collate_fn", self._collate)])
 

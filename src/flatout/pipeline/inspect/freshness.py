@@ -55,6 +55,20 @@ class Freshness:
             self._served += 1
         return not self.changed
 
+    def holds_here(self) -> bool:
+        """Return whether the data set is what workers would have a copy of; where not, nobody has that any more.
+
+        Raises:
+            ChangedTooLate: it is not, and the training is to stop.
+        """
+        if not self.holds():
+            self.too_late(self.changed)
+        return not self.changed
+
+    def changed_by_reading(self) -> str:
+        """Return why nothing is kept where everything held before samples were read, and no more; "" if it does."""
+        return "" if self.holds() else f"{self._name} changes while it is read: {self.changed}"
+
     def files_hold(self) -> bool:
         """Return whether no file that samples are read from has changed: workers read them when they make a sample."""
         if not self.changed:
