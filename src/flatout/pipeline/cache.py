@@ -23,7 +23,7 @@ from flatout.pipeline.examination import ask, refusal, samples_of, some_indices,
 from flatout.pipeline.inspect.forked_copy import ask_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.read_files import Opened
-from flatout.pipeline.inspect.rehearsal import Rehearsal, rehearse
+from flatout.pipeline.inspect.rehearsal import Rehearsal, Tried, rehearse
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
 from flatout.pipeline.kept_on_disk import Folder, OnDisk
@@ -127,10 +127,9 @@ class Cache:
         if found.reason:
             self._plan, self.reason, self.keeping = Plan(found.reason), found.reason, self._nothing_kept()
             return
-        self._leaves_no_trace = not found.changes
+        self._leaves_no_trace, self._opened = not found.changes, found.opened
         with computing_on(self._computing), streams_alone() if self._leaves_no_trace else contextlib.nullcontext():
-            self._begin_here(loader)
-        self._opened = found.opened
+            self._begin_here(loader, found.found)
         if not self.reason:
             self._take_as_it_is(loader)
 
@@ -142,12 +141,13 @@ class Cache:
         if self.samples is not None:
             self.samples.fresh = self._fresh
 
-    def _tried(self, loader: Any) -> str:
-        """Return why nothing is kept, found out in a copy of the process."""
-        return Cache(loader, Budget(self._budget.left), "verify", keep=Keeping).reason
+    def _tried(self, loader: Any) -> Tried:
+        """Return why nothing is kept, and what is to be done where that can be told; found out in a copy."""
+        tried = Cache(loader, Budget(self._budget.left), "verify", keep=Keeping)
+        return tried.reason, tried._plan if tried._plan.maker is None else None
 
-    def _begin_here(self, loader: Any) -> None:
-        self._plan = plan_of(loader, self._budget)
+    def _begin_here(self, loader: Any, plan: Plan | None) -> None:
+        self._plan = plan or plan_of(loader, self._budget)
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
         self.reason, self.keeping = self._plan.reason, self._nothing_kept(maker)
         if self.reason:

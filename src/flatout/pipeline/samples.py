@@ -52,7 +52,7 @@ def samples_instead(
     """Return what keeps samples where rows are refused for `reason`; tried in a copy of the process first."""
     if loader is None or loader.num_workers:
         return None, reason
-    found = rehearse(loader, lambda: kept_samples(loader, Budget(budget.left), "", hit, reason)[1])
+    found = rehearse(loader, lambda: (kept_samples(loader, Budget(budget.left), "", hit, reason)[1], None))
     if found.reason or found.changes:
         return None, found.reason or reason
     with streams_alone():

@@ -18,7 +18,7 @@ from flatout.pipeline.inspect.state_watch import StateWatch
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
 
-__all__ = ["Rehearsal", "rehearse"]
+__all__ = ["Rehearsal", "Tried", "rehearse"]
 
 _FEW = 2  # samples of a batch that is looked at for what it shares with the data set
 _WORKERS = (0, 1)  # whose first function is tried
@@ -33,15 +33,21 @@ class Rehearsal:
         reason: why the loader is left as it is; an empty string where nothing speaks against looking at it here.
         changes: looking changes something that can be put back.
         opened: files that were read.
+        found: what was found out besides, of plain values.
     """
 
     reason: str = ""
     changes: bool = False
     opened: Opened = frozenset()
+    found: Any = None
 
 
-def rehearse(loader: Any, begin: Callable[[], str]) -> Rehearsal:
-    """Let a copy of the process do what `begin` does, which gives a reason against; nothing is done here.
+Tried = tuple[str, Any]
+"""Why a loader is left as it is, an empty string for no reason, and what else was found out, of plain values."""
+
+
+def rehearse(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
+    """Let a copy of the process do what `begin` does; nothing is done here.
 
     In such a copy itself nothing is found out.
     """
@@ -61,7 +67,7 @@ def rehearse(loader: Any, begin: Callable[[], str]) -> Rehearsal:
     return found
 
 
-def _rehearsed(loader: Any, begin: Callable[[], str]) -> Rehearsal:
+def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     dataset, collate, name = loader.dataset, loader.collate_fn, type(loader.dataset).__name__
     watch = StateWatch([(name, dataset), ("collate_fn", collate)])
     if watch.graph.unwatched:
@@ -70,12 +76,12 @@ def _rehearsed(loader: Any, begin: Callable[[], str]) -> Rehearsal:
     if differs:
         return Rehearsal(f"{name}: {differs}")
     with files_opened() as opened, Untouched(dataset, collate) as untouched:
-        reason = begin()
+        reason, found = begin()
     trace = watch.left_behind(untouched.covered)
     if trace:
         return Rehearsal(f"{name} changes while it is read: {trace}")
     shared = "" if reason else _shares(loader, watch)
-    return Rehearsal(reason or shared, untouched.changed, frozenset(filter(_is_data, opened)))
+    return Rehearsal(reason or shared, untouched.changed, frozenset(filter(_is_data, opened)), found)
 
 
 def _is_data(name: str) -> bool:
