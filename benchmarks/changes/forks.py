@@ -11,12 +11,15 @@ import tempfile
 import time
 import traceback
 import warnings
+import weakref
 from dataclasses import dataclass, field
 
 import torch
-from recording import seed
+import torch._dynamo  # which optimizers import: 2 s, once instead of in each process
+from recording import digest, seed
 
 LIMIT_S = 20.0
+LAST = 2  # loaders that are asked in the end what they have done
 
 
 @dataclass
@@ -127,6 +130,9 @@ def in_folder(script, compiled, folder):
         import flatout
 
         loaders.append(flatout.compile_loader(loader, **options))
+        for at in range(len(loaders) - LAST):  # earlier ones go when the script lets them go
+            with contextlib.suppress(TypeError):
+                loaders[at] = loaders[at] if isinstance(loaders[at], weakref.ref) else weakref.ref(loaders[at])
         return loaders[-1]
 
     try:
@@ -134,15 +140,14 @@ def in_folder(script, compiled, folder):
     except Exception as error:
         run.raised = type(error).__module__, type(error).__qualname__, spoken(error)
         run.trace = traceback.format_exc()[-3000:]
-    run.explained = [explained(loader) for loader in loaders]
+    held = [loader() if isinstance(loader, weakref.ref) else loader for loader in loaders]
+    run.explained = [explained(loader) for loader in held if loader is not None]
     sys.stdout.flush()
     return run
 
 
 def recorded(value):
-    from recording import digest
-
-    return value if isinstance(value, str) else digest(value)
+    return value if isinstance(value, str) and "\n" not in value else digest(value)
 
 
 def spoken(error):
