@@ -25,7 +25,7 @@ sys.path.insert(0, str(FOLDER))
 
 import torch
 from composed import composed
-from scripts import SCRIPTS
+from script_list import SCRIPTS
 from verdicts import DIFFERS, LOUD, ORDER, SAME, TIMEOUT, UNSURE, verdicts
 
 SERVED_GOAL, LOUD_GOAL = 0.75, 0.05

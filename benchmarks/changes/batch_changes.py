@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 Batch = collections.namedtuple("Batch", "inputs labels")

@@ -7,7 +7,7 @@ import queue
 import numpy as np
 import torch
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
 
 Step = collections.namedtuple("Step", "state action reward")

@@ -15,7 +15,7 @@ from composed_counting import COUNTS
 from composed_loops import LOADERS, UNRELATED, WHENS, Plan, body
 from composed_outside import OUTSIDE
 from composed_places import PLACES
-from scripts import Script
+from script_list import Script
 
 GROUPS = (
     ("composed: containers", CONTAINERS),
@@ -32,7 +32,7 @@ import numpy as np
 import torch
 import torch.multiprocessing as mp
 from recording import streams
-from scripts import decode, features
+from script_list import decode, features
 from torch.utils.data import (
     BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler, Sampler, Subset, WeightedRandomSampler, default_collate,
 )
@@ -95,7 +95,8 @@ def source(made):
     """Return the text of a script."""
     state = made.state
     early, late = ("", state.top.removeprefix("#late")) if state.top.startswith("#late") else (state.top, "")
-    item = f"self.rows[index] * (1 + {state.read} / 16)" if made.scaled else "self.rows[index]"
+    row = "self.rows[index]" if state.length == "len(self.rows)" else "self.rows[index % 256]"
+    item = f"{row} * (1 + {state.read} / 16)" if made.scaled else row
     lines = [
         f'"""{made.told()}"""',
         IMPORTS,

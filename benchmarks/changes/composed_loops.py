@@ -1,5 +1,6 @@
 """The training loops of composed scripts: loaders, moments of change, who makes it, and changes that do not matter."""
 
+import re
 from dataclasses import dataclass
 
 from state import State
@@ -120,6 +121,7 @@ class Plan:
         loader = LOADERS[self.loader]
         counts = self.state.read == "self.bump(index)"
         forbidden = (
+            (self.when == "mid_and_back" and self.state.by_row and self.rows != "all rows"),
             (isinstance(value, tuple) and (self.still or self.how in self.state.once)),
             (loader.persistent and not self.workers),
             (self.state.shared and self.workers and (where != "between" or loader.persistent)),
@@ -148,7 +150,8 @@ class Plan:
     def method(self):
         if self.who != "method":
             return ""
-        lines = self.change(WHENS[self.when][2]).replace("data.", "self.")
+        lines = self.change(WHENS[self.when][2])
+        lines = re.sub(r"(?<![.\w])data\b", "self", lines)
         return "def on_progress(self, epoch, step):\n" + block(lines)
 
     def functions(self):

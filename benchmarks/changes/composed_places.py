@@ -159,7 +159,7 @@ PLACES = (
             "item": 'CONFIG["scale"] = {new}',
             "update": "CONFIG.update(scale={new})",
             "array": "TABLE[2] = {new}",
-            "array_all": "TABLE *= 2",
+            "array_all": "TABLE[:] = TABLE * 2",
         },
         top='CONFIG = {"scale": 1.0}\nTABLE = np.ones(4)',
         by_row=False,

@@ -7,7 +7,7 @@ import shelve
 
 import numpy as np
 import torch
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import DataLoader, Dataset
 
 

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import torch
 from recording import digest, streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 

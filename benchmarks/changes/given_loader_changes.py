@@ -5,7 +5,7 @@ import random
 import torch
 from given_changes import Table, passes
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate, get_worker_info
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, SequentialSampler, default_collate
 
 

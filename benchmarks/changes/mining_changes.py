@@ -7,7 +7,7 @@ import random
 import numpy as np
 import torch
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset, WeightedRandomSampler
 
 

@@ -9,7 +9,7 @@ import types
 import numpy as np
 import torch
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, TensorDataset, default_collate
 
 

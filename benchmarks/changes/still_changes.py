@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, random_split
 
 still = functools.partial(script, changes=False)

@@ -7,7 +7,7 @@ import types
 
 import numpy as np
 import torch
-from scripts import decode, features, script
+from script_list import decode, features, script
 from still_changes import train
 from torch.utils.data import Dataset
 

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import torch
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from still_changes import Archive, train
 from torch.utils.data import DataLoader, Dataset, Sampler, WeightedRandomSampler, default_collate
 

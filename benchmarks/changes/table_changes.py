@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import torch
-from scripts import decode, script
+from script_list import decode, script
 from torch.utils.data import DataLoader, Dataset
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from forks import Run, runs
-from scripts import Script
+from script_list import Script
 
 SAME, DIFFERS, LOUD, UNSURE, TIMEOUT = "same", "DIFFERS", "LATE AND LOUD", "NOT DETERMINISTIC", "TIMEOUT"
 ORDER = (SAME, DIFFERS, LOUD, UNSURE, TIMEOUT)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.multiprocessing as mp
 from recording import streams
-from scripts import decode, features, script
+from script_list import decode, features, script
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 
