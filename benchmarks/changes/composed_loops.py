@@ -15,7 +15,6 @@ class Loader:
     each_epoch: bool = False
     second: str = ""  # another loader over the same data
     persistent: bool = False
-    own: bool = False  # does what only it does, so that nothing is expected to be served
 
 
 ORDER = """
@@ -46,6 +45,18 @@ def ragged(samples):
     rows = [row[: 8 + number % 3] for number, (row, _) in enumerate(samples)]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), [label for _, label in samples]
 """
+WRAPPED = """
+class Wrapped(Dataset):
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, index):
+        x, y = self.inner[index]
+        return x.neg(), y
+"""
 CLASS = "class TrainLoader(DataLoader):\n    pass\n"
 LOADERS = {
     "shuffled": Loader("DataLoader(data, batch_size=16, shuffle=True{more})"),
@@ -60,6 +71,7 @@ LOADERS = {
     "padding_collate": Loader("DataLoader(data, batch_size=16, shuffle=True, collate_fn=ragged{more})", PADDED),
     "subset": Loader("DataLoader(Subset(data, list(range(3, 253))), batch_size=16, shuffle=True{more})"),
     "concatenated": Loader("DataLoader(ConcatDataset([data, Subset(data, range(32))]), 16, shuffle=True{more})"),
+    "wrapped": Loader("DataLoader(Wrapped(data), batch_size=16, shuffle=True{more})", WRAPPED),
     "persistent": Loader("DataLoader(data, 16, shuffle=True, persistent_workers=True{more})", persistent=True),
     "subclass": Loader("TrainLoader(data, batch_size=16, shuffle=True{more})", CLASS),
     "new_each_epoch": Loader("DataLoader(data, batch_size=16, shuffle=True{more})", each_epoch=True),
@@ -124,6 +136,8 @@ class Plan:
             (self.when == "mid_and_back" and self.state.by_row and self.rows != "all rows"),
             (isinstance(value, tuple) and (self.still or self.how in self.state.once)),
             (loader.persistent and not self.workers),
+            (self.state.arguments and "collate" in self.loader),
+            (self.still and self.workers and self.state.arguments),
             (self.state.shared and self.workers and (where != "between" or loader.persistent)),
             (counts and self.workers and self.state.name == "log_file"),
             (self.who != "inline" and (counts or self.still or self.state.name == "own_methods")),
@@ -181,7 +195,7 @@ def block(lines, depth=1):
 def body(plan):
     """Return the lines of `main`."""
     loader = LOADERS[plan.loader]
-    more = ", num_workers=2" if plan.workers else ""
+    more = plan.state.arguments + (", num_workers=2" if plan.workers else "")
     where, condition, _ = WHENS[plan.when]
     change = condition + "\n" + block(plan.call()) if condition else plan.call() + "\n"
     at = {place: change if place == where else "" for place in ("before", "between", "after_iter", "mid", "break")}

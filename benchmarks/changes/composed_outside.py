@@ -1,6 +1,30 @@
-"""Where settings live further away: the environment, contexts, files, weak references, nested dicts."""
+"""Where settings live further away: the environment, contexts, files, weak references, nested dicts, collate functions."""
 
 from state import State
+
+MIXING = """
+class Mixing:
+    def __init__(self):
+        self.share, self.bands = 1.0, [1.0, 1.0]
+
+    def set_share(self, share):
+        self.share = share
+
+    def __call__(self, samples):
+        x, y = default_collate(samples)
+        return x * self.share * self.bands[0], y
+
+
+MIXING = Mixing()
+"""
+GAINED = """
+def gained(samples, options):
+    x, y = default_collate(samples)
+    return x * options["gain"] + sum(options["shifts"]), y
+
+
+OPTIONS = {"gain": 1.0, "shifts": []}
+"""
 
 OUTSIDE = (
     State(
@@ -69,5 +93,40 @@ OUTSIDE = (
         },
         by_row=False,
         names=("aug", "scale", "bands", "cfg"),
+    ),
+    State(
+        "collate_object",
+        "pass",
+        "0",
+        {
+            "attribute": "MIXING.share = {new}",
+            "method": "MIXING.set_share({new})",
+            "list_item": "MIXING.bands[0] = {new}",
+        },
+        top=MIXING,
+        by_row=False,
+        arguments=", collate_fn=MIXING",
+        names=("share", "bands", "collate_fn"),
+    ),
+    State(
+        "collate_method",
+        "self.gain, self.pads = 1.0, np.zeros(3)",
+        "0",
+        {"attribute": "data.gain = {new}", "array": "data.pads[1] = {new}"},
+        methods="def collate(self, samples):\n    x, y = default_collate(samples)\n    return x * self.gain, y + self.pads[1]",
+        by_row=False,
+        arguments=", collate_fn=data.collate",
+        names=("gain", "pads"),
+    ),
+    State(
+        "collate_partial",
+        "pass",
+        "0",
+        {"dict_item": 'OPTIONS["gain"] = {new}', "list": 'OPTIONS["shifts"].append({new})'},
+        top=GAINED,
+        by_row=False,
+        once=("list",),
+        arguments=", collate_fn=functools.partial(gained, options=OPTIONS)",
+        names=("OPTIONS", "options", "gain", "shifts", "collate_fn"),
     ),
 )

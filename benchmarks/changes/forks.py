@@ -13,9 +13,9 @@ import traceback
 import warnings
 import weakref
 from dataclasses import dataclass, field
+from importlib import import_module
 
 import torch
-import torch._dynamo  # which optimizers import: 2 s, once instead of in each process
 from recording import digest, seed
 
 LIMIT_S = 20.0
@@ -49,6 +49,7 @@ class Child:
 
 def runs(tasks, jobs):
     """Run (key, script, compiled) each in a process, some at a time; yield key and run as they end."""
+    import_module("torch._dynamo")  # which optimizers import: 2 s, here once and not in each process
     waiting, running = list(reversed(tasks)), {}
     try:
         while waiting or running:
