@@ -83,7 +83,8 @@ def as_script(kind, made):
         exec(compile(text, file, "exec"), module)
         module["main"](wrap, rec)
 
-    return Script(name, kind, function, not made.still, made.state.names or named(made.state.init), text)
+    changes = not made.still or made.state.also != "0"  # what is looked at in the end changes by being read
+    return Script(name, kind, function, changes, made.state.names or named(made.state.init), text)
 
 
 def named(init):
