@@ -50,6 +50,7 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/planted.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/sabotage.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/honest.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/changes.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/checkpoints.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/cpu_resnet.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/power.py $(if $(FULL),,--quick)
