@@ -112,10 +112,18 @@ class Site:
         evaluation mode, and around modules that are not trained.
         """
         self.looks_for_modules = True
+
+        def guarded(module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+            if not self.enabled:
+                return inner
+            try:
+                return around(module, inner)
+            except Exception as error:
+                self.fail(error)
+                return inner
+
         there = self._modules.around_always if always else self._modules.around
-        there.insert(
-            0 if innermost else len(there), lambda module, inner: around(module, inner) if self.enabled else inner
-        )
+        there.insert(0 if innermost else len(there), guarded)
 
     def fail(self, error: BaseException) -> None:
         """Note that the fix cannot act here: it is switched off for good, the training goes on."""
