@@ -36,6 +36,7 @@ gradients wrongly in some versions of torch when gradients were accumulated: the
 tried on one H200 (`make test-gpu`, torch 2.11).
 """
 
+import contextlib
 import os
 import shutil
 import types
@@ -197,19 +198,16 @@ class _Kept:
     """Buffers of a backward pass that are not written over in it, so that it can be gone through again."""
 
     def __init__(self) -> None:
-        self._before: Any = None
+        self._stack = contextlib.ExitStack()
 
     def on(self) -> None:
         import torch._functorch.config as config
 
         if hasattr(config, "donated_buffer"):  # torch 2.6 on
-            self._before, config.donated_buffer = config.donated_buffer, False
+            self._stack.enter_context(config.patch(donated_buffer=False))
 
     def off(self) -> None:
-        import torch._functorch.config as config
-
-        if self._before is not None:
-            config.donated_buffer = self._before
+        self._stack.close()
 
 
 def patch(site: "Site", mode: str = "default") -> None:

@@ -54,7 +54,7 @@ class ModuleWatch:
         self._tape = tape
         self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
         self._hooked: list[_Hooked] = []
-        self._calls = OwnCalls()
+        self.calls = OwnCalls()
         self._seen_parameters: set[int] = set()
         self._remembered: list[weakref.ref[Any]] = []
         self.batch_sizes: list[int] = []
@@ -74,12 +74,12 @@ class ModuleWatch:
         if self.blind:
             return
         self._hooked = [hooked for hooked in self._hooked if hooked.module is not None]
-        self._calls.forget_gone()
+        self.calls.forget_gone()
         for hooked in [item for item in self._hooked if descend and item.trained and item.calls == 0]:
             module = hooked.module
             if isinstance(module, torch.nn.DataParallel):  # its children's replicas run on threads of its own
                 continue
-            self._calls.take(module)
+            self.calls.take(module)
             self._hooked.remove(hooked)
             for child in filter(_has_parameters, module.children()):
                 self._hook(child, trained=True)
@@ -104,7 +104,7 @@ class ModuleWatch:
 
     def unhook(self) -> None:
         """Remove all hooks, for good or until `rehook`."""
-        self._calls.undo()
+        self.calls.undo()
 
     def rehook(self) -> None:
         """Hook again what `unhook` left bare."""
@@ -138,7 +138,7 @@ class ModuleWatch:
     def _attach(self, hooked: _Hooked) -> None:
         ref, tape, tracing = hooked.ref, self._tape, self._tape.tracing
         record, now = tape.record, tape.now
-        beneath = self._calls.beneath(hooked.module)
+        beneath = self.calls.beneath(hooked.module)
         begins, ends = tape.forward.begins, tape.forward.ends
         plain, acting = tape.forward.plain_ends, tape.forward.acting_ends
 
@@ -165,11 +165,7 @@ class ModuleWatch:
             finally:
                 record((ends if torch.is_grad_enabled() else acting if module.training else plain, now()))
 
-        self._calls.put(hooked.module, call)
-
-    def watches(self, module: Any) -> bool:
-        """Return whether calls of `module` are seen."""
-        return self._calls.has(module)
+        self.calls.put(hooked.module, call)
 
     # -- events -------------------------------------------------------------------------------------------------
 

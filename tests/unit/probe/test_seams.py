@@ -167,7 +167,7 @@ def test_all_the_probes_leave_torch_as_it_was():
         optimizer = w.sgd(model)
         for x in w.loader(4):
             w.train_on(model, optimizer, x)
-        assert w.modules.watches(model)
+        assert w.modules.calls.has(model)
         assert set(vars(model)) == attributes  # what watches it is told which module is called, not kept in it
     for owner, names in zip(owners, before, strict=True):
         assert {name for name, value in vars(owner).items() if names.get(name) is not value} <= {"__doc__"}, owner
