@@ -16,7 +16,7 @@ from flatout.analysis.invariants import common, finite_check, invariants
 from flatout.analysis.traces import Trace
 from flatout.schema.trial import Check, Equality, Equivalence
 
-__all__ = ["FEWEST_STEPS", "LIMITS", "MOST_LOSSES", "deterministic", "judge"]
+__all__ = ["FEWEST_STEPS", "LIMITS", "MOST_LOSSES", "changed_by_watching", "deterministic", "judge"]
 
 FEWEST_STEPS = 3
 """Steps below which nothing is said."""
@@ -44,6 +44,22 @@ LIMITS = {
 def deterministic(baseline: Trace, again: Trace) -> bool:
     """Return whether the untouched script has given the same bits twice."""
     return bool(common(baseline, again)) and all(check.passed for check in bit_equality(baseline, again))
+
+
+def changed_by_watching(baseline: Trace, bare: Trace) -> str:
+    """Return what differs in `bare`, the script whose modules nobody watches, from `baseline`; "" where nothing does.
+
+    Losses and the optimizers' parameters are compared to the last bit: the script must be deterministic.
+    """
+    for one, other in zip(baseline.intervals, bare.intervals, strict=False):
+        shown = one.prints[: len(other.prints)]  # those of the optimizer come first
+        if one.losses != other.losses or shown != other.prints:
+            what = "the loss" if one.losses != other.losses else "a parameter"
+            return (
+                f"{what} of step {one.step} is another one when flatout does not watch the script's modules,"
+                " so that nothing can be measured without changing the training: please report it"
+            )
+    return ""
 
 
 def judge(

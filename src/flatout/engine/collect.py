@@ -61,7 +61,7 @@ def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = (
         return None
     training = [run for run in runs if run.steps]
     if not training:
-        return next((run for run in runs if run.end.reason == "script failed"), runs[0])
+        return _first_to_fail(runs) or runs[0]
     training.sort(key=lambda run: (run.header.rank, -run.num_steps))
     ranks = tuple(
         RankSummary(
@@ -77,8 +77,22 @@ def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = (
         )
         for run in training
     )
-    first = dataclasses.replace(training[0], ranks=ranks, utilization=utilization)
+    first = dataclasses.replace(training[0], ranks=ranks, utilization=utilization, end=_end(training[0], runs))
     return _with_workers(first, parts) if mode == "deep" else first
+
+
+def _first_to_fail(runs: list[Run]) -> Run | None:
+    """Return the process whose script failed first: what others say after that is what became of them by it."""
+    failed = [run for run in runs if run.end.reason == "script failed"]
+    return min(failed, key=lambda run: run.end.at_ns, default=None)
+
+
+def _end(run: Run, runs: list[Run]) -> End:
+    """Return how the recording of `run` ended; where another rank's failure took it down, that one's error."""
+    failed = _first_to_fail(runs)
+    if failed is None or run.end.reason not in ("script failed", "killed", "unknown"):
+        return run.end
+    return dataclasses.replace(failed.end, at_ns=run.end.at_ns)
 
 
 def _phases_ms(run: Run) -> dict[str, float]:

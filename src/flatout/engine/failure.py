@@ -1,5 +1,6 @@
 """Why nothing was measured, or how the script failed: a fact, what it means, what to do."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -11,18 +12,38 @@ from flatout.schema.run import Run
 __all__ = ["explain_nothing", "script_failure", "shown_tail"]
 
 _TAIL_LINES = 25
+_TRACEBACK = re.compile(r"((?:\[rank\d+\]: ?)?)Traceback \(most recent call last\)")
+_SHOWN = 80  # characters of an error by which its traceback is found
 _ROOM_BYTES = 64 * 1024
 
 
-def shown_tail(log: Path, num_lines: int = _TAIL_LINES) -> str:
-    """Return the last traceback in a log, or its last lines."""
+def shown_tail(log: Path, num_lines: int = _TAIL_LINES, error: str = "") -> str:
+    """Return the last traceback in a log, or its last lines; with `error`, the first traceback that ends with it.
+
+    Torch writes the rank before each line of a traceback of several ranks: the lines of one are shown without.
+    """
     try:
         lines = log.read_bytes()[-64_000:].decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    starts = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    shown = lines[starts[-1] :] if starts else lines
+    starts = [number for number, line in enumerate(lines) if _TRACEBACK.match(line)]
+    found = (_traceback(lines, start) for start in starts if error)
+    shown = next(
+        (block for block in found if block[-1].startswith(error[:_SHOWN]) or error.startswith(block[-1])), None
+    )
+    if shown is None:
+        shown = lines[starts[-1] :] if starts else lines
     return "\n".join(shown[-num_lines:] if len(shown) > num_lines * 2 else shown[: num_lines * 2])
+
+
+def _traceback(lines: list[str], start: int) -> list[str]:
+    """Return the lines of the traceback that begins at `start`, those of one rank without its prefix."""
+    begin = _TRACEBACK.match(lines[start])
+    assert begin is not None
+    prefix = begin.group(1)
+    own = [line.removeprefix(prefix) for line in lines[start:] if line.startswith(prefix)]
+    ended = (number for number, line in enumerate(own) if number and line[:1].strip())  # the first that is not indented
+    return own[: next(ended, len(own) - 1) + 1]
 
 
 def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError | None:
@@ -38,7 +59,7 @@ def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outco
     steps = len(run.steps) if run is not None else 0
     return ScriptFailed(
         f"{target.name} {how} after {steps} steps.",
-        shown_tail(folder / "output-timed.log"),
+        shown_tail(folder / "output-timed.log", error=run.end.error if run is not None else ""),
         "Run it without flatout to see whether it fails there too."
         if code > 0
         else "Often the machine ran out of memory: see the system log.",

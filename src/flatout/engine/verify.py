@@ -1,7 +1,9 @@
 """Whether results stay equal under fixes: the untouched script and the changed one, run from the same seeds.
 
-The untouched script runs twice, so that its own spread is known; further executions (weights nudged, captured steps in
-float64) are made when a class needs them, once for all candidates. A candidate costs one execution.
+The untouched script runs twice, so that its own spread is known, and where it gives the same bits a third time with
+none of its modules watched: what flatout itself changed would be in all other executions. Further ones (weights
+nudged, captured steps in float64) are made when a class needs them. All of these are made once for all candidates; a
+candidate costs one execution.
 """
 
 import contextlib
@@ -11,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flatout.analysis.equality import deterministic, judge
+from flatout.analysis.equality import changed_by_watching, deterministic, judge
 from flatout.analysis.traces import Trace, read_trace
 from flatout.engine.blocks import read_parts
 from flatout.engine.failure import shown_tail
@@ -76,6 +78,9 @@ class Verifier:
         if not baseline or not again:
             return Equality(claimed=claimed, equal=None, reason=f"the untouched script made no step: {self._ended()}")
         same = all(deterministic(trace, again[rank]) for rank, trace in baseline.items() if rank in again)
+        changed = self._changed_by_watching() if same else ""
+        if changed:
+            return Equality(claimed=claimed, equal=False, deterministic=True, reason=changed)
         bitwise = claimed is Equivalence.BITWISE and same
         nudged = {} if bitwise else self._nudged(claimed)
         references = {} if claimed is Equivalence.BITWISE else self._once("reference")
@@ -115,6 +120,14 @@ class Verifier:
         for path in self._folder.glob("verify-*/captures/*.pt"):
             with contextlib.suppress(OSError):
                 path.unlink()
+
+    def _changed_by_watching(self) -> str:
+        """Return what differs when no module is watched, "" where nothing does."""
+        if "bare" not in self._traces:
+            self._traces["bare"] = self._run("bare", replay=False)
+        bare = self._traces["bare"]
+        found = (changed_by_watching(one, bare[rank]) for rank, one in self._traces["baseline"].items() if rank in bare)
+        return next(filter(None, found), "")
 
     # -- executions ---------------------------------------------------------------------------------------------
 

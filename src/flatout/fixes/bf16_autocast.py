@@ -2,9 +2,10 @@
 
 ## What it does
 Every training call of the outermost module runs under `torch.autocast` with bfloat16, and every bfloat16 tensor it
-gives back, however nested, is cast to float32. So the loss is computed in float32 by the script's own code. Weights,
-gradients of weights and optimizer state stay float32, and so do checkpoints. Passes without gradients or in
-evaluation mode are left alone: validation runs as the script wrote it.
+gives back, however nested, is cast to float32, and so is every one that a module of the script's own keeps: in an
+attribute, a buffer, a list, an object. Generators run under it, too, step by step. So the loss is computed in float32
+by the script's own code. Weights, gradients of weights and optimizer state stay float32, and so do checkpoints. Passes
+without gradients or in evaluation mode are left alone: validation runs as the script wrote it.
 
 ## Why it helps
 Matrix products and convolutions read half the bytes and use units that are several times as fast as those for
@@ -19,18 +20,21 @@ and it sums gradients of a weight that is used often in bfloat16.
 
 ## When it is wrong
 A loss that needs more than 8 bits inside the module (`BCELoss` raises there, by torch's own rule); custom autograd
-functions that assume float32; a model that calls its own `.forward()` past the module's call, which stays float32. It
-leaves alone scripts that already run under autocast, and models with parameters that are not float32.
+functions that assume float32; a model that calls its own `.forward()` past the module's call, which stays float32;
+tensors that a forward pass puts where no module holds them (a global list, a closure), which stay bfloat16. It leaves
+alone scripts that already run under autocast, models with parameters that are not float32, calls inside a transform of
+`torch.func`, and models with hooks of the script's own on a module inside: these would see bfloat16.
 """
 
+import contextlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.edit import Autocast
 from flatout.fixes.fix import Fix
-from flatout.fixes.nested import map_tensors
+from flatout.fixes.kept_values import Survey, Surveys, change_in_place
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -50,9 +54,11 @@ class _Autocast:
         import torch
 
         self._site = site
+        self._surveys = Surveys(site)
         self._bfloat16, self._float32 = torch.bfloat16, torch.float32
         self._autocast = torch.autocast
         self._is_on = torch.is_autocast_enabled
+        self._transform = torch._C._functorch.peek_interpreter_stack
         self._suitable: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # module: first parameter
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,15 +70,47 @@ class _Autocast:
         if parameter is None or parameter.dtype is not self._float32:
             return inner
         device = parameter.device.type
-        if device not in _DEVICES or self._is_on(device):
+        if device not in _DEVICES or self._is_on(device) or self._transform() is not None:
             return inner
-        return partial(self._call, inner, device)
+        survey = self._surveys.of(module)
+        if survey.hooked:
+            self._site.fail(f"the script's own hook on {survey.hooked} would see bfloat16")
+            return inner
+        return partial(self._call, survey, inner, device)
 
-    def _call(self, inner: Callable[..., Any], device: str, *args: Any, **kwargs: Any) -> Any:
-        with self._autocast(device, dtype=self._bfloat16, cache_enabled=False):
-            outputs = inner(*args, **kwargs)
+    def _call(self, survey: Survey, inner: Callable[..., Any], device: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            with self._under(device):
+                outputs = inner(*args, **kwargs)
+        finally:
+            survey.change_kept(self._in_float32)
         self._site.hit("forward pass")
-        return map_tensors(outputs, self._in_float32)
+        if isinstance(outputs, Iterator):
+            return self._step_by_step(outputs, device)
+        return change_in_place(outputs, self._in_float32)
+
+    def _under(self, device: str) -> contextlib.AbstractContextManager[Any]:
+        return self._autocast(device, dtype=self._bfloat16, cache_enabled=False)
+
+    def _step_by_step(self, outputs: Any, device: str) -> Generator[Any, Any, Any]:
+        """Yield what `outputs` yields, in float32; a generator is sent, thrown and closed what this one is."""
+        step = partial(outputs.send, None) if hasattr(outputs, "send") else partial(next, outputs)
+        while True:
+            try:
+                with self._under(device):
+                    given = step()
+            except StopIteration as end:
+                return change_in_place(end.value, self._in_float32)
+            try:
+                sent = yield change_in_place(given, self._in_float32)
+                step = partial(outputs.send, sent) if hasattr(outputs, "send") else partial(next, outputs)
+            except GeneratorExit:
+                getattr(outputs, "close", lambda: None)()
+                raise
+            except BaseException as error:
+                if not hasattr(outputs, "throw"):
+                    raise
+                step = partial(outputs.throw, error)
 
     def _in_float32(self, tensor: Any) -> Any:
         return tensor.float() if tensor.dtype is self._bfloat16 else tensor

@@ -13,11 +13,14 @@ convolutions read memory in order.
 
 ## How equal
 ROUNDING: the same products, summed in another order. Shapes, values of the weights and indices mean the same as ever.
+Dropout and noise inside the model (`dropout`, `alpha_dropout`, `rand_like`, `randn_like`, `bernoulli`) fall on the
+same elements: torch draws in the order of memory, so they are drawn for the usual order, at the price of a copy.
 
 ## When it is wrong
-`.view(-1)` of a convolution's weight, of its gradient or of a feature map inside the script raises (`.flatten()` and
-`.reshape()` do not): a trial finds that where the line runs in the steps it sees, not where it first runs at the end
-of an epoch. Feature maps taken past the outermost module (by hooks, by calls of inner modules) are channels-last.
+`.view(-1)` of a convolution's weight, of its gradient or of a feature map, and `parameters_to_vector`, cannot be had of
+what lies channels-last: the first such line ends the fix, everything is put in the usual order, and the training goes
+on as without it. Numbers drawn in place into a feature map (`torch.empty_like(x).normal_()`) fall on other elements.
+Feature maps taken past the outermost module (by hooks, by calls of inner modules) are channels-last.
 Where the script makes gradients itself torch warns once of their layout. An optimizer that the script made with
 `fused=True` is given gradients and moments in the order of the weights: torch's fused CPU code mixes elements up where
 they differ. A model under `DistributedDataParallel`, whose
@@ -35,6 +38,7 @@ from flatout.fixes.fix import Fix
 from flatout.fixes.moments import Moments
 from flatout.fixes.nested import map_tensors
 from flatout.fixes.strides import usual_strides, write_usual_strides
+from flatout.fixes.usual_order import UsualOrder
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -59,6 +63,7 @@ class _ChannelsLast:
         self._turn = 0  # how often layouts have changed
         self.shapes: set[Any] = set()  # of the weights: what has one of them is written in the usual order
         self.moments = Moments(self._converted, site.fail)
+        self._order = UsualOrder(site, self._converted)
 
     # -- weights ------------------------------------------------------------------------------------------------
 
@@ -105,7 +110,13 @@ class _ChannelsLast:
             return tensor.contiguous(memory_format=self._last)
 
         args, kwargs = map_tensors(args, convert), map_tensors(kwargs, convert)
-        outputs = inner(*args, **kwargs)
+        order = self._order
+        order.acts = not any(found)
+        order.inside += 1
+        try:
+            outputs = inner(*args, **kwargs)
+        finally:
+            order.inside -= 1
         return outputs if any(found) else map_tensors(outputs, self._usual)
 
     def _usual(self, tensor: Any) -> Any:

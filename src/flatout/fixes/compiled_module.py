@@ -11,6 +11,14 @@ outputs are cloned since the next replay overwrites them.
 Chains of element-wise operations become one kernel that reads and writes memory once, and the Python between kernels
 is gone. Matrix products and convolutions stay what they are.
 
+Compiled code is kept beside what it was made from, for what it cannot do: a second derivative (`create_graph=True`,
+Hessian products, gradient penalties), gradients in a batch, a graph walked again after one of its weights was written
+to, a backward pass that fails to compile. There the same forward pass is made again uncompiled, from its inputs, random
+numbers and buffers, and gives the gradients: slower than plain by one forward pass, in that call only. Graphs may be
+walked several times (`retain_graph=True`), for which buffers of the backward pass are not reused (torch's
+`donated_buffer`) while the fix is on: memory can be a little higher. Inputs that only compiled code keeps for its
+backward pass are copied first, so that the script may write to them.
+
 ## How equal
 ROUNDING: fused kernels sum and contract in another order. Dropout and other random operations draw what they would
 have drawn (`fallback_random`): measured on CPU (torch 2.13, n=1), outputs and random state after a compiled dropout
@@ -19,12 +27,16 @@ equal those of the plain module bit for bit.
 ## When it is wrong
 Compiling takes from 10 s to minutes once a process; a short training does not earn that back, and the report says how
 many steps it takes. Values that forward takes from Python (a counter, a flag) make it compile again; after a few times
-torch goes on uncompiled. `.forward()` called directly is not compiled. On a CPU it needs a C++ compiler. Where
-compiling fails, the call is made as ever and the fix is dropped. Modules that are compiled or scripted already and
-`DistributedDataParallel` are left alone. CUDA graphs have summed gradients wrongly in some versions of torch when
-gradients were accumulated: the trial compares them. Both modes were tried on one H200 (`make test-gpu`, torch 2.11).
+torch goes on uncompiled. `.forward()` called directly is not compiled, nor is a call inside a transform of
+`torch.func`, a non-reentrant checkpoint, a forward derivative or a mode that sees each operation. On a CPU it needs a
+C++ compiler. What fails to compile runs as it is, each line once, and the fix is dropped. Modules that are compiled or
+scripted already and `DistributedDataParallel` are left alone. What `flatout patch` writes is torch's own `compile`,
+without the code beside it: a script that names `retain_graph` or `create_graph` is not patched. CUDA graphs have summed
+gradients wrongly in some versions of torch when gradients were accumulated: the trial compares them. Both modes were
+tried on one H200 (`make test-gpu`, torch 2.11).
 """
 
+import contextlib
 import os
 import shutil
 import types
@@ -36,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 from flatout.fixes.bounds import among
 from flatout.fixes.edit import ModelLine, Unwritten
 from flatout.fixes.fix import Fix
+from flatout.fixes.graph_twins import TwinBackend
 from flatout.fixes.nested import map_tensors
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
@@ -46,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIX"]
 
+_TWICE = "torch's compiled code dies where a graph is walked or differentiated twice"
 _MOST_SHAPES = 3  # compiled for one module; torch itself gives up after 8
 _OFTEN = 0.1  # share of the calls that a shape must have to be compiled
 _MOST_KNOWN = 256  # shapes counted for one module
@@ -87,7 +101,9 @@ class _Compiler:
         if module not in self._known:
             self._known[module] = _Module(self._compile(module, inner))
         known = self._known[module]
-        return inner if known.compiled is None else partial(self._call, module, known, inner)
+        if known.compiled is None or not _own_call(inner) or _seen_by_others():
+            return inner
+        return partial(self._call, module, known, inner)
 
     def _compile(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any] | None:
         import torch
@@ -95,42 +111,71 @@ class _Compiler:
         from torch._inductor import list_mode_options
 
         left_alone = (OptimizedModule, torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)
-        if isinstance(module, left_alone) or getattr(inner, "__func__", None) is not torch.nn.Module._call_impl:
+        if isinstance(module, left_alone) or not _own_call(inner):
             return None
         own_code = types.FunctionType(_call_impl.__code__.replace(), _call_impl.__globals__)  # own limit of recompiles
         options = {**list_mode_options(self._mode), "fallback_random": True}
-        return torch.compile(own_code, dynamic=False, options=options)
+        backend = TwinBackend(_inductor, self._site.fail, copies=self._mode != "reduce-overhead")
+        return torch.compile(own_code, dynamic=False, backend=backend, options=options)
 
     def _call(self, module: Any, known: _Module, inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         shape = _shape((args, kwargs))
         if shape is None or not known.wants(shape):
             return inner(*args, **kwargs)
         if not known.ready[shape]:
-            return self._first_call(module, known, shape, inner, args, kwargs)
+            return self._first_call(module, known, shape, args, kwargs)
         outputs = self._compiled(module, known, args, kwargs)
         self._site.hit("forward pass")
         return outputs
 
     def _compiled(self, module: Any, known: _Module, args: Any, kwargs: Any) -> Any:
+        from torch._dynamo import config
+
         assert known.compiled is not None
-        outputs = known.compiled(module, *args, **kwargs)
+        with config.patch(suppress_errors=True):  # 20 us: what cannot be compiled, then or now, runs as it is
+            outputs = known.compiled(module, *args, **kwargs)
         return map_tensors(outputs, lambda tensor: tensor.clone()) if self._mode == "reduce-overhead" else outputs
 
-    def _first_call(self, module: Any, known: _Module, shape: Any, inner: Any, args: Any, kwargs: Any) -> Any:
-        """Compile; where that fails, call the module as ever, from the random state and the buffers it had."""
-        before = _State(module)
-        try:
-            outputs = self._compiled(module, known, args, kwargs)
-        except Exception as error:
-            before.put_back()
-            outputs = inner(*args, **kwargs)  # an error of the script's own comes again
-            self._site.fail(error)
-            return outputs
+    def _first_call(self, module: Any, known: _Module, shape: Any, args: Any, kwargs: Any) -> Any:
+        outputs = self._compiled(module, known, args, kwargs)
         known.ready[shape] = True
         for tensor in (*module.parameters(), *module.buffers()):
             vars(tensor).pop("_dynamo_static_input_type", None)  # torch's mark, which would be pickled with the module
         self._site.hit("forward pass")
         return outputs
+
+
+def _inductor(graph: Any, inputs: Any, *, options: Any) -> Any:
+    """Compile as `torch.compile` does by itself."""
+    import torch
+
+    return torch._TorchCompileInductorWrapper(None, options, False)(graph, inputs)
+
+
+def _own_call(inner: Callable[..., Any]) -> bool:
+    """Return whether `inner` is a module's own call, and not what the script has compiled it to."""
+    import torch
+
+    return getattr(inner, "__func__", None) is torch.nn.Module._call_impl
+
+
+def _seen_by_others() -> bool:
+    """Return whether each operation is seen by something of the script's, which compiled code would pass by.
+
+    Transforms of `torch.func`, forward derivatives, dispatch modes, and hooks on what is kept for the backward pass:
+    a checkpoint, too, whose two passes must keep the same tensors.
+    """
+    import torch
+    from torch.autograd import forward_ad
+
+    hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignore_tracing: None)
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or forward_ad._current_level >= 0
+        or hooks(True) is not None
+    )
 
 
 def _call_impl(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -150,29 +195,26 @@ def _shape(value: Any) -> Any:
     return (value,) if value is None or isinstance(value, bool | int | float | str) else None
 
 
-class _State:
-    """Random states and buffers, before a call that may have to be made again."""
+class _Kept:
+    """Buffers of a backward pass that are not written over in it, so that it can be gone through again."""
 
-    def __init__(self, module: Any) -> None:
-        import torch
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
 
-        self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        self._buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    def on(self) -> None:
+        import torch._functorch.config as config
 
-    def put_back(self) -> None:
-        import torch
+        if hasattr(config, "donated_buffer"):  # torch 2.6 on
+            self._stack.enter_context(config.patch(donated_buffer=False))
 
-        torch.set_rng_state(self._cpu)
-        if self._cuda:
-            torch.cuda.set_rng_state_all(self._cuda)
-        with torch.no_grad():
-            for buffer, value in self._buffers:
-                buffer.copy_(value)
+    def off(self) -> None:
+        self._stack.close()
 
 
 def patch(site: "Site", mode: str = "default") -> None:
     """Compile inside of what other fixes put around the module: under their autocast, with their layouts."""
+    kept = _Kept()
+    site.switch(kept.on, kept.off)
     site.around_forward(_Compiler(site, mode).around, innermost=True)
 
 
@@ -206,6 +248,7 @@ FIX = Fix(
         ModelLine(
             code='{model}.compile(dynamic=False, options={{"fallback_random": True}})',
             unless=("torch.compile", "torch.jit", "DistributedDataParallel", "{model}.compile(", "torch.func"),
+            not_beside=dict.fromkeys(("retain_graph", "create_graph", "autograd.functional"), _TWICE),
         ),
         Unwritten(
             reason="CUDA graphs overwrite the outputs of the call before, which have to be copied at each call",

@@ -112,14 +112,23 @@ class Site:
         evaluation mode, and around modules that are not trained.
         """
         self.looks_for_modules = True
-        there = self._modules.around_always if always else self._modules.around
-        there.insert(
-            0 if innermost else len(there), lambda module, inner: around(module, inner) if self.enabled else inner
-        )
 
-    def fail(self, error: BaseException) -> None:
-        """Note that the fix cannot act here: it is switched off for good, the training goes on."""
-        self.failure = self.failure or f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        def guarded(module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+            if not self.enabled:
+                return inner
+            try:
+                return around(module, inner)
+            except Exception as error:
+                self.fail(error)
+                return inner
+
+        there = self._modules.around_always if always else self._modules.around
+        there.insert(0 if innermost else len(there), guarded)
+
+    def fail(self, error: BaseException | str) -> None:
+        """Note an error, or the reason, for which the fix cannot act here: it is off for good, the training goes on."""
+        reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        self.failure = self.failure or reason.splitlines()[0][:300]
         self.disable()
 
     # -- switching ----------------------------------------------------------------------------------------------

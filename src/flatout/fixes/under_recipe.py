@@ -77,7 +77,6 @@ class UnderRecipe:
         if self._looks_for_modules:  # else calls of modules stay as they are
             self.modules.install(self.seams)
             self.seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
-            self.seams.wrap("torch:save", self._save)
         self.seams.wrap("torch.utils.data.dataloader:DataLoader.__iter__", self._walked)
         self.seams.wrap("os:_exit", self._exit)
         register_optimizer_step_post_hook(self._stepped)
@@ -130,18 +129,6 @@ class UnderRecipe:
                 self._optimizers.clear()
         if number in _REPORT_AFTER:
             self.report()
-
-    def _save(self, original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
-        """A model that is saved whole is saved as the script knows it."""
-
-        def save(*args: Any, **kwargs: Any) -> Any:
-            self.modules.unhook()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self.modules.rehook()
-
-        return save
 
     def _walked(self, original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
         """Note how large the data are, for they may not be those that the recipe was proven with."""

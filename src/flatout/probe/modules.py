@@ -3,9 +3,8 @@
 Hooks on inner modules break `torch.compile` (measured on torch 2.13: one graph becomes three); a call around the object
 that the script itself calls does not. So modules are looked up after the first optimizer step, through the parameters
 that the optimizer holds; one that is never called is replaced by its children. Modules with other parameters (a
-teacher, a frozen encoder, an average of the weights) are hooked too, but never descended into. The call goes where
-`Module.compile()` puts its own, `_compiled_call_impl`: Module keeps its fast path, and copies and pickles of the
-module leave it out.
+teacher, a frozen encoder, an average of the weights) are hooked too, but never descended into. The module itself holds
+nothing of it (`probe.calls`): Module keeps its fast path, and a copy, however it is made, runs its own code.
 """
 
 import gc
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from flatout.probe.calls import OwnCalls
 from flatout.probe.compiling import optimized_module
 from flatout.probe.loading import batch_size, tensors_in
 from flatout.probe.seams import Hits, Seams
@@ -40,25 +40,10 @@ class _Hooked:
         self.trained = trained
         self.calls = 0
         self.input_dtypes: tuple[str, ...] = ()
-        self.call: Callable[..., Any] | None = None
-        self.before: Callable[..., Any] | None = None  # what Module.compile() put there
 
     @property
     def module(self) -> Any:
         return self.ref()
-
-    def attach(self, call: Callable[..., Any]) -> None:
-        self.before = vars(self.module).get("_compiled_call_impl")
-        self.call = vars(self.module)["_compiled_call_impl"] = call
-
-    def remove(self) -> None:
-        module = self.module
-        if module is None or vars(module).get("_compiled_call_impl") is not self.call:
-            return  # gone, or compiled meanwhile: that call goes around ours
-        if self.before is None:
-            vars(module).pop("_compiled_call_impl", None)
-        else:
-            vars(module)["_compiled_call_impl"] = self.before
 
 
 class ModuleWatch:
@@ -69,6 +54,7 @@ class ModuleWatch:
         self._tape = tape
         self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
         self._hooked: list[_Hooked] = []
+        self.calls = OwnCalls()
         self._seen_parameters: set[int] = set()
         self._remembered: list[weakref.ref[Any]] = []
         self.batch_sizes: list[int] = []
@@ -78,18 +64,22 @@ class ModuleWatch:
         self.around_always: list[_Around] = []  # the same, at every call of an outermost module
         self.on_root: list[Callable[[Any], None]] = []  # who wants to know of every trained outermost module
         self.anomaly: tuple[float, int, Frame | None] = (0.0, 0, None)
+        self.blind = False  # no module is ever hooked: what shows whether hooking changes the training
 
     # -- finding ------------------------------------------------------------------------------------------------
 
     @guarded
     def look(self, parameters: set[int], *, descend: bool = True) -> None:
         """Hook the roots over `parameters` (ids of the optimizer's tensors); descend where a hook was never passed."""
+        if self.blind:
+            return
         self._hooked = [hooked for hooked in self._hooked if hooked.module is not None]
+        self.calls.forget_gone()
         for hooked in [item for item in self._hooked if descend and item.trained and item.calls == 0]:
             module = hooked.module
-            if isinstance(module, torch.nn.DataParallel):  # copies what its children hold, calls of ours included
+            if isinstance(module, torch.nn.DataParallel):  # its children's replicas run on threads of its own
                 continue
-            hooked.remove()
+            self.calls.take(module)
             self._hooked.remove(hooked)
             for child in filter(_has_parameters, module.children()):
                 self._hook(child, trained=True)
@@ -114,8 +104,7 @@ class ModuleWatch:
 
     def unhook(self) -> None:
         """Remove all hooks, for good or until `rehook`."""
-        for hooked in self._hooked:
-            hooked.remove()
+        self.calls.undo()
 
     def rehook(self) -> None:
         """Hook again what `unhook` left bare."""
@@ -149,13 +138,13 @@ class ModuleWatch:
     def _attach(self, hooked: _Hooked) -> None:
         ref, tape, tracing = hooked.ref, self._tape, self._tape.tracing
         record, now = tape.record, tape.now
-        compiled = vars(hooked.module).get("_compiled_call_impl")
+        beneath = self.calls.beneath(hooked.module)
         begins, ends = tape.forward.begins, tape.forward.ends
         plain, acting = tape.forward.plain_ends, tape.forward.acting_ends
 
         def call(*args: Any, **kwargs: Any) -> Any:
             module: Any = ref()  # alive: it is being called
-            inner = compiled or module._call_impl
+            inner = beneath(module) or module._call_impl
             if (tracing.possible and is_dynamo_compiling()) or tape.fetching or get_ident() != tape.thread:
                 return inner(*args, **kwargs)  # in a data set it is part of the input
             if hooked.calls < _LOOKED_AT:
@@ -176,7 +165,7 @@ class ModuleWatch:
             finally:
                 record((ends if torch.is_grad_enabled() else acting if module.training else plain, now()))
 
-        hooked.attach(call)
+        self.calls.put(hooked.module, call)
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -260,7 +249,7 @@ def _facts(hooked: _Hooked, anomaly_share: float, anomaly_steps: int, anomaly_at
     for inner in module.modules():
         if not any(True for _ in inner.children()):
             kinds[type(inner).__name__] = kinds.get(type(inner).__name__, 0) + 1
-    compiled = isinstance(module, optimized_module()) or hooked.before is not None
+    compiled = isinstance(module, optimized_module()) or vars(module).get("_compiled_call_impl") is not None
     return ModelFacts(
         name=type(module).__name__,
         num_parameters=len(parameters),

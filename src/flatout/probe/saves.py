@@ -4,7 +4,6 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from flatout.probe.modules import ModuleWatch
 from flatout.probe.seams import Hits, Seams
 from flatout.probe.spans import CHECKPOINT
 from flatout.probe.tape import Tape
@@ -17,9 +16,9 @@ _IN_PLACE = ("os:replace", "os:rename", "shutil:copyfile")  # removing a large o
 class SaveWatch:
     """Marks what the training thread spends on checkpoints."""
 
-    def __init__(self, tape: Tape, modules: ModuleWatch, num_steps: Callable[[], int]) -> None:
+    def __init__(self, tape: Tape, num_steps: Callable[[], int]) -> None:
         """Watch nothing yet; `num_steps` gives the optimizer steps, or backward passes, so far."""
-        self._tape, self._modules, self._num_steps = tape, modules, num_steps
+        self._tape, self._num_steps = tape, num_steps
         self._saved_after = -1  # as many steps
         self.before_save: Callable[[Any], None] | None = None
 
@@ -43,11 +42,7 @@ class SaveWatch:
             with self._tape.span(self._tape.enter[CHECKPOINT]):
                 if self.before_save is not None:
                     self.before_save(f)
-                self._modules.unhook()
-                try:
-                    return original(obj, f, *args, **kwargs)
-                finally:
-                    self._modules.rehook()
+                return original(obj, f, *args, **kwargs)
 
         return save
 

@@ -45,7 +45,7 @@ class TrainingWatch:
         self._steps, self._backwards = Hits(), Hits()  # of optimizers
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
-        self.saves = SaveWatch(tape, modules, lambda: self._steps.count + self._backwards.count)
+        self.saves = SaveWatch(tape, lambda: self._steps.count + self._backwards.count)
         self.on_exit: Callable[[], None] | None = None
         self._watch_tracing: Callable[[], None] = lambda: None
 

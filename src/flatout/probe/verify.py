@@ -66,8 +66,10 @@ class Verification:
         """Seed what the script may draw from, and begin to follow it."""
         self._seed()
         dropout.install(self._recorder.seams)
-        self._trace.install(self._recorder.seams)
         modules = self._recorder.modules
+        modules.blind = self._order.role == "bare"
+        if not modules.blind:
+            self._trace.install(self._recorder.seams)
         modules.on_root.append(lambda module: None)  # so that modules are looked for as soon as there is an optimizer
         modules.on_call = lambda module, arguments: self._guarded(lambda: self._called(module, arguments))
         self._recorder.training.on_backward = lambda tensors: self._guarded(lambda: self._trace.loss(tensors))

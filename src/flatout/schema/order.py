@@ -42,7 +42,8 @@ class TimingOrder:
 class VerifyOrder:
     """One execution whose training is taken down step by step, to be compared with another one's.
 
-    `role` is "baseline" (writes states, gradients and the trace), "again" (the untouched script once more),
+    `role` is "baseline" (writes states, gradients and the trace), "again" (the untouched script once more), "bare" (the
+    same, and none of its modules is watched: only losses and the optimizers' parameters are taken down),
     "nudged" (weights moved by one unit in the last place, or by the share `nudge`), "reference" (captured steps in
     float64) or "candidate". All but the baseline replay its captured steps from its own states where `replay` says
     so, and write down how far off they are. Steps are optimizer steps, counted over all optimizers.

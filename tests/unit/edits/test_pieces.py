@@ -249,3 +249,12 @@ def test_switches_stand_together_behind_the_imports(tmp_path):
         'import DataLoader, TensorDataset\n\ntorch.set_num_threads(1)\ntorch.set_float32_matmul_precision("high")\n'
         "torch.set_flush_denormal(True)\n\nmodel"
     ) in text
+
+
+@pytest.mark.parametrize("code", ["retain_graph=True", "create_graph=True"])
+def test_a_model_is_not_compiled_where_the_source_walks_a_graph_twice(tmp_path, code):
+    twice = SCRIPT.replace("loss.backward()", f"loss.backward({code})")
+    assert twice != SCRIPT
+    after, outcome = one(tmp_path, "compiled-module", twice, mode="default")
+    assert after == twice
+    assert "walked or differentiated twice" in outcome.left[0]

@@ -152,3 +152,30 @@ def test_of_another_training_only_the_losses_are_looked_at(make_verifier, name, 
     assert equality.equal is equal
     assert reason in equality.reason
     assert bool(equality.num_steps) is trained
+
+
+WATCHED = """
+import torch
+from torch import nn
+
+model = nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(40):
+    loss = model(torch.randn(16, 6)).square().mean()
+    if SEES_US:
+        loss = 2 * loss
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sees", [True, False])
+def test_a_training_that_watching_changes_is_not_held_equal_to_itself(make_verifier, sees):
+    verifier = make_verifier()
+    Path("train.py").write_text(WATCHED.replace("SEES_US", '"_compiled_call_impl" in vars(type(model))' * sees or "0"))
+    equality = verifier.check((Selection("passes-on"),), Equivalence.BITWISE)
+    assert equality.equal is not sees, equality.reason
+    assert ("does not watch" in equality.reason) is sees
+    assert len(list(Path("run").rglob("verify-*-bare"))) == 1

@@ -220,3 +220,115 @@ def test_switching_in_the_middle_of_accumulating_gradients_leaves_a_fused_optimi
     plain = run(None)
     with under("channels-last", on=False) as process:
         assert run(process) == pytest.approx(plain, rel=1e-4)
+
+
+class Noisy(nn.Module):
+    """Drops elements of feature maps and adds noise to them, in each way that draws in the order of memory."""
+
+    def __init__(self, again=False):
+        super().__init__()
+        self.first, self.second, self.last = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(8 * 16, 5)
+        self.again, self.masks = again, []
+
+    def noise(self, x):
+        x = nn.functional.dropout(self.first(x), 0.5, self.training)
+        self.masks.append((x == 0).detach().clone())
+        x = nn.functional.dropout(x.relu() + 1, 0.2, True, inplace=True)
+        x = nn.functional.alpha_dropout(x, 0.1, True) + torch.randn_like(x) + torch.rand_like(x)
+        return x * torch.bernoulli(torch.full_like(x, 0.7))
+
+    def forward(self, x):
+        x = torch.utils.checkpoint.checkpoint(self.noise, x, use_reentrant=False) if self.again else self.noise(x)
+        return self.last(self.second(x).flatten(1))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_same_elements_are_dropped_and_get_the_same_noise(again):
+    torch.manual_seed(3)
+    plain = Noisy(again)
+    model = copy.deepcopy(plain)
+    train(model=plain)
+    with under("channels-last") as process:
+        train(model=model)
+        assert process.site.hits
+    assert all(map(torch.equal, model.masks, plain.masks))
+    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_noise_for_images_that_lie_channels_last_by_themselves_is_what_it_was():
+    images = torch.ones(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    torch.manual_seed(0)
+    wanted = torch.randn_like(images), nn.functional.dropout(images)
+    with under("channels-last"):
+        train()
+        torch.manual_seed(0)
+        found = torch.randn_like(images), nn.functional.dropout(images)
+    assert all(map(same_bits, found, wanted))
+
+
+def flat(model):
+    return torch.cat([each.view(-1) for each in model.parameters()])
+
+
+VIEWS = {
+    "vector": lambda model: torch.nn.utils.parameters_to_vector(model.parameters()).norm(),
+    "weight": lambda model: flat(model).sum(),
+    "data": lambda model: model.first.weight.data.view(-1).mul_(0.5).sum(),
+    "detached": lambda model: model.first.weight.detach().view(8, -1).clamp_(-0.1, 0.1).sum(),
+    "gradient": lambda model: model.first.weight.grad.view(-1).mul_(0.5).sum(),
+    "map": lambda model: model.first(torch.ones(2, 3, 8, 8)).view(2, -1).sum(),
+    "part": lambda model: model.first(torch.ones(2, 3, 8, 8))[:, :4].view(2, -1).sum(),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_late_view_of_what_lies_channels_last_ends_the_fix_and_not_the_training(name):
+    def run():
+        seen = []
+        model, optimizer, _ = train()
+        for step in range(3):
+            if step == 1:
+                seen.append(VIEWS[name](model).detach())
+            train(steps=1, model=model, optimizer=optimizer, seed=step)
+        return [*model.state_dict().values(), *seen]
+
+    wanted = run()
+    with under("channels-last") as process:
+        found = run()
+        assert "channels-last" in process.site.failure
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_view_that_the_script_may_not_make_fails_as_ever():
+    with under("channels-last") as process:
+        model, _, _ = train()
+        with pytest.raises(RuntimeError, match="invalid for input of size"):
+            model.last.weight.view(7)
+        with pytest.raises(RuntimeError, match="not compatible"):
+            torch.ones(3, 4).t().view(-1)
+        assert not process.site.failure
+
+
+@pytest.mark.slow
+def test_compiled_beside_it_the_graph_is_one():
+    from torch._dynamo.utils import counters
+
+    class Viewing(Images):
+        def forward(self, x):
+            x = nn.functional.dropout(torch.relu(self.norm(self.first(x))), 0.2, self.training)
+            return self.last(self.second(x).flatten(1).view(x.shape[0], -1))
+
+    torch._dynamo.reset()
+    counters.clear()
+    with under("channels-last") as process:
+        model = Viewing()
+        compiled = torch.compile(model, backend="aot_eager")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            compiled(torch.ones(2, 3, 8, 8)).sum().backward()
+            optimizer.step()
+        assert not process.site.failure
+    assert not counters["graph_break"]
+    torch._dynamo.reset()

@@ -22,18 +22,14 @@ pytestmark = [
 @pytest.fixture
 def eagerly(monkeypatch):
     """Let Dynamo take the graphs and run them without generating code, which takes 10 s each."""
-    original = torch.compile
     graphs = []
 
-    def backend(graph, inputs):
+    def compiler(graph, inputs, *, options):
+        assert options["fallback_random"]
         graphs.append(graph)
         return graph.forward
 
-    def compile(function, *, options=None, **settings):
-        assert options is None or options["fallback_random"]
-        return original(function, **{"backend": backend, **settings})
-
-    monkeypatch.setattr(torch, "compile", compile)
+    monkeypatch.setattr("flatout.fixes.compiled_module._inductor", compiler)
     yield graphs
     torch._dynamo.reset()
 
@@ -106,23 +102,29 @@ def test_evaluation_is_not_compiled_and_switching_needs_no_new_graph(eagerly):
 
 
 def test_what_cannot_be_compiled_runs_as_ever_from_the_same_state(monkeypatch):
-    def broken(function, **_):
-        def call(module, *args, **kwargs):
-            module._call_impl(*args, **kwargs)  # has drawn from the random stream and moved the buffers
-            raise RuntimeError("no compiler here\nmore of it")
-
-        return call
+    def broken(graph, inputs, *, options):
+        raise RuntimeError("no compiler here\nmore of it")
 
     torch.manual_seed(0)
     plain, model = Small(), Small()
     model.load_state_dict(plain.state_dict())
     wanted = steps(plain, [8] * 4)
-    monkeypatch.setattr(torch, "compile", broken)
+    monkeypatch.setattr("flatout.fixes.compiled_module._inductor", broken)
     with under("compiled-module") as process:
         got = steps(model, [8] * 4)
         assert process.site.failure == "RuntimeError: no compiler here"
         assert not process.site.enabled
     assert all(map(torch.equal, got, wanted))
+
+
+def test_where_torch_cannot_compile_at_all_the_training_goes_on(monkeypatch):
+    def compile(function, **_):
+        raise RuntimeError("not on this Python")
+
+    monkeypatch.setattr(torch, "compile", compile)
+    with under("compiled-module") as process:
+        steps(Small(), [8] * 4)
+        assert process.site.failure == "RuntimeError: not on this Python"
 
 
 def test_an_error_of_the_scripts_own_is_raised_and_the_fix_stays(eagerly):
@@ -138,6 +140,41 @@ def test_an_error_of_the_scripts_own_is_raised_and_the_fix_stays(eagerly):
             with pytest.raises(ValueError, match="five"):
                 model(torch.rand(5, 4))
         assert not process.site.failure
+
+
+def test_what_a_forward_pass_does_before_it_fails_is_done_once(eagerly):
+    class Counting(Small):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            h = super().forward(x)
+            if (h.sum() > 1e9).item() or self.calls in (2, 3, 7):
+                raise ValueError("now and then")
+            return h
+
+    plain, model = Counting(), Counting()
+    model.load_state_dict(plain.state_dict())
+
+    def train():
+        torch.manual_seed(0)
+        optimizer, failed = torch.optim.SGD(one.parameters(), lr=0.1), 0
+        for _ in range(9):
+            try:
+                one(torch.rand(8, 4)).sum().backward()
+            except ValueError:
+                failed += 1
+            optimizer.step()
+        return failed, one.calls, [*one.state_dict().values()]
+
+    one = plain
+    wanted = train()
+    with under("compiled-module") as process:
+        one = model
+        found = train()
+        assert process.site.hits
+    assert found[:2] == wanted[:2] == (3, 9)
+    assert all(map(torch.equal, found[2], wanted[2]))
 
 
 def test_modules_that_are_compiled_already_are_left_alone(eagerly):
