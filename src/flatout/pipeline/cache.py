@@ -48,6 +48,7 @@ __all__ = ["Cache"]
 _PROOFS = 2  # samples that are asked for again at the start of a pass
 _CHANGES = 2  # changes of the data set between passes after which nothing more is kept
 _SETTLING = 2  # times that a data set may set itself up while it is read
+_ROOMY = 2**50  # bytes
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
 
@@ -113,19 +114,23 @@ class Cache:
                 earlier=self._streams.get(loader) if loader.persistent_workers else None,
                 follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
                 ready=functools.partial(Ready, *several) if early is None and at_once else None,
-                ended=self.end_pass,
+                ended=self._ended,
             )
             self._streams[loader] = walked.streams
             return walked
         return self._filling(loader, iterate)
 
+    def _ended(self) -> None:
+        if self._fresh is not None and not self.reason:
+            self._fresh.end_pass()
+
     def _begin(self, loader: Any) -> None:
         """Look at everything: first in a copy of the process, then here, if that leaves no trace."""
-        refused = refusal(loader)
-        found = Rehearsal(refused) if refused else rehearse(loader, lambda: self._tried(loader))
         self._rehearsed, self.on_disk, self.samples, self._gather, self._fresh = False, None, None, None, None
+        self.keeping, refused = self._nothing_kept(), refusal(loader)
+        found = Rehearsal(refused) if refused else rehearse(loader, lambda: self._tried(loader))
         if found.reason:
-            self._plan, self.reason, self.keeping = Plan(found.reason), found.reason, self._nothing_kept()
+            self._plan, self.reason = Plan(found.reason), found.reason
             return
         self._leaves_no_trace, self._opened = not found.changes, found.opened
         with computing_on(self._computing), streams_alone() if self._leaves_no_trace else contextlib.nullcontext():
@@ -143,7 +148,8 @@ class Cache:
 
     def _tried(self, loader: Any) -> Tried:
         """Return why nothing is kept, and what is to be done where that can be told; found out in a copy."""
-        tried = Cache(loader, Budget(self._budget.left), "verify", keep=Keeping)
+        budget = Budget(self._budget.left if self._folder is None else _ROOMY)  # of files, which are not made there
+        tried = Cache(loader, budget, "verify", keep=Keeping)
         return tried.reason, tried._plan if tried._plan.maker is None else None
 
     def _begin_here(self, loader: Any, plan: Plan | None) -> None:
@@ -177,8 +183,6 @@ class Cache:
         if self.on_disk is not None and self.keeping.full and not (self.keeping.direct or self.on_disk.state):
             self.on_disk.save(self.dataset, self.keeping)
 
-    # -- filling ------------------------------------------------------------------------------------------------
-
     def _filling(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         deliver = weakly_called(weakref.WeakMethod(self._delivered))  # an iterator must not keep its workers alive
         self._filled = weakref.ref(loader)
@@ -202,14 +206,11 @@ class Cache:
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
-            stale = self._fresh is None or bool(self._fresh.changed)
-            loader = None if stale else self._filled()
+            loader = None if self._fresh is None or self._fresh.changed else self._filled()
             self.samples, self.reason = samples_instead(loader, self._budget, self._hit, reason)
             if self.samples is not None:
                 self._take_as_it_is(loader)
         self._save()
-
-    # -- serving ------------------------------------------------------------------------------------------------
 
     def _is_due(self) -> bool:
         return self._pace.due and self._fresh is not None and not self._fresh.sees_all
@@ -340,8 +341,6 @@ class Cache:
             self.keeping.store.repeat(some)
         return reason, None
 
-    # -- proof --------------------------------------------------------------------------------------------------
-
     def _prove(self, indices: torch.Tensor) -> None:
         """Ask for one of the samples of a batch again."""
         some = indices[int(time.monotonic() * 1e3) % len(indices)].reshape(1)
@@ -353,8 +352,7 @@ class Cache:
 
     def _look_again(self, loader: Any) -> None:
         """Begin a pass: see whether everything is as it was, and hold some of what is kept against the data set."""
-        fresh = self._fresh
-        stale = "" if fresh is None or fresh.begin_pass() else fresh.changed
+        stale = "" if self._fresh is None or self._fresh.begin_pass() else self._fresh.changed
         if stale and self._stays and self.keeping.full and not self.keeping.direct:
             return  # its workers, which stay, would not see it either
         if not stale and self.on_disk is not None and self.on_disk.changed(self.dataset):
@@ -366,12 +364,16 @@ class Cache:
             else:
                 self._begin(loader)
             return
-        doubted = self.keeping.store is not None and self.keeping.store.filled.doubted
-        if doubted or self._is_due():
+        if self._has_others or self._is_due():
             with self._pace.proving():
-                self._hold_against(loader)
+                self._hold_against()
 
-    def _hold_against(self, loader: Any) -> None:
+    @property
+    def _has_others(self) -> bool:
+        """Return whether there may be samples that another rank kept, none of which was served yet."""
+        return self.keeping.store is not None and self.keeping.store.filled.doubted
+
+    def _hold_against(self) -> None:
         against = self.samples.prove(_PROOFS) if self.samples is not None else ""
         if against:
             self._refuse(against)
@@ -385,15 +387,15 @@ class Cache:
         if answer.failed:
             self._refuse(f"{type(self.dataset).__name__} could not be asked again: {answer.failed}")
         elif self._purpose != "timing" and not agree(answer.value, self.keeping.shown, indices):
-            if self._fresh is not None:
+            if self._fresh is not None and not self._has_others:
                 self._fresh.too_late(f"sample {indices[0]}")
             self._refuse(f"sample {indices[0]} is another than it was")
         return not self.reason
 
-    def end_pass(self) -> None:
-        """Look at what is seen at the end of a pass alone."""
-        if self._fresh is not None and not self.reason:
-            self._fresh.end_pass()
+    @property
+    def changed(self) -> str:
+        """Return what has changed since it was kept, an empty string for nothing."""
+        return "" if self._fresh is None or self.reason else self._fresh.changed
 
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason

@@ -189,7 +189,8 @@ class CompiledLoader(DataLoader[Any]):
         if self._device is not None and isinstance(keeping, DeviceKeeping) and keeping.resident:
             kept, there = f"{kept} on {self._device.device}", ""
         disk = f"; {cache.on_disk.state}" if cache.on_disk is not None and cache.on_disk.state else ""
-        return f"{made}{kept}; {cache.served} batches came from there{disk}{there}"
+        changed = f"; {cache.changed} has changed: the rest of the pass is read anew" if cache.changed else ""
+        return f"{made}{kept}; {cache.served} batches came from there{disk}{there}{changed}"
 
 
 def compile_loader(

@@ -1,7 +1,6 @@
 """Where the loader has workers and reading is dear, they read the first pass: same samples, order, bits and streams."""
 
 import gc
-import os
 import time
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.torchvision_stub import torchvision
+from tests.unit.pipeline import unseen
 from tests.unit.pipeline.compared import compared, seed, seen
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
@@ -33,8 +33,8 @@ PLAIN = v1.Compose([v1.Resize((11, 9)), v1.ToTensor(), v1.Normalize((0.5,), (0.2
 class Photographs(Dataset):
     """Images that take longer to read than to hand over; their reader is noted, unless nobody asks."""
 
-    def __init__(self, transform, sides=((9, 9),), fails_at=None, folder=None):
-        self.transform, self.sides, self.fails_at, self.folder = transform, sides, fails_at, folder
+    def __init__(self, transform, sides=((9, 9),), fails_at=None, noted=None):
+        self.transform, self.sides, self.fails_at, self.noted = transform, sides, fails_at, noted
 
     def __len__(self):
         return 40
@@ -43,8 +43,8 @@ class Photographs(Dataset):
         if index == self.fails_at:
             raise LookupError(f"no sample {index}")
         time.sleep(0.0002)
-        if self.folder is not None:
-            (self.folder / f"{index} {os.getpid()}").touch()
+        if self.noted is not None:
+            unseen.count(self.noted, index)
         pixels = np.random.RandomState(index).randint(0, 256, (*self.sides[index % len(self.sides)], 3), dtype=np.uint8)
         return {"image": self.transform(Image.fromarray(pixels)), "label": index % 4, "name": f"{index}.png"}
 
@@ -118,19 +118,16 @@ def test_samples_that_come_twice_are_read_once_or_twice_but_right(workers_only):
     assert compared(build).startswith("made in batches")
 
 
-def test_workers_read_and_this_process_does_not(tmp_path):
-    loader = DataLoader(Photographs(RANDOM, ((9, 9),), None, tmp_path), 8, shuffle=True, num_workers=2)
+def test_workers_read_and_this_process_does_not():
+    noted = unseen.tally()
+    loader = DataLoader(Photographs(RANDOM, ((9, 9),), None, noted), 8, shuffle=True, num_workers=2)
     compiled = flatout.compile_loader(loader)
     walked = iter(compiled)
-    for file in tmp_path.iterdir():
-        file.unlink()  # what was looked at before
+    unseen.counted(noted, 40)  # what was looked at before
     list(walked)
-    read = [file.name.split() for file in tmp_path.iterdir()]
-    by_workers = {int(index) for index, process in read if int(process) != os.getpid()}
-    assert by_workers == set(range(40))
-    assert len({process for _, process in read}) - 1 <= 2
-    here = [index for index, process in read if int(process) == os.getpid()]
-    assert len(here) < 10  # proofs
+    here, by_workers = unseen.counted(noted, 40)
+    assert by_workers == [1] * 40
+    assert sum(map(bool, here)) < 10  # proofs
     assert len(list(compiled)) == 5
     assert not psutil.Process().children()
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
 
 from flatout import compile_loader
 from flatout.pipeline import gathering, ready
@@ -161,7 +161,7 @@ def test_indices_come_in_one_order_however_many_are_taken_at_once(ahead, drop_la
         draws.append(torch.randperm(20))
         return draws[-1]
 
-    order = InOneDraw(draw, 6, drop_last)
+    order = InOneDraw(draw, BatchSampler(range(20), 6, drop_last))
     assert not draws  # at the first batch
     source = DrawnAhead(order, ahead) if ahead else order
     taken = [next(source), source.several(1), next(source), source.several(5)]
@@ -172,7 +172,7 @@ def test_indices_come_in_one_order_however_many_are_taken_at_once(ahead, drop_la
 
 
 def test_nothing_is_in_an_empty_order():
-    order = InOneDraw(lambda: torch.arange(0), 4, False)
+    order = InOneDraw(lambda: torch.arange(0), BatchSampler(range(0), 4, False))
     assert next(order, None) is None
     assert len(order.several(3)) == 0
 

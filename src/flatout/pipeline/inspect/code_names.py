@@ -19,9 +19,10 @@ _NEVER_CALLED |= {"__parameters__", "__orig_bases__", "__slots__", "__getstate__
 
 
 class Read(NamedTuple):
-    """What one function reads: names of globals, and of modules that it imports."""
+    """What one function reads: names of globals, of attributes, and of modules that it imports."""
 
     names: set[str]
+    attributes: set[str]
     imported: frozenset[str]
 
     def modules(self, scope: dict[str, Any]) -> list[types.ModuleType]:
@@ -74,7 +75,7 @@ class Names:
             self.globals |= found.read
             self.of_classes |= found.attributes
             self.dynamic = self.dynamic or bool(_DYNAMIC & (found.read | found.attributes))
-        return Read(set(found.read | found.stored), found.imported)
+        return Read(set(found.read | found.stored), set(found.attributes), found.imported)
 
     def read_class(self, kind: type) -> None:
         """Take note of the names in the methods of an installed class, which are given the object itself."""

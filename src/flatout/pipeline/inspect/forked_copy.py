@@ -8,8 +8,10 @@ kernel allows that, so that what a data set writes raises there. Only what the f
 import contextlib
 import ctypes
 import fcntl
+import mmap
 import os
 import pickle
+import resource
 import select
 import signal
 import stat
@@ -17,7 +19,7 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,8 @@ _LONGEST_S = 60.0
 _ERRORS = 2  # standard error: what goes there is no result
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _MOUNT_SETATTR = 442
+_FIXED, _MOST_COPIED = 0x10, 64 * 1024**2
+_OF_MEMORY = ("/dev/shm/", "/dev/zero")
 _RECURSIVE, _FROM_HERE, _READ_ONLY, _PRIVATE = 0x8000, -100, 1, 1 << 18
 
 _in_a_copy = False
@@ -123,6 +127,7 @@ def _answered(function: Callable[[], Any], pipe: int) -> Answer:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.modules["torch"].set_num_threads(1)  # others would wait for threads that are not here
     outside = _Outside(pipe)
     value = function()
@@ -144,6 +149,7 @@ class _Outside:
     def __init__(self, pipe: int) -> None:
         """Shut it off; what is written to the terminal, to logs and to connections goes to memory, to be seen."""
         _read_only()
+        _apart()
         self._memory, unseen = os.memfd_create("flatout"), os.memfd_create("flatout-errors")
         for number in _open_files():
             if number not in (pipe, self._memory, unseen) and _would_be_written(number):
@@ -170,6 +176,31 @@ def _would_be_written(number: int) -> bool:
     if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode) or number in (1, _ERRORS):
         return True
     return flags & os.O_ACCMODE != os.O_RDONLY and (stat.S_ISREG(mode) or os.isatty(number))
+
+
+def _apart() -> None:
+    """Have what is written to memory that processes share stay in this one: it becomes a copy, or cannot be written."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    for start, length in list(_shared_memory()):
+        if length > _MOST_COPIED:
+            libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.PROT_READ)
+            continue
+        content = ctypes.string_at(start, length)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED
+        if libc.mmap(start, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == start:
+            ctypes.memmove(start, content, length)
+
+
+def _shared_memory() -> Iterator[tuple[int, int]]:
+    """Yield where memory is that may be written, and is shared with other processes; not that of devices."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for line in maps:
+            place, rights, _, _, _, *name = line.split()
+            if rights == "rw-s" and not (name and name[0].startswith("/dev/") and not name[0].startswith(_OF_MEMORY)):
+                start, end = (int(part, 16) for part in place.split("-"))
+                yield start, end - start
 
 
 def _read_only() -> bool:

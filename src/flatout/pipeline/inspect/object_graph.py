@@ -39,7 +39,7 @@ from flatout.pipeline.inspect.object_kinds import (
     referents,
     unfollowed,
 )
-from flatout.pipeline.reach import is_filled, is_generator, is_own, module_of
+from flatout.pipeline.reach import handle_of, is_filled, is_generator, is_own, module_of
 
 __all__ = ["ObjectGraph", "available"]
 
@@ -134,6 +134,8 @@ class ObjectGraph:
         if is_generator(thing):
             self.generators.append(thing)
             return []
+        if handle_of(thing):  # a way to data, and not what it leads to
+            return []
         if isinstance(thing, type):
             return self._of_class(thing)
         special = _SPECIAL.get(kind)
@@ -184,7 +186,7 @@ class ObjectGraph:
             self._filter(function.__globals__, read.names, f"module {function.__globals__.get('__name__')}")
             for module in read.modules(function.__globals__):
                 if is_own(module.__name__):
-                    self._filter(vars(module), self.names.attributes, f"module {module.__name__}")
+                    self._filter(vars(module), read.attributes, f"module {module.__name__}")
         return found
 
     def _of_cell(self, cell: types.CellType) -> list[Any]:

@@ -22,7 +22,7 @@ __all__ = ["Rehearsal", "Tried", "rehearse"]
 
 _FEW = 2  # samples of a batch that is looked at for what it shares with the data set
 _WORKERS = (0, 1)  # whose first function is tried
-_WHICH_WORKER = {"get_worker_info", "getpid", "current_process", "_worker_info"}
+_WHICH_WORKER = {"get_worker_info", "_worker_info"}
 
 
 @dataclass(frozen=True)

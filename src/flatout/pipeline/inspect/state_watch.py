@@ -60,7 +60,8 @@ class StateWatch:
         core, large = _parted(self.graph.pairs, self.graph.owners)
         self._pages, self._protected = pages(), list[tuple[int, int]]()
         unpaged = self._protect(large) if self._pages is not None else large
-        paged = [pair for pair in large if pair not in set(unpaged)] if unpaged else large
+        apart = set(unpaged)
+        paged = [pair for pair in large if pair not in apart]
         near = sum(length for _, length, _ in unpaged) <= _EACH_LOOK_BYTES
         intervals = b"".join(struct.pack("QQ", *each) for each in self._protected)
         pagemap = self._pages.pagemap if self._pages is not None else -1

@@ -67,7 +67,16 @@ class Many(Dataset):
         return 1000
 
     def __getitem__(self, index):
-        used = (self.y, self.z, self.rows, self.slotted.number, self.slotted.items, self.recent, self.codes, self.counts)
+        used = (
+            self.y,
+            self.z,
+            self.rows,
+            self.slotted.number,
+            self.slotted.items,
+            self.recent,
+            self.codes,
+            self.counts,
+        )
         used += (self.ordered, self.names, self.objects, self.tensors, self.part, self.weak, self.bytes, self.cells)
         used += (self.number, self.view, self.space.gamma, self.proxy, self.settings.table, os.environ.get("FLATOUT_X"))
         return self.scaled(self.x[index]) * self.settings.scale * self.level, used
