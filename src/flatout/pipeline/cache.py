@@ -45,9 +45,8 @@ from flatout.pipeline.worker_seeds import WorkerSeeds
 
 __all__ = ["Cache"]
 
-_PROOFS = 2  # samples that are asked for again at the start of a pass
-_CHANGES = 2  # changes of the data set between passes after which nothing more is kept
-_SETTLING = 2  # times that a data set may set itself up while it is read
+_PROOFS = 2  # samples that are asked for again
+_CHANGES, _SETTLING = 2, 2  # of the data set, after which nothing more is kept; times that it may set itself up
 _ROOMY = 2**50  # bytes
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
@@ -140,7 +139,7 @@ class Cache:
 
     def _take_as_it_is(self, loader: Any) -> None:
         """Watch the data set from now on."""
-        left_out = None if self.samples is None else self.samples.left_out
+        left_out = None if self.samples is None else self.samples.weakly_left_out()
         live = self.keeping.read_anew if self._live else frozenset[int]()
         self._fresh = Freshness(loader, left_out, on_change=self._on_change, opened=self._opened, live=live)
         if self.samples is not None:

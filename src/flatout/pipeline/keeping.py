@@ -169,7 +169,7 @@ class Keeping:
         found = layout_of(batch, len(indices))
         if found is None:
             return "its batches hold something that is not one row a sample"
-        if stands_twice(batch):
+        if self._collate is not torch.utils.data.dataloader.default_collate and stands_twice(batch):
             return "a tensor stands in its batches twice, or two share memory"
         layout, parts = found
         if self.store is None:

@@ -6,6 +6,7 @@ time.
 """
 
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -92,6 +93,11 @@ class KeptSamples:
     @property
     def _dataset(self) -> Any:
         return self._ref()
+
+    def weakly_left_out(self) -> Callable[[], list[Any]]:
+        """Return `left_out` in a form that does not keep this alive."""
+        weak = weakref.WeakMethod(self.left_out)
+        return lambda: [] if (method := weak()) is None else method()
 
     def left_out(self) -> list[Any]:
         """Return the transforms of the data set that are called anew each time; they may do as they like."""

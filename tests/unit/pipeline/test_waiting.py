@@ -13,6 +13,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from tests.unit.pipeline import unseen
 from tests.unit.pipeline.programs import Images, Program
 from tests.unit.pipeline.test_equality import agree
 from torch.overrides import TorchFunctionMode
@@ -265,11 +266,11 @@ def test_trying_a_collate_function_that_draws_leaves_the_streams_where_they_stoo
     assert ("left as it is" if workers else "before they are collated") in told
 
 
-def test_what_waits_is_asked_for_nine_times_more_than_the_script_would(monkeypatch):
+def test_what_waits_is_asked_for_once_more_than_the_script_would(monkeypatch):
     asked, sleep = [], time.sleep
     monkeypatch.setattr(time, "sleep", lambda wait_s: asked.append(wait_s) or sleep(wait_s))
     list(compile_loader(DataLoader(Remote(), batch_size=8)))
-    assert len(asked) == 40 + 2 * 4 + 1  # and once more, of the first batch
+    assert len(asked) == 40 + 1  # once more, of the first batch; what is looked at before, is in a copy of the process
 
 
 class OneBuffer(Remote):
@@ -309,19 +310,18 @@ def test_samples_that_there_is_no_room_for_are_asked_for_in_every_pass():
 
 
 def test_many_wait_at_a_time():
-    waiting = np.zeros(2)  # now, and most
+    waiting = unseen.tally()
 
     class Watched(Remote):
         def __getitem__(self, index):
-            waiting[0] += 1
-            waiting[1] = waiting.max()
+            unseen.enter(waiting)
             try:
                 return super().__getitem__(index)
             finally:
-                waiting[0] -= 1
+                unseen.leave(waiting)
 
     list(compile_loader(DataLoader(Watched(200, 0.02), batch_size=10)))
-    assert waiting[1] > 20
+    assert unseen.counted(waiting, 2)[0][1] > 20
 
 
 def test_a_thread_computes_on_as_many_as_it_was_told_whatever_others_set_meanwhile(two_threads):

@@ -31,6 +31,18 @@ def count(address, number=0):
     _place(address, number + (0 if here else _ROOM)).value += 1
 
 
+def enter(address):
+    """Count somebody who is inside, and remember how many were at the most."""
+    inside, most = _place(address, 0), _place(address, 1)
+    inside.value += 1
+    most.value = max(most.value, inside.value)
+
+
+def leave(address):
+    """Count somebody who is outside again."""
+    _place(address, 0).value -= 1
+
+
 def counted(address, numbers=1):
     """Return how often each of `numbers` was asked for: in this process, and in others; begin anew."""
     found = [[_place(address, number + base).value for number in range(numbers)] for base in (0, _ROOM)]
