@@ -1,6 +1,7 @@
 """`flatout run`: the whole training under the recipe that `flatout tune` has made."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import click
 from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option, verbose_option
 from flatout.errors import UsageError
+from flatout.fixes.catalog import find_fix
 from flatout.schema.recipe import Kept, Recipe
 from flatout.schema.trial import Selection
 
@@ -28,10 +30,24 @@ __all__ = ["chosen", "run"]
 )
 @given_recipe_option
 @click.option("--only", multiple=True, metavar="FIX", help="Apply only this fix of it; may be given again.")
+@click.option(
+    "--on-change",
+    type=click.Choice(["stop", "warn"]),
+    default="stop",
+    show_default=True,
+    help="Where samples that were kept changed unseen for a while: end the training, or warn and go on.",
+)
 @click.option("--live", is_flag=True, help="Show how the training goes while it goes, below its own output.")
 @verbose_option("Show where the recipe was proven and what was done in which process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
-def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], live: bool, verbose: bool) -> int:
+def run(
+    words: tuple[str, ...],
+    recipe_file: Path | None,
+    only: tuple[str, ...],
+    on_change: str,
+    live: bool,
+    verbose: bool,
+) -> int:
     """Train under flatout.toml, the recipe that `flatout tune` has made.
 
     SCRIPT is as for `flatout diagnose`. Its input, output, signals and exit code are its own; what flatout has to say
@@ -48,11 +64,19 @@ def run(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...],
     kept = chosen(recipe, only, path)
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, known, verbose=verbose)
-    trained = _train(target, [each.selection for each in kept], live=live)
+    trained = _train(target, [_with(each.selection, on_change) for each in kept], live=live)
     if kept or live:
         later = [each for each in warnings(recipe, target, trained.found) if each not in known]
         _account(trained, later, verbose=verbose)
     return trained.exit_code
+
+
+def _with(selection: Selection, on_change: str) -> Selection:
+    """Return a fix with what it is to do where it sees a change too late, if it is one that may."""
+    fix = find_fix(selection.fix)
+    if on_change == "stop" or fix is None or "on_change" not in fix.bounds:
+        return selection
+    return replace(selection, settings={**selection.settings, "on_change": on_change})
 
 
 def _train(target: "Target", selections: Sequence[Selection], *, live: bool) -> "Trained":

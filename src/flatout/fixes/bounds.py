@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FOLDER", "KIND", "PLACE", "THREADS", "WORKERS", "Bound", "Bounds", "among", "within"]
+__all__ = ["FOLDER", "KIND", "ON_CHANGE", "PLACE", "THREADS", "WORKERS", "Bound", "Bounds", "among", "within"]
 
 _LONGEST_SHOWN = 60
 
@@ -54,3 +54,5 @@ FOLDER = Bound(
     words="a folder below the working folder, written without '..'",
     form=r"(?!.*(?:^|/)\.\.(?:/|$))[\w.\- ][\w.\- /]{0,999}",
 )
+
+ON_CHANGE = among("stop", "warn")

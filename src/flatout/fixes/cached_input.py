@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import FOLDER
+from flatout.fixes.bounds import FOLDER, ON_CHANGE
 from flatout.fixes.edit import WrappedLoader
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -62,7 +62,7 @@ def _is_costly(loader: LoaderFacts) -> bool:
     return not prefix.shares_memory and prefix.seconds * loader.num_samples > _MIN_FIRST_PASS_S
 
 
-def patch(site: "Site", folder: str = ".flatout/cache") -> None:
+def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones, or earlier trainings, delivered."""
     from flatout.pipeline.compiled import Kept
     from flatout.pipeline.dataset_state import in_a_worker
@@ -71,7 +71,7 @@ def patch(site: "Site", folder: str = ".flatout/cache") -> None:
     linked = next((part for part in (Path(folder), *Path(folder).parents) if part.is_symlink()), None)
     if linked is not None and not Path(folder).is_absolute():  # whoever made it decides what is written and removed
         raise RuntimeError(f"{linked} is a link: samples would be kept outside this folder; name that one instead")
-    kept = Kept(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), folder=place)
+    kept = Kept(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), folder=place, on_change=on_change)
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
@@ -88,7 +88,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.INPUT,),
     patch=patch,
-    bounds={"folder": FOLDER},
+    bounds={"folder": FOLDER, "on_change": ON_CHANGE},
     choices=choices,
     replaces=("loader-workers", "persistent-workers", "worker-threads", "core-split", "compiled-input"),
     from_second_pass=True,

@@ -41,7 +41,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes import compiled_input
-from flatout.fixes.bounds import KIND
+from flatout.fixes.bounds import KIND, ON_CHANGE
 from flatout.fixes.edit import Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -62,13 +62,13 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     return compiled_input.choices(run) if run.environment.device_kind == "cuda" else ()
 
 
-def patch(site: "Site", *, kind: str = "cuda") -> None:
+def patch(site: "Site", *, kind: str = "cuda", on_change: str = "stop") -> None:
     """Serve batches from a device of that kind; "cpu" stands for one in the CPU's memory, to see what it does."""
     import torch
 
     if kind == "cuda" and not torch.cuda.is_available():
         return
-    served = _Served(site, kind)
+    served = _Served(site, kind, on_change)
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", served.walks)
     site.wrap("torch:Tensor.to", lambda original: served.copies(original, "to"))
     site.wrap("torch:Tensor.cuda", lambda original: served.copies(original, "cuda"))
@@ -87,7 +87,7 @@ class _Places:
 class _Served:
     """The passes over loaders, and what the script does with their batches."""
 
-    def __init__(self, site: "Site", kind: str) -> None:
+    def __init__(self, site: "Site", kind: str, on_change: str) -> None:
         import weakref
 
         from flatout.fixes.copies import Marked
@@ -96,7 +96,8 @@ class _Served:
 
         self._site, self._kind = site, kind
         self._device = Device(kind)
-        self._kept = Kept(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), device=self._device)
+        hit = partial(site.hit, "DataLoader")
+        self._kept = Kept(purpose=site.purpose, hit=hit, device=self._device, on_change=on_change)
         self._places: Any = weakref.WeakKeyDictionary()  # cache -> places in its batches
         self._learning = Marked()  # tensors in the script's hands -> (places, their place)
         self.lead = self._kept.lead
@@ -187,7 +188,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.INPUT, Phase.TRANSFER),
     patch=patch,
-    bounds={"kind": KIND},
+    bounds={"kind": KIND, "on_change": ON_CHANGE},
     choices=choices,
     replaces=(
         "loader-workers",

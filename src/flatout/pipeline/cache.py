@@ -75,8 +75,7 @@ class Cache:
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
         self._changes, self._pace, self.reason, self._on_change = 0, Pace(), "", on_change
         self._fresh: Freshness | None = None
-        self._stays = bool(loader.persistent_workers)  # workers that stay never see what changes
-        self._live = not loader.num_workers
+        self._stays, self._live = bool(loader.persistent_workers), not loader.num_workers
         self._just_read = self._leaves_no_trace = False
         self._settling, self._opened = _SETTLING, Opened()
         self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOp(), IntraOp()
