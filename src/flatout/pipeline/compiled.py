@@ -122,7 +122,7 @@ def _owner(loader: Any) -> Any:
     try:
         weakref.ref(loader.dataset)
     except TypeError:
-        return loader
+        return vars(loader).get("_plain", loader)
     return loader.dataset
 
 
