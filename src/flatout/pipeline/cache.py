@@ -350,7 +350,7 @@ class Cache:
 
     def _look_again(self, loader: Any) -> None:
         """Begin a pass: see whether everything is as it was, and hold some of what is kept against the data set."""
-        stale = "" if self._fresh is None or self._fresh.begin_pass() else self._fresh.changed
+        stale = "" if self._fresh is None or self._fresh.begin_pass(self._live) else self._fresh.changed
         if stale and self._stays and self.keeping.full and not self.keeping.direct:
             return  # its workers, which stay, would not see it either
         if not stale and self.on_disk is not None and self.on_disk.changed(self.dataset):

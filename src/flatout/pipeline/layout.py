@@ -105,7 +105,7 @@ def _rows(value: Any, num_samples: int) -> Rows:
     if isinstance(value, list):
         return Rows((), None, ())
     dense = value.layout is torch.strided and not value.requires_grad and value.device.type == "cpu"
-    if not dense or value.is_quantized or value.dim() == 0 or value.shape[0] != num_samples:
+    if not dense or value.is_quantized or value.dim() == 0 or value.shape[0] != num_samples or value.__dict__:
         raise _NotRows
     axes = _axes(value)
     if axes is None:

@@ -62,12 +62,11 @@ class _FillingFetcher:
 
     def fetch(self, indices: Any) -> Any:
         """Return the batch of `indices`."""
-        self._stands()
-        before = random_states()
+        stands, before = self._stands(), random_states()
         data = self._fetcher.fetch(indices)
         drew = not undrawn(before, random_states())
         places = indices_of(indices)
-        if not isinstance(places, OddIndices):
+        if stands and not isinstance(places, OddIndices):
             self._deliver(places, data, DRAWS if drew else self._collate.against)
         return data
 

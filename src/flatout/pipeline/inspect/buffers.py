@@ -57,6 +57,7 @@ def _way(kind: Any) -> Any:
         (torch.Tensor, _of_tensor),
         (torch.UntypedStorage, _of_storage),
         (array.array, _of_array),
+        (mmap.mmap, _of_mmap),
         (bytearray, _of_bytearray),
         (memoryview, lambda view: Memory(inner=[view.obj])),
         ((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union), _of_ctypes),
@@ -74,7 +75,7 @@ def _of_tensor(tensor: Any) -> Memory:
     if plain.layout is not torch.strided or plain.device.type != "cpu" or plain.is_quantized:
         return Memory(unwatched=f"a tensor that is {plain.layout} on {plain.device}")
     at, storage = tensor._cdata, plain.untyped_storage()
-    ranges = [(at + start, length) for start, length in _TENSOR]
+    ranges = [(id(tensor) + WORD, 3 * WORD), *((at + start, length) for start, length in _TENSOR)]
     ranges.append((storage._cdata + _STORAGE[0], _STORAGE[1]))
     spans = zip(plain.shape, plain.stride(), strict=True)
     if plain.numel():
@@ -131,6 +132,11 @@ def _of_map(values: Any, base: Any, ranges: list[tuple[int, int]], held: list[An
     if name is None or getattr(base, "mode", "") != "r":
         return Memory(ranges, held, f"an array of a mapped file that may be written ({name or 'no name'})")
     return Memory(ranges, held, file=str(name))
+
+
+def _of_mmap(mapped: mmap.mmap) -> Memory:
+    with memoryview(mapped) as view:
+        return Memory(unwatched="" if view.readonly else "a map of memory or of a file that may be written")
 
 
 def _of_array(items: "array.array[Any]") -> Memory:

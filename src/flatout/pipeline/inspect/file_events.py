@@ -7,7 +7,7 @@ import struct
 
 __all__ = ["FileEvents"]
 
-_WRITTEN = 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200  # modified, attributes, moved from, moved to, created, deleted
+_WRITTEN = 0x2 | 0x40 | 0x80 | 0x100 | 0x200  # modified, moved from, moved to, created, deleted
 _GONE = 0x400 | 0x800 | 0x2000 | 0x4000  # the folder itself was deleted, moved or unmounted; events were lost
 _HEAD = struct.calcsize("iIII")
 _AT_ONCE = 65536

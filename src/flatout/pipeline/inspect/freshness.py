@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flatout.errors import ChangedTooLate
+from flatout.pipeline.inspect.ambient import ambient
 from flatout.pipeline.inspect.read_files import Opened
 from flatout.pipeline.inspect.state_watch import StateWatch
 
@@ -46,6 +47,7 @@ class Freshness:
         self.graph = self._watch.graph
         self.changed = ""
         self._served = 0  # batches since everything was looked at
+        self._ambient = ambient(self._watch.reads_files)
         self.sees_all = not (self._watch.unseen or self.graph.opaque)
 
     def holds(self) -> bool:
@@ -53,7 +55,7 @@ class Freshness:
         if not self.changed:
             self.changed = self._watch.look()
             self._served += 1
-        return not self.changed
+        return not self.changed and ambient(self._watch.reads_files) == self._ambient
 
     def holds_here(self) -> bool:
         """Return whether the data set is what workers would have a copy of; where not, nobody has that any more.
@@ -61,13 +63,14 @@ class Freshness:
         Raises:
             ChangedTooLate: it is not, and the training is to stop.
         """
-        if not self.holds():
+        if not self.holds() and self.changed:
             self.too_late(self.changed)
         return not self.changed
 
     def changed_by_reading(self) -> str:
         """Return why nothing is kept where everything held before samples were read, and no more; "" if it does."""
-        return "" if self.holds() else f"{self._name} changes while it is read: {self.changed}"
+        self.holds()
+        return "" if not self.changed else f"{self._name} changes while it is read: {self.changed}"
 
     def files_hold(self) -> bool:
         """Return whether no file that samples are read from has changed: workers read them when they make a sample."""
@@ -75,10 +78,12 @@ class Freshness:
             self.changed = self._watch.hears()
         return not self.changed
 
-    def begin_pass(self) -> bool:
-        """Return whether everything is as it was, and begin to count batches."""
+    def begin_pass(self, live: bool) -> bool:
+        """Return whether everything is as it was, and begin to count batches; `live`: samples are read here."""
         if not self.changed:
             self.changed = self._watch.look_deep()
+        if not live and not self.changed and ambient(self._watch.reads_files) != self._ambient:
+            self.changed = "a setting of the process"
         self._served = 0
         return not self.changed
 

@@ -7,11 +7,14 @@ is not followed, objects made of its classes are.
 """
 
 import argparse
+import builtins
 import functools
 import os
+import sys
 import types
+import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from flatout.pipeline.inspect import buffers, code_names
@@ -61,8 +64,7 @@ class ObjectGraph:
 
     Attributes:
         unwatched: what cannot be watched, each with the reason; such things may change unseen.
-        generators: random generators met; where they stand is no part of the state.
-        opaque: objects of compiled classes of packages, of which only the outer part is seen.
+        opaque: names of compiled classes of packages, of whose objects only the outer part is seen.
         files: names of files that are mapped.
         names: those that code reads.
     """
@@ -74,8 +76,7 @@ class ObjectGraph:
         """
         self._live = live
         self.unwatched: list[str] = []
-        self.generators: list[Any] = []
-        self.opaque: list[Any] = []
+        self.opaque: set[str] = set()
         self.files: set[str] = set()
         self.filtered: dict[int, FilteredDict] = {}
         self.names = code_names.Names()
@@ -88,7 +89,12 @@ class ObjectGraph:
         self._tracer.pass_over(left_out)
         self._follow([*roots])
         self._environment(roots)
+        self._methods_of(sys.modules["torch"].Tensor)
+        self._follow([])
+        if self.names.unwritten:
+            self.unwatched.append(f"code that reads names which are not written down ({self.names.unwritten})")
         self.pairs, self.owners, self.held = self._tracer.ranges()
+        self._alive.clear()  # what is referred to weakly goes when the script lets it go
 
     def _environment(self, roots: Iterable[Any]) -> None:
         """Follow the variables of the environment where code names them."""
@@ -116,11 +122,24 @@ class ObjectGraph:
                     self.unwatched.append(f"{each.what}: {lost} values stand nowhere that is known")
         return self._tracer.follow([])
 
-    def _filter(self, within: dict[str, Any], names: set[str], what: str) -> None:
+    def _stand_in(self, module: types.ModuleType, names: set[str], depth: int = 3) -> None:
+        """Watch under which names an installed module has what code asks it for; none of that is followed."""
+        within = vars(module)
+        wanted = [name for name in names if name in within]
+        self._tracer.pass_over([within[name] for name in wanted if not isinstance(within[name], types.ModuleType)])
+        self._filter(within, set(wanted), f"module {module.__name__}")
+        inner = [within[name] for name in wanted if isinstance(within[name], types.ModuleType)]
+        for one in inner if depth else ():
+            if not is_own(one.__name__):
+                self._stand_in(one, names, depth - 1)
+
+    def _filter(
+        self, within: dict[str, Any], names: set[str], what: str, owner: Callable[[], Any] | None = None
+    ) -> None:
         known = self.filtered.get(id(within))
         if known is None:
             self._tracer.note(id(within), id(within) + HEAD, WORD)  # how many there are
-            self.filtered[id(within)] = FilteredDict(within, [names], what)
+            self.filtered[id(within)] = FilteredDict(owner or (lambda: within), [names], what)
         elif not any(names is each for each in known.names):
             known.names.append(names)
 
@@ -132,7 +151,6 @@ class ObjectGraph:
             self._kinds[kind] = LEAF
             return [thing]
         if is_generator(thing):
-            self.generators.append(thing)
             return []
         if handle_of(thing):  # a way to data, and not what it leads to
             return []
@@ -158,7 +176,7 @@ class ObjectGraph:
         if found.file:
             self.files.add(found.file)
         if found.opaque:
-            self.opaque.append(thing)
+            self.opaque.add(type(thing).__name__)
         self._alive.append(found.inner)
         own = getattr(thing, "__dict__", None) if is_own(module_of(type(thing))) else None
         return [*found.inner, *([own] if type(own) is dict else [])]
@@ -170,9 +188,17 @@ class ObjectGraph:
                 (within,) = [one for one in referents(vars(base)) if type(one) is dict] or [{}]
                 self._filter(within, self.names.of_classes, f"class {base.__name__}")
             else:
-                found += [value for value in list(vars(base).values()) if is_generator(value)]
                 self.names.read_class(base)
+                if base is kind and kind.__flags__ & _HEAP_TYPE:
+                    self._methods_of(base)
         return found
+
+    def _methods_of(self, kind: type) -> None:
+        """Watch which functions an installed class has under its names; none of them is followed."""
+        for within in (one for one in referents(vars(kind)) if type(one) is dict):
+            methods = [name for name, value in within.items() if isinstance(value, types.FunctionType)]
+            self._tracer.pass_over([within[name] for name in methods])
+            self._filter(within, set(methods), f"class {kind.__name__}")
 
     def _of_function(self, function: types.FunctionType) -> list[Any]:
         for start, length in function_ranges(function):
@@ -186,7 +212,11 @@ class ObjectGraph:
             self._filter(function.__globals__, read.names, f"module {function.__globals__.get('__name__')}")
             for module in read.modules(function.__globals__):
                 if is_own(module.__name__):
-                    self._filter(vars(module), read.attributes, f"module {module.__name__}")
+                    attributes = self.names.of_instances if self.names.dynamic else read.attributes
+                    self._filter(vars(module), attributes, f"module {module.__name__}")
+                else:
+                    self._stand_in(module, read.attributes)
+            self._stand_in(builtins, read.names - function.__globals__.keys())
         return found
 
     def _of_cell(self, cell: types.CellType) -> list[Any]:
@@ -220,22 +250,27 @@ class ObjectGraph:
             self._tracer.note(id(thing), start, length)
         attributes = _dict_of(thing)
         if attributes is not None and filtered:
-            self._filter(attributes, self.names.of_instances, f"{kind.__name__}")
+            self._filter(attributes, self.names.of_instances, f"{kind.__name__}", _weakly(thing))
         elif attributes is not None:
             found.append(attributes)
         inner = behind(thing, attributes)
         if not kind.__flags__ & _HEAP_TYPE and not inner and attributes is None and container is None:
-            self.opaque.append(thing)
+            self.opaque.add(type(thing).__name__)
         return [*found, *inner]
 
 
 class FilteredDict:
     """A dictionary of which only some keys are looked at: those that code names."""
 
-    def __init__(self, within: dict[str, Any], names: list[set[str]], what: str) -> None:
+    def __init__(self, within: Callable[[], dict[str, Any]], names: list[set[str]], what: str) -> None:
         """Look at none yet; `names` grow while code is read."""
-        self.within, self.names, self.what = within, names, what
+        self._within, self.names, self.what = within, names, what
         self._taken: dict[str, Any] = {}
+
+    @property
+    def within(self) -> dict[str, Any]:
+        """Return the dictionary; an empty one where its object is gone."""
+        return self._within()
 
     def wanted(self) -> list[str]:
         """Return keys that are looked at from now on."""
@@ -266,6 +301,15 @@ def _alike(now: Any, before: Any) -> bool:
     if isinstance(now, _LEAVES):
         return type(now) is type(before) and (now == before or now != now)
     return type(before) is int and id(now) == before
+
+
+def _weakly(thing: Any) -> Callable[[], Any]:
+    """Return what gives the attributes of an object, and does not keep it alive."""
+    try:
+        alive = weakref.ref(thing)
+    except TypeError:
+        return lambda: _dict_of(thing) or {}
+    return lambda: _dict_of(alive()) or {}
 
 
 def _dict_of(thing: Any) -> dict[str, Any] | None:

@@ -36,10 +36,13 @@ class ReadFiles:
     def __init__(self, opened: Opened, named: list[Any], mapped: Iterable[str]) -> None:
         """Look at the folders of all these as they are now: files opened, values that may be names, files mapped."""
         began = time.monotonic()
-        folders = sorted({os.path.dirname(name) for name in opened} | folders_of_names(named))[:_MOST_FOLDERS]
+        real = {os.path.realpath(name) for name in opened}
+        folders = sorted({os.path.dirname(name) for name in opened | real} | folders_of_names(named))[:_MOST_FOLDERS]
+        links = {link for folder in folders for link in _links_to(folder)}
+        folders += sorted({os.path.dirname(link) for link in links} - {*folders})
         self._events = FileEvents(folders)  # first: what happens from here on is told
         self._kinds = {os.path.splitext(name)[1] for name in opened}
-        self._names = {os.path.basename(name) for name in [*opened, *_names(named)]}
+        self._names = {os.path.basename(name) for name in [*opened, *real, *links, *_names(named)]}
         self._files = {name: _mark(name) for name in mapped}
         self._folders = {folder: _marks(folder) for folder in folders}
         self._looked_s = time.monotonic()
@@ -58,7 +61,7 @@ class ReadFiles:
             known = self._folders.get(os.path.dirname(name)) or {}
             base = os.path.basename(name)
             read = base in self._names or (base in known and os.path.splitext(base)[1] in self._kinds)
-            if read and _mark(name) != known.get(base):
+            if read:
                 return f"the file {name}"
         return ""
 
@@ -90,6 +93,15 @@ class ReadFiles:
             if read and before[name] != now.get(name):
                 return f"the file {os.path.join(folder, name)}"
         return ""
+
+
+def _links_to(folder: str) -> list[str]:
+    """Return the links on the way to a folder, itself included."""
+    found = []
+    while folder != os.path.dirname(folder):
+        found += [folder] if os.path.islink(folder) else []
+        folder = os.path.dirname(folder)
+    return found
 
 
 def _mark(name: str) -> _Mark:

@@ -33,6 +33,7 @@ class StateWatch:
     Attributes:
         graph: what was found of them.
         unseen: there is something that only `look_deep` sees.
+        reads_files: samples are read from files.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class StateWatch:
         self._watch = compiled.Watch(*_packed(core + (unpaged if near else [])), *_packed(paged), intervals, pagemap)
         self._far = None if near or not unpaged else compiled.Watch(b"", b"", *_packed(unpaged), b"", -1)
         self._files = ReadFiles(self._opened, self.graph.held, self.graph.files)
-        self._hears = self._files.any
+        self._hears = self.reads_files = self._files.any
         self.unseen = self._far is not None or self._files.any
 
     def look(self) -> str:
