@@ -162,6 +162,17 @@ class CompiledLoader(DataLoader[Any]):
         except ValueError as error:
             raise ValueError(str(error).replace(CompiledLoader.__name__, DataLoader.__name__)) from None
 
+    def _uncompiled(self) -> DataLoader[Any]:
+        plain = copy.copy(self._plain)
+        vars(plain).update({name: vars(self)[name] for name in self._told}, _iterator=None)
+        return plain
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _compiled(copy.deepcopy(self._uncompiled(), memo), self._kept, self._device)
+
+    def __reduce__(self) -> Any:
+        return _compiled_again, (self._uncompiled(),)
+
     def begin_pass(self) -> Any:
         """Return what `iter()` gives of this loader."""
         self._follow()
@@ -237,6 +248,11 @@ def _compiled(loader: DataLoader[Any], kept: Kept, target: Device | None) -> Dat
     told = {name: value for name, value in vars(loader).items() if name != "_iterator"}
     vars(made).update(_kept=kept, _plain=loader, _told=told, _iterator=None, _device=target)
     return made
+
+
+def _compiled_again(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """Return what a compiled loader is where it was pickled: compiled with the usual arguments."""
+    return compile_loader(loader)
 
 
 @OfKind

@@ -118,9 +118,14 @@ def _axes(value: torch.Tensor) -> tuple[int, ...] | None:
 
     Strides of dimensions of length 1 say nothing; where plain order fits, it is taken.
     """
-    usual = tuple(range(value.dim()))
-    if value.is_contiguous():
-        return usual
-    strides = value.stride()
-    axes = (0, *sorted(usual[1:], key=lambda axis: (-strides[axis], axis)))
-    return axes if value.permute(axes).is_contiguous() else None
+    usual, strides = tuple(range(value.dim())), value.stride()
+    widest = (0, *sorted(usual[1:], key=lambda axis: (-strides[axis], axis)))
+    return next((axes for axes in (usual, widest) if _strides_of(value.shape, axes) == strides), None)
+
+
+def _strides_of(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of dense memory in which dimensions lie in that order."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(axes):
+        strides[axis], step = step, step * max(1, shape[axis])
+    return tuple(strides)

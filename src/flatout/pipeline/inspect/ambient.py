@@ -14,7 +14,7 @@ def ambient(folder: bool) -> tuple[object, ...]:
 
     While they are others than they were when samples were kept, the script's own code makes the batches.
     """
-    numpy = sys.modules.get("numpy")
+    numpy, decimal = sys.modules.get("numpy"), sys.modules.get("decimal")
     return (
         torch.get_default_dtype(),
         torch.is_autocast_enabled("cpu"),
@@ -23,5 +23,6 @@ def ambient(folder: bool) -> tuple[object, ...]:
         torch.are_deterministic_algorithms_enabled(),
         None if numpy is None else tuple(numpy.geterr().values()),
         time.tzname,
+        None if decimal is None else (decimal.getcontext().prec, decimal.getcontext().rounding),
         os.getcwd() if folder else None,
     )

@@ -11,6 +11,7 @@ __all__ = ["Names", "Read"]
 _DYNAMIC = {"getattr", "vars", "eval", "exec", "globals", "locals", "attrgetter", "methodcaller", "dir", "__dict__"}
 _DYNAMIC |= {"deepcopy", "copy", "asdict", "astuple", "__getattribute__", "__getattr__", "getattr_static"}
 _UNWRITTEN = {"eval", "exec", "globals", "locals", "__import__", "import_module"}
+_MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference"}  # that change with who walks a loader
 _NEVER_CALLED = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__str__"}
 _NEVER_CALLED |= {"__dict__", "__weakref__"}
 _NEVER_CALLED |= {"__doc__", "__module__", "__annotations__", "__qualname__", "__abstractmethods__", "_abc_impl"}
@@ -77,7 +78,7 @@ class Names:
             self.globals |= found.read
             self.of_classes |= found.attributes
             self.dynamic = self.dynamic or bool(_DYNAMIC & (found.read | found.attributes))
-            loose = _UNWRITTEN & (found.read | found.attributes)
+            loose = (_UNWRITTEN | _MODES) & (found.read | found.attributes)
             loose |= {"sys.modules"} if "sys" in found.read and "modules" in found.attributes else set()
             self.unwritten = self.unwritten or next(iter(loose), "")
         return Read(set(found.read | found.stored), set(found.attributes), found.imported)

@@ -45,7 +45,7 @@ class Freshness:
             roots.append(("collate_fn", loader.collate_fn))
         self._watch = StateWatch(roots, left_out or list, opened=opened, live=live)
         self.graph = self._watch.graph
-        self.changed = ""
+        self.changed = self._file_changed = ""
         self._served = 0  # batches since everything was looked at
         self._ambient = ambient(self._watch.reads_files)
         self.sees_all = not (self._watch.unseen or self.graph.opaque)
@@ -74,14 +74,13 @@ class Freshness:
 
     def files_hold(self) -> bool:
         """Return whether no file that samples are read from has changed: workers read them when they make a sample."""
-        if not self.changed:
-            self.changed = self._watch.hears()
-        return not self.changed
+        self._file_changed = self._file_changed or self._watch.hears()
+        return not self._file_changed
 
     def begin_pass(self, live: bool) -> bool:
         """Return whether everything is as it was, and begin to count batches; `live`: samples are read here."""
         if not self.changed:
-            self.changed = self._watch.look_deep()
+            self.changed = self._file_changed or self._watch.look_deep()
         if not live and not self.changed and ambient(self._watch.reads_files) != self._ambient:
             self.changed = "a setting of the process"
         self._served = 0

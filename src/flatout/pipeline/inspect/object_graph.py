@@ -50,6 +50,7 @@ _BUILTIN = {"list": LIST, "tuple": TUPLE, "dict": DICT, "set": SET, "frozenset":
 _LEAVES = (str, bytes, int, float, complex, bool, type(None))
 _NEEDED = ("list", "dict", "some", "set", "instance", "function", "cell")
 _FEW = 32  # objects of a class of the script's of which only the attributes that code names are watched
+_MOST = 150_000  # ranges: to follow and to sort 120,000 takes about a second
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
 _MANAGED = 3 * WORD  # in front of an instance: where its dictionary is
 
@@ -89,11 +90,13 @@ class ObjectGraph:
         self._tracer.pass_over(left_out)
         self._follow([*roots])
         self._environment(roots)
-        self._methods_of(sys.modules["torch"].Tensor)
+        self._methods_of(sys.modules["torch"].Tensor, self.names.of_classes)
         self._follow([])
         if self.names.unwritten:
-            self.unwatched.append(f"code that reads names which are not written down ({self.names.unwritten})")
+            self.unwatched.append(f"code that reads what changes out of sight ({self.names.unwritten})")
         self.pairs, self.owners, self.held = self._tracer.ranges()
+        if len(self.owners) > _MOST * WORD:
+            self.unwatched.append(f"{len(self.owners) // WORD} pieces of memory, of which more than {_MOST}")
         self._alive.clear()  # what is referred to weakly goes when the script lets it go
 
     def _environment(self, roots: Iterable[Any]) -> None:
@@ -193,12 +196,12 @@ class ObjectGraph:
                     self._methods_of(base)
         return found
 
-    def _methods_of(self, kind: type) -> None:
-        """Watch which functions an installed class has under its names; none of them is followed."""
+    def _methods_of(self, kind: type, names: set[str] | None = None) -> None:
+        """Watch which functions an installed class has under `names`, or its own; none of them is followed."""
         for within in (one for one in referents(vars(kind)) if type(one) is dict):
             methods = [name for name, value in within.items() if isinstance(value, types.FunctionType)]
             self._tracer.pass_over([within[name] for name in methods])
-            self._filter(within, set(methods), f"class {kind.__name__}")
+            self._filter(within, set(methods) if names is None else names, f"class {kind.__name__}")
 
     def _of_function(self, function: types.FunctionType) -> list[Any]:
         for start, length in function_ranges(function):

@@ -1,6 +1,7 @@
 """The first look at a data set, in a copy of the process: whether it can be looked at here without leaving a trace."""
 
 import functools
+import logging
 import os
 import sys
 import threading
@@ -75,8 +76,11 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     differs = _of_workers(loader, watch)
     if differs:
         return Rehearsal(f"{name}: {differs}")
+    logged = _records_made()
     with files_opened() as opened, Untouched(dataset, collate) as untouched:
         reason, found = begin()
+    if logged:
+        return Rehearsal(f"{name} logs while it is read")
     trace = watch.left_behind(untouched.covered)
     if trace:
         return Rehearsal(f"{name} changes while it is read: {trace}")
@@ -88,6 +92,20 @@ def _is_data(name: str) -> bool:
     """Tell whether a file may be data: not this Python's, nor the system's."""
     elsewhere = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr/lib", "/etc")
     return os.path.isfile(name) and not name.startswith(elsewhere)
+
+
+def _records_made() -> list[str]:
+    """Return a list that gets the name of each logger that is told something from now on; for a copy of the process."""
+    names: list[str] = []
+    make = logging.getLogRecordFactory()
+
+    def noted(*args: Any, **named: Any) -> logging.LogRecord:
+        record = make(*args, **named)
+        names.append(record.name)
+        return record
+
+    logging.setLogRecordFactory(noted)
+    return names
 
 
 def _of_workers(loader: Any, watch: StateWatch) -> str:

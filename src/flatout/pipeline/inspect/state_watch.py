@@ -7,7 +7,7 @@ write, too, is looked at when a pass begins.
 
 import struct
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from flatout.pipeline.inspect.layouts import compiled
@@ -58,7 +58,7 @@ class StateWatch:
         things = [ref() for _, ref in self._roots]
         there = [thing for thing in things if thing is not None]
         self.graph = ObjectGraph(*there, left_out=self._left_out(), live=self._live)
-        core, large = _parted(self.graph.pairs, self.graph.owners)
+        core, large = _parted(self.graph.pairs, self.graph.owners, self.graph.filtered.keys())
         self._pages, self._protected = pages(), list[tuple[int, int]]()
         unpaged = self._protect(large) if self._pages is not None else large
         apart = set(unpaged)
@@ -98,14 +98,24 @@ class StateWatch:
 
     def _named(self, owner: int) -> str:
         """Return what has changed; nothing, where only names that no code reads came, went or changed."""
+        if self._is_none(
+            owner
+        ):  # what else has changed at the same time? Pages were asked about first, and are as before
+            others = [*self._watch.changed(), *(self._far.changed() if self._far is not None else [])]
+            owner = next((other for other in others if not self._is_none(other)), 0)
+            if not owner:
+                self._begin()
+                return ""
         known = self.graph.filtered.get(owner)
-        if known is not None and known.as_before():
-            self._begin()
-            return ""
         things = [(name, ref()) for name, ref in self._roots]
         if known is not None:
             return f"{known.what}.{known.differing()}"
         return path_to(owner, [(name, thing) for name, thing in things if thing is not None])
+
+    def _is_none(self, owner: int) -> bool:
+        """Return whether an object is one of which nothing has changed that code names."""
+        known = self.graph.filtered.get(owner)
+        return known is not None and known.as_before()
 
     def _protect(self, large: list[_Pair]) -> list[_Pair]:
         """Watch the pages of ranges; return those that are memory of another kind."""
@@ -147,13 +157,14 @@ def _weakly(thing: Any) -> Any:
         return lambda: thing
 
 
-def _parted(pairs: bytes, owners: bytes) -> tuple[list[_Pair], list[_Pair]]:
-    """Return the ranges that are compared byte by byte, and those that are told by their pages."""
+def _parted(pairs: bytes, owners: bytes, always: Container[int]) -> tuple[list[_Pair], list[_Pair]]:
+    """Return the ranges that are compared byte by byte, those of `always` among them, and those told by their pages."""
     core: list[_Pair] = []
     large: list[_Pair] = []
     left = _CORE_BYTES
     for (start, length), (owner,) in zip(struct.iter_unpack("QQ", pairs), struct.iter_unpack("Q", owners), strict=True):
-        if length <= _CORE_LENGTH and len(core) < _CORE_RANGES and length <= left:
+        few = length <= _CORE_LENGTH and len(core) < _CORE_RANGES and length <= left
+        if few or owner in always:
             core.append((start, length, owner))
             left -= length
         else:

@@ -185,6 +185,19 @@ def test_a_change_is_named_in_the_words_of_the_script():
     assert watch.look() == "Many.rows[17]"
 
 
+def test_a_change_beside_one_that_is_none_is_seen():
+    data = Many()
+    watch = StateWatch([("Many", data)])
+    data.never_named = 1
+    data.settings.scale = 2.0
+    data.x[5] = 1
+    assert watch.look() != ""
+    watch = StateWatch([("Many", data)])
+    data.never_named_either = 1
+    data.settings.table["k"].append(1)
+    assert watch.look() != ""
+
+
 def test_two_watches_of_the_same_memory_both_see_a_change():
     data = Many()
     one, other = StateWatch([("Many", data)]), StateWatch([("Many", data)])
@@ -209,6 +222,38 @@ def test_a_data_set_is_not_kept_alive():
     del data
     assert alive() is None
     del watch
+
+
+def test_what_is_referred_to_weakly_goes_and_that_is_seen():
+    data, key = Many(), Settings()
+    data.part = weakref.WeakKeyDictionary({key: 1})
+    watch = StateWatch([("Many", data)])
+    assert watch.look() == ""
+    del key
+    assert len(data.part) == 0
+    assert watch.look() != ""
+
+
+@pytest.mark.parametrize("code", ["eval('FACTOR')", "globals()['FAC' + 'TOR']", "sys.modules['m' + 'y'].x"])
+def test_code_that_reads_what_is_not_written_down_cannot_be_watched(code):
+    held = {}
+    exec(f"def reads(index):\n    return {code}", {"__name__": __name__, "sys": None}, held)
+    data = Many()
+    data.scaled = held["reads"]
+    assert StateWatch([("Many", data)]).graph.unwatched
+
+
+@pytest.mark.parametrize("name", ["sin", "Tensor.clamp"])
+def test_a_function_of_torch_under_another_is_seen(name, monkeypatch):
+    class Library(Dataset):
+        def __getitem__(self, index):
+            return torch.sin(torch.ones(2)).clamp(0, 1)
+
+    data = Library()
+    watch = StateWatch([("Library", data)])
+    owner = torch.Tensor if "." in name else torch
+    monkeypatch.setattr(owner, name.rpartition(".")[2], lambda *args: torch.zeros(2))
+    assert watch.look() != ""
 
 
 def test_numbers_that_are_read_anew_may_change():
