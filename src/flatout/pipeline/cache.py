@@ -211,7 +211,7 @@ class Cache:
         self._save()
 
     def _is_due(self) -> bool:
-        return self._pace.due and self._fresh is not None and not self._fresh.sees_all
+        return self._pace.due and self._fresh is not None and not self._fresh.sees_all and self._fresh.holds()
 
     def stands(self) -> bool:
         """Return whether what is kept is what the data set would give for the next batch.
