@@ -19,7 +19,7 @@ from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
-from flatout.pipeline.examination import ask, refusal, samples_of, some_indices, weakly
+from flatout.pipeline.examination import ask, refusal, samples_of, some_indices, streams_kept, weakly
 from flatout.pipeline.inspect.forked_copy import ask_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.read_files import Opened
@@ -118,6 +118,11 @@ class Cache:
             return walked
         return self._filling(loader, iterate)
 
+    def _agrees_with(self, plain: Any, asked: Callable[[], Any], indices: list[int]) -> bool:
+        """Return whether what is kept is `plain`, or what this process makes on more threads than a copy has."""
+        with computing_on(self._computing), streams_kept():
+            return agree(plain, self.keeping.shown, indices) or agree(asked(), self.keeping.shown, indices)
+
     def _ended(self) -> None:
         if self._fresh is not None and not self.reason:
             self._fresh.end_pass()
@@ -137,7 +142,6 @@ class Cache:
             self._take_as_it_is(loader)
 
     def _take_as_it_is(self, loader: Any) -> None:
-        """Watch the data set from now on."""
         left_out = None if self.samples is None else self.samples.weakly_left_out()
         live = self.keeping.read_anew if self._live else frozenset[int]()
         self._fresh = Freshness(loader, left_out, on_change=self._on_change, opened=self._opened, live=live)
@@ -170,7 +174,6 @@ class Cache:
             self.reason = "what its transform is given takes more memory than may be kept"
 
     def _wanted(self, indices: Indices) -> torch.Tensor:
-        """Return those of `indices` that will be read."""
         places = torch.empty(0, dtype=torch.int64) if isinstance(indices, OddIndices) else indices
         return places if self._plan.passed_through or self.keeping.direct else self.keeping.missing(places)
 
@@ -340,7 +343,6 @@ class Cache:
         return reason, None
 
     def _prove(self, indices: torch.Tensor) -> None:
-        """Ask for one of the samples of a batch again."""
         some = indices[int(time.monotonic() * 1e3) % len(indices)].reshape(1)
         with self._pace.proving():
             if self.on_disk is not None and self.on_disk.changed(self.dataset):
@@ -367,8 +369,7 @@ class Cache:
                 self._hold_against()
 
     @property
-    def _has_others(self) -> bool:
-        """Return whether there may be samples that another rank kept, none of which was served yet."""
+    def _has_others(self) -> bool:  # samples that another rank kept, none of which was served yet
         return self.keeping.store is not None and self.keeping.store.filled.doubted
 
     def _hold_against(self) -> None:
@@ -384,7 +385,7 @@ class Cache:
         answer = ask_a_copy(asked)
         if answer.failed:
             self._refuse(f"{type(self.dataset).__name__} could not be asked again: {answer.failed}")
-        elif self._purpose != "timing" and not agree(answer.value, self.keeping.shown, indices):
+        elif self._purpose != "timing" and not self._agrees_with(answer.value, asked, indices):
             if self._fresh is not None and not self._has_others:
                 self._fresh.too_late(f"sample {indices[0]}")
             self._refuse(f"sample {indices[0]} is another than it was")

@@ -41,11 +41,11 @@ def copied(value: Any) -> Any:
 def _tensor(value: torch.Tensor) -> torch.Tensor:
     if value.layout is not torch.strided or value.device.type != "cpu" or value.requires_grad or value.is_quantized:
         raise ValueError("a tensor that is not plain")
-    if value.__dict__:
-        raise ValueError("a tensor with attributes")
     known = type(value) is torch.Tensor
     if not known and not type(value).__module__.startswith("torchvision.tv_tensors"):
         raise ValueError(f"a {type(value).__name__}")
+    if known and value.__dict__:
+        raise ValueError("a tensor with attributes")
     made: torch.Tensor = value.as_subclass(torch.Tensor).clone()
     if made.stride() != value.stride():
         raise ValueError("a tensor with gaps")
