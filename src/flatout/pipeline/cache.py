@@ -149,7 +149,6 @@ class Cache:
             self.samples.fresh = self._fresh
 
     def _tried(self, loader: Any) -> Tried:
-        """Return why nothing is kept, and what is to be done where that can be told; found out in a copy."""
         budget = Budget(self._budget.left if self._folder is None else _ROOMY)  # of files, which are not made there
         tried = Cache(loader, budget, "verify", keep=Keeping)
         return tried.reason, tried._plan if tried._plan.maker is None else None
