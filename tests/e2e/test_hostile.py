@@ -121,7 +121,7 @@ RECORDINGS = {
     "NaN": (lambda p: p.append('{"kind":"facts","probe_us":NaN}'), SHOW, 2, "probe_us is nan"),
     "a step of 10**30 ns": (lambda p: p.change("steps", "100000000", "1" + "0" * 30), SHOW, 2, "form of a step"),
     "a time before time": (
-        lambda p: p.change("header", '"pid"', '"started_unix_s":-1e300,"pid"'),
+        lambda p: p.change("header", '"started_unix_s":0.0', '"started_unix_s":-1e300'),
         SHOW,
         2,
         "started_unix_s",

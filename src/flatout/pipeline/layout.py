@@ -116,10 +116,12 @@ def _rows(value: Any, num_samples: int) -> Rows:
 def _axes(value: torch.Tensor) -> tuple[int, ...] | None:
     """Return the dimensions of `value` from the widest stride on, None where it is not dense or a batch is not outer.
 
-    Strides of dimensions of length 1 say nothing; where plain order fits, it is taken.
+    Strides of dimensions of length 1 say nothing; where plain order fits, it is taken, as for no elements at all.
     """
     usual, strides = tuple(range(value.dim())), value.stride()
-    widest = (0, *sorted(usual[1:], key=lambda axis: (-strides[axis], axis)))
+    if not value.numel():
+        return usual
+    widest = (0, *sorted(usual[1:], key=lambda axis: (-strides[axis], value.shape[axis] == 1, axis)))
     return next((axes for axes in (usual, widest) if _strides_of(value.shape, axes) == strides), None)
 
 

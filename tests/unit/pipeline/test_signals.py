@@ -5,10 +5,10 @@ import functools
 import gc
 import os
 import signal
-import types
 
 import pytest
 import torch
+from tests.unit.pipeline import unseen
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from flatout.pipeline import compile_loader
@@ -48,21 +48,23 @@ def handled(request):
     signal.signal(signal.SIGUSR2, before)
 
 
-told = types.ModuleType("")  # which nobody looks into, and puts nothing of it back
-
-
 class Squares(Dataset):
-    """Counts how often a sample is asked for, by whomever; a signal comes with one of these."""
+    """Counts how often a sample is asked for in this process; a signal comes with one of these."""
 
-    def __init__(self, number, draws=False):
-        self.number, self.draws = number, draws
+    def __init__(self, number, draws=False, signalled_at=-1):
+        self.number, self.draws, self.noted = number, draws, unseen.tally()
+        unseen.count(self.noted, 1, signalled_at)
+
+    @property
+    def asked(self):
+        return unseen.value(self.noted)
 
     def __len__(self):
         return self.number
 
     def __getitem__(self, index):
-        told.asked += 1
-        if told.asked == told.signalled_at:
+        unseen.count(self.noted)
+        if unseen.value(self.noted) == unseen.value(self.noted, 1):
             os.kill(os.getpid(), signal.SIGUSR2)
         return torch.full((3,), float(index)) + (torch.rand(3) if self.draws else 0.0)
 
@@ -73,9 +75,8 @@ def collate(samples):
 
 def heard(number_asked, draws, collate_fn, passes=3):
     """Return how often the script hears of the signal that comes with the n-th question, and how many there were."""
-    told.asked, told.signalled_at, times = 0, number_asked, 0
-    loader = DataLoader(Squares(20, draws), batch_size=4, collate_fn=collate_fn)
-    made = None
+    times, made, dataset = 0, None, Squares(20, draws, number_asked)
+    loader = DataLoader(dataset, batch_size=4, collate_fn=collate_fn)
     for _ in range(passes):
         try:
             made = made or compile_loader(loader)
@@ -83,28 +84,36 @@ def heard(number_asked, draws, collate_fn, passes=3):
                 assert len(batch) == 4
         except TimeUp:
             times += 1
-    return times, told.asked
+    return times, dataset.asked
 
 
-@pytest.mark.parametrize("collate_fn", [None, collate])
-@pytest.mark.parametrize("draws", [False, True])
+@pytest.mark.parametrize(
+    ("handled", "draws", "collate_fn"),
+    [
+        ("function", False, None),
+        ("method", True, None),
+        ("object", False, collate),
+        ("partial", True, collate),
+    ],
+    indirect=["handled"],
+)
 def test_a_signal_is_heard_once_whenever_it_comes(handled, draws, collate_fn):
-    _, number = heard(None, draws, collate_fn)
+    _, number = heard(-1, draws, collate_fn)
     assert number > 20
-    assert [heard(at, draws, collate_fn)[0] for at in range(1, number + 1)] == [1] * number
+    found = [heard(at, draws, collate_fn) for at in range(1, number + 1)]
+    assert all(times == (asked >= at) for at, (times, asked) in enumerate(found, 1)), found
+    assert sum(times for times, _ in found) >= 20
 
 
+@pytest.mark.parametrize("handled", ["function"], indirect=True)
 def test_batches_after_it_are_those_of_the_plain_loader(handled):
-    _, number = heard(None, False, None)
+    _, number = heard(-1, False, None)
     for at in range(1, number + 1):
-        told.asked, told.signalled_at = 0, at
-        loader, made = DataLoader(Squares(20), batch_size=4), None
-        while made is None or told.asked < at:
-            try:
-                made = made or compile_loader(loader)
+        loader, made = DataLoader(Squares(20, signalled_at=at), batch_size=4), None
+        with contextlib.suppress(TimeUp):
+            made = compile_loader(loader)
+            for _ in range(3):
                 list(made)
-            except TimeUp:
-                break
         made = made or compile_loader(loader)
         assert all(torch.equal(one, other) for one, other in zip(made, loader, strict=True))
 
@@ -142,8 +151,8 @@ def test_torch_computes_on_as_many_threads_and_draws_from_its_stream_after_any_s
     two_threads, handled, no_collector
 ):
     made, before = compile_loader(DataLoader(Squares(4000), batch_size=4)), torch.get_rng_state()
-    told.asked, told.signalled_at = 0, None
     list(made), list(made)
+    assert made.explain().startswith("4000 samples kept")
     alarmed = signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGUSR2))
     for turn in range(150):
         with contextlib.suppress(TimeUp):
@@ -162,8 +171,8 @@ def test_no_batch_comes_under_another_ones_name_after_signals_at_any_time(two_th
         raise TimeUp
 
     made, alarmed = compile_loader(DataLoader(Squares(4000), batch_size=4)), signal.signal(signal.SIGALRM, end)
-    told.asked, told.signalled_at = 0, None
     list(made), list(made)
+    assert made.explain().startswith("4000 samples kept")
     try:
         for turn in range(150):
             walked, numbers, armed, ended = iter(made), [], False, False

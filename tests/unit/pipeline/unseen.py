@@ -25,10 +25,15 @@ def _place(address, number):
     return ctypes.c_int64.from_address(address + 8 * number)
 
 
-def count(address, number=0):
-    """Count a call for `number`."""
+def count(address, number=0, calls=1):
+    """Count calls for `number`."""
     here = os.getpid() == _place(address, _ROOM - 1).value
-    _place(address, number + (0 if here else _ROOM)).value += 1
+    _place(address, number + (0 if here else _ROOM)).value += calls
+
+
+def value(address, number=0):
+    """Return how often this process asked for `number`."""
+    return _place(address, number).value
 
 
 def enter(address):

@@ -10,7 +10,7 @@ __all__ = ["Names", "Read"]
 
 _DYNAMIC = {"getattr", "vars", "eval", "exec", "globals", "locals", "attrgetter", "methodcaller", "dir", "__dict__"}
 _DYNAMIC |= {"deepcopy", "copy", "asdict", "astuple", "__getattribute__", "__getattr__", "getattr_static"}
-_UNWRITTEN = {"eval", "exec", "globals", "locals", "__import__", "import_module"}
+_UNWRITTEN = {"eval", "exec", "globals", "__import__", "import_module"}
 _MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference"}  # that change with who walks a loader
 _NEVER_CALLED = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__str__"}
 _NEVER_CALLED |= {"__dict__", "__weakref__"}
