@@ -20,9 +20,9 @@ from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
 from flatout.pipeline.examination import ask, refusal, samples_of, some_indices, streams_kept, weakly
+from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.forked_copy import ask_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
-from flatout.pipeline.inspect.read_files import Opened
 from flatout.pipeline.inspect.rehearsal import Rehearsal, Tried, rehearse
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
@@ -77,7 +77,7 @@ class Cache:
         self._fresh: Freshness | None = None
         self._stays, self._live = bool(loader.persistent_workers), not loader.num_workers
         self._just_read = self._leaves_no_trace = False
-        self._settling, self._opened = _SETTLING, Opened()
+        self._settling, self._asked = _SETTLING, Asked()
         self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOp(), IntraOp()
         self.keeping, self._plan = self._nothing_kept(), Plan("")
         self._begin(loader)
@@ -135,7 +135,7 @@ class Cache:
         if found.reason:
             self._plan, self.reason = Plan(found.reason), found.reason
             return
-        self._leaves_no_trace, self._opened = not found.changes, found.opened
+        self._leaves_no_trace, self._asked = not found.changes, found.asked
         with computing_on(self._computing), streams_alone() if self._leaves_no_trace else contextlib.nullcontext():
             self._begin_here(loader, found.found)
         if not self.reason:
@@ -144,7 +144,7 @@ class Cache:
     def _take_as_it_is(self, loader: Any) -> None:
         left_out = None if self.samples is None else self.samples.weakly_left_out()
         live = self.keeping.read_anew if self._live else frozenset[int]()
-        self._fresh = Freshness(loader, left_out, on_change=self._on_change, opened=self._opened, live=live)
+        self._fresh = Freshness(loader, left_out, on_change=self._on_change, asked=self._asked, live=live)
         if self.samples is not None:
             self.samples.fresh = self._fresh
 

@@ -47,8 +47,11 @@ class FromRows:
 
 def copied_from(rows: torch.Tensor | None) -> FromRows | None:
     """Return what copies rows; None where they do not lie one after the other in the CPU's memory."""
-    write = None if rows is None or rows.device.type != "cpu" else copying(rows)
-    if rows is None or write is None:
+    if rows is None or rows.device.type != "cpu":
+        return None
+    plain = torch.empty_like(rows, device="meta", memory_format=torch.contiguous_format)
+    write = copying(rows) if rows.stride() == plain.stride() else None
+    if write is None:
         return None
     shape, dtype = rows.shape[1:], rows.dtype
     return FromRows(

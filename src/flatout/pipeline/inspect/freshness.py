@@ -6,7 +6,7 @@ from typing import Any
 
 from flatout.errors import ChangedTooLate
 from flatout.pipeline.inspect.ambient import ambient
-from flatout.pipeline.inspect.read_files import Opened
+from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.state_watch import StateWatch
 
 __all__ = ["ON_CHANGE", "Freshness"]
@@ -29,21 +29,21 @@ class Freshness:
         left_out: Callable[[], list[Any]] | None = None,
         *,
         on_change: str = "stop",
-        opened: Opened = frozenset(),
+        asked: Asked = frozenset(),
         live: frozenset[int] = frozenset(),
     ) -> None:
         """Take the data set and the collate function of `loader` as they are now.
 
         `left_out()`: transforms that are called as the script calls them, as the collate function then is: they may do
         as they like.
-        `opened`, `live`: as in `StateWatch`.
+        `asked`, `live`: as in `StateWatch`.
         """
         self._on_change = on_change
         self._name = type(loader.dataset).__name__
         roots = [(self._name, loader.dataset)]
         if left_out is None:
             roots.append(("collate_fn", loader.collate_fn))
-        self._watch = StateWatch(roots, left_out or list, opened=opened, live=live)
+        self._watch = StateWatch(roots, left_out or list, asked=asked, live=live)
         self.graph = self._watch.graph
         self.changed = self._file_changed = ""
         self._served = 0  # batches since everything was looked at

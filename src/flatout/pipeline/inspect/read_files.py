@@ -1,30 +1,27 @@
 """Files that samples are read from: whether one of them is another than it was.
 
 Which files a data set reads cannot be known whole without reading it. Looked at are the folders of those that were
-opened while some samples were made in a copy of the process, and the folders of all names that the data set holds. The
+opened, looked for or listed while some samples were made in a copy of the process, and the folders of all names that
+the data set holds. The
 kernel tells what happens there, before each batch (inotify); where it does not, names, sizes, times and numbers of
 files are compared when a pass begins.
 """
 
-import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
 from flatout.pipeline.inspect.file_events import FileEvents
+from flatout.pipeline.inspect.file_questions import Asked, unasked
 
-__all__ = ["Opened", "ReadFiles", "files_opened", "folders_of_names"]
+__all__ = ["ReadFiles", "folders_of_names"]
 
 _MOST_FOLDERS = 20_000
 _SHARE = 0.02  # of the time since the last look, for the next one
 _MOST_NAMES = 2_000_000
 _LONGEST_NAME = 4096
-
-Opened = frozenset[str]
-"""Names of files that were opened to be read."""
 
 _Mark = tuple[int, int, int] | None
 """Size, time and number of a file; None where there is none."""
@@ -33,11 +30,15 @@ _Mark = tuple[int, int, int] | None
 class ReadFiles:
     """The files that samples are read from."""
 
-    def __init__(self, opened: Opened, named: list[Any], mapped: Iterable[str]) -> None:
-        """Look at the folders of all these as they are now: files opened, values that may be names, files mapped."""
+    @unasked()
+    def __init__(self, asked: Asked, named: list[Any], mapped: Iterable[str]) -> None:
+        """Look at the folders of all these as they are now: files asked for, values that may be names, files mapped."""
         began = time.monotonic()
+        self._listed = {os.path.dirname(name) for name in asked if name.endswith(os.sep)}
+        opened = {name for name in asked if not name.endswith(os.sep)}
         real = {os.path.realpath(name) for name in opened}
-        folders = sorted({os.path.dirname(name) for name in opened | real} | folders_of_names(named))[:_MOST_FOLDERS]
+        named_in = {os.path.dirname(name) for name in opened | real} | folders_of_names(named)
+        folders = sorted(named_in | self._listed)[:_MOST_FOLDERS]
         links = {link for folder in folders for link in _links_to(folder)}
         folders += sorted({os.path.dirname(link) for link in links} - {*folders})
         self._events = FileEvents(folders)  # first: what happens from here on is told
@@ -53,18 +54,22 @@ class ReadFiles:
         """Return whether there is anything to look at."""
         return bool(self._files or self._folders)
 
+    @unasked()
     def told(self) -> str:
         """Return a file of which the kernel says that it is not as it was, an empty string for none."""
         for name in self._events.touched():
             if not name:
                 return self.changed(whole=True)
-            known = self._folders.get(os.path.dirname(name)) or {}
-            base = os.path.basename(name)
-            read = base in self._names or (base in known and os.path.splitext(base)[1] in self._kinds)
-            if read:
+            folder, base = os.path.split(name)
+            known = base in (self._folders.get(folder) or {})
+            if self._reads(folder, base) if known else folder in self._listed or base in self._names:
                 return f"the file {name}"
         return ""
 
+    def _reads(self, folder: str, base: str) -> bool:
+        return folder in self._listed or base in self._names or os.path.splitext(base)[1] in self._kinds
+
+    @unasked()
     def changed(self, *, whole: bool = False) -> str:
         """Return a file that is not as it was, an empty string for none.
 
@@ -88,11 +93,10 @@ class ReadFiles:
 
     def _differing(self, folder: str) -> str:
         before, now = self._folders[folder], _marks(folder)
-        for name in before:
-            read = name in self._names or os.path.splitext(name)[1] in self._kinds
-            if read and before[name] != now.get(name):
-                return f"the file {os.path.join(folder, name)}"
-        return ""
+        new = now.keys() - before.keys() if folder in self._listed else now.keys() & self._names - before.keys()
+        gone = (name for name in before if name not in now or before[name] != now[name])
+        read = [*sorted(new), *(name for name in gone if self._reads(folder, name))]
+        return f"the file {os.path.join(folder, read[0])}" if read else ""
 
 
 def _links_to(folder: str) -> list[str]:
@@ -139,20 +143,3 @@ def _names(values: list[Any]) -> Iterator[str]:
         name = str(value) if isinstance(value, PurePath) else value
         if type(name) is str and os.sep in name and len(name) < _LONGEST_NAME and "\0" not in name:
             yield name
-
-
-@contextlib.contextmanager
-def files_opened() -> Iterator[set[str]]:
-    """Note the names of files that are opened meanwhile; for a copy of the process: the ear for it stays."""
-    found: set[str] = set()
-    listening = [True]
-
-    def hear(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and listening[0] and isinstance(arguments[0], str | bytes):
-            found.add(os.path.abspath(os.fsdecode(arguments[0])))
-
-    sys.addaudithook(hear)
-    try:
-        yield found
-    finally:
-        listening[0] = False

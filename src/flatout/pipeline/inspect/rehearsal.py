@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from flatout.pipeline.inspect.batch_owners import owned
+from flatout.pipeline.inspect.file_questions import Asked, asked_of_files
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.object_graph import available
-from flatout.pipeline.inspect.read_files import Opened, files_opened
 from flatout.pipeline.inspect.state_watch import StateWatch
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
@@ -33,13 +33,13 @@ class Rehearsal:
     Attributes:
         reason: why the loader is left as it is; an empty string where nothing speaks against looking at it here.
         changes: looking changes something that can be put back.
-        opened: files that were read.
+        asked: what samples ask of files.
         found: what was found out besides, of plain values.
     """
 
     reason: str = ""
     changes: bool = False
-    opened: Opened = frozenset()
+    asked: Asked = frozenset()
     found: Any = None
 
 
@@ -77,7 +77,7 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     if differs:
         return Rehearsal(f"{name}: {differs}")
     logged = _records_made()
-    with files_opened() as opened, Untouched(dataset, collate) as untouched:
+    with asked_of_files() as asked, Untouched(dataset, collate) as untouched:
         reason, found = begin()
     if logged:
         return Rehearsal(f"{name} logs while it is read")
@@ -85,13 +85,13 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     if trace:
         return Rehearsal(f"{name} changes while it is read: {trace}")
     shared = "" if reason else _shares(loader, watch)
-    return Rehearsal(reason or shared, untouched.changed, frozenset(filter(_is_data, opened)), found)
+    return Rehearsal(reason or shared, untouched.changed, frozenset(filter(_is_data, asked)), found)
 
 
 def _is_data(name: str) -> bool:
-    """Tell whether a file may be data: not this Python's, nor the system's."""
+    """Tell whether a file, there or not, may be data: not this Python's, nor the system's."""
     elsewhere = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr/lib", "/etc")
-    return os.path.isfile(name) and not name.startswith(elsewhere)
+    return os.path.isdir(os.path.dirname(name)) and not name.startswith(elsewhere)
 
 
 def _records_made() -> list[str]:

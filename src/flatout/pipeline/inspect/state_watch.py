@@ -10,10 +10,11 @@ import weakref
 from collections.abc import Callable, Container
 from typing import Any
 
+from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.layouts import compiled
 from flatout.pipeline.inspect.object_graph import ObjectGraph
 from flatout.pipeline.inspect.object_path import path_to
-from flatout.pipeline.inspect.read_files import Opened, ReadFiles
+from flatout.pipeline.inspect.read_files import ReadFiles
 from flatout.pipeline.inspect.written_pages import PAGE, pages
 
 __all__ = ["StateWatch"]
@@ -41,15 +42,15 @@ class StateWatch:
         roots: list[tuple[str, Any]],
         left_out: Callable[[], list[Any]] = list,
         *,
-        opened: Opened = frozenset(),
+        asked: Asked = frozenset(),
         live: frozenset[int] = frozenset(),
     ) -> None:
         """Take the things, each with what it is called; they are not kept alive.
 
-        `left_out()`: what may be as it likes. `opened`: files that samples are read from. `live`:
+        `left_out()`: what may be as it likes. `asked`: what samples ask of files. `live`:
         addresses of numbers that may change, since they are read anew for each batch.
         """
-        self._opened, self._live = opened, live
+        self._asked, self._live = asked, live
         self._roots = [(name, _weakly(thing)) for name, thing in roots]
         self._left_out = left_out
         self._begin()
@@ -68,7 +69,7 @@ class StateWatch:
         pagemap = self._pages.pagemap if self._pages is not None else -1
         self._watch = compiled.Watch(*_packed(core + (unpaged if near else [])), *_packed(paged), intervals, pagemap)
         self._far = None if near or not unpaged else compiled.Watch(b"", b"", *_packed(unpaged), b"", -1)
-        self._files = ReadFiles(self._opened, self.graph.held, self.graph.files)
+        self._files = ReadFiles(self._asked, self.graph.held, self.graph.files)
         self._hears = self.reads_files = self._files.any
         self.unseen = self._far is not None or self._files.any
 
