@@ -275,22 +275,27 @@ static PyObject *tracer_pass_over(PyObject *self, PyObject *objects) {
     Py_RETURN_NONE;
 }
 
+static int same_key(uint64_t one, PyObject *key) {
+    PyObject *other = (PyObject *)(uintptr_t)one;
+    return other && PyUnicode_Check(other) && PyUnicode_Check(key) && !PyUnicode_Compare(other, key);
+}
+
 /* Return where a dictionary has the value of `key`, 0 where that is not found. */
 static uint64_t slot_of(PyObject *dict, PyObject *key) {
     const uint64_t at = (uint64_t)(uintptr_t)dict;
     const uint64_t keys = word(at + HEAD + 2 * WORD), values = word(at + HEAD + 3 * WORD), number = word(keys + 3 * WORD);
     const uint64_t size = (byte(keys + 10) ? 2 : 3) * WORD;
-    const uint64_t entries = keys + KEYS_HEAD + ((uint64_t)1 << byte(keys + 9));
+    const uint64_t entries = keys + KEYS_HEAD + ((uint64_t)1 << byte(keys + 9)) + size - 2 * WORD;
     PyObject *value = PyDict_GetItemWithError(dict, key);
     if (!value) return 0;
-    for (uint64_t i = 0; i < number; i++) {
-        const uint64_t of_key = entries + i * size + size - 2 * WORD;
-        if (word(of_key) != (uint64_t)(uintptr_t)key) continue;
-        if (!values) return word(of_key + WORD) == (uint64_t)(uintptr_t)value ? of_key + WORD : 0;
-        for (uint64_t shift = 0; shift <= WORD; shift += WORD)
-            if (word(values + i * WORD + shift) == (uint64_t)(uintptr_t)value) return values + i * WORD + shift;
-        return 0;
-    }
+    uint64_t i = 0;
+    while (i < number && word(entries + i * size) != (uint64_t)(uintptr_t)key) i++;
+    if (i == number) /* another string of the same letters */
+        for (i = 0; i < number && !same_key(word(entries + i * size), key);) i++;
+    if (i == number) return 0;
+    if (!values) return word(entries + i * size + WORD) == (uint64_t)(uintptr_t)value ? entries + i * size + WORD : 0;
+    for (uint64_t shift = 0; shift <= WORD; shift += WORD)
+        if (word(values + i * WORD + shift) == (uint64_t)(uintptr_t)value) return values + i * WORD + shift;
     return 0;
 }
 

@@ -277,18 +277,19 @@ class FilteredDict:
 
     def wanted(self) -> list[str]:
         """Return keys that are looked at from now on."""
-        found = [key for key in self.within if key not in self._taken and self._named(key)]
+        within = self.within
+        found = {key: None for names in self.names for key in _common(within, names) if key not in self._taken}
         for key in found:
-            value = self.within[key]
+            value = within[key]
             self._taken[key] = value if isinstance(value, _LEAVES) else id(value)
-        return found
+        return [*found]
 
     def _named(self, key: Any) -> bool:
         return any(key in names for names in self.names)
 
     def as_before(self) -> bool:
         """Tell whether all that is named has the value that it had, and nothing came or went."""
-        now = {key: value for key, value in self.within.items() if self._named(key)}
+        now = {key: self.within[key] for names in self.names for key in _common(self.within, names)}
         return now.keys() == self._taken.keys() and all(_alike(now[key], self._taken[key]) for key in now)
 
     def differing(self) -> str:
@@ -353,3 +354,10 @@ _SPECIAL: dict[type, Any] = {
     functools._lru_cache_wrapper: lambda _, memo: [memo.__wrapped__],  # what it keeps is the script's own memory
     deque: ObjectGraph._of_deque,
 }
+
+
+def _common(within: dict[str, Any], names: set[str]) -> list[str]:
+    """Return the keys that are among `names`, which may be a set that holds more than it lists."""
+    if type(names) is set and len(names) < len(within):
+        return [name for name in names if name in within]
+    return [key for key in within if key in names]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.dataset_state import random_states
 from flatout.pipeline.inspect.batch_owners import owned
 from flatout.pipeline.inspect.file_questions import Asked, asked_of_files
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
@@ -57,6 +58,7 @@ def rehearse(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     name = type(loader.dataset).__name__
     if not available():
         return Rehearsal("flatout has no compiled part here, or does not know how this Python keeps its objects")
+    random_states()  # which imports numpy.random where NumPy is there: once, and not in each copy (30 ms)
     answer = ask_a_copy(functools.partial(_rehearsed, loader, begin))
     if answer.failed:
         return Rehearsal(f"{name} cannot be asked in a copy of the process: {answer.failed}")
