@@ -109,7 +109,7 @@ def measure(contender: Contender, seconds: float) -> dict[str, Any]:
     torch.manual_seed(0)
     start = time.perf_counter()
     batches = iter(stream)
-    kept, taken, held = [], 0, None
+    kept, taken, held, first_batch_s = [], 0, None, 0.0
     while not stream.passes and (len(kept) < FIRST_BATCHES or time.perf_counter() - start < contender.first_pass_s):
         held = next(batches)
         if stream.passes:
@@ -117,6 +117,7 @@ def measure(contender: Contender, seconds: float) -> dict[str, Any]:
         taken += size(held)
         first_s = time.perf_counter() - start
         if len(kept) < FIRST_BATCHES:
+            first_batch_s = first_s if not kept else first_batch_s
             kept.append(held)
     first = taken / first_s
     whole = stream.passes > 0
@@ -125,6 +126,7 @@ def measure(contender: Contender, seconds: float) -> dict[str, Any]:
     rate, foreign = window(batches, seconds)
     pauses = stream.pauses_s
     result = {"first": first, "whole": whole, "later": rate, "foreign": foreign, "explain": contender.explain()}
+    result["first_batch_ms"] = 1e3 * first_batch_s
     if contender.comparable:
         torch.manual_seed(1)
         again = contender.one_pass()
