@@ -21,7 +21,7 @@ from flatout.pipeline.dataset_state import random_states, restore_random_states,
 from flatout.pipeline.early import Early, asking, early_for
 from flatout.pipeline.examination import ask, refusal, samples_of, some_indices, streams_kept, weakly
 from flatout.pipeline.inspect.file_questions import Asked
-from flatout.pipeline.inspect.forked_copy import ask_a_copy
+from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.rehearsal import Rehearsal, Tried, rehearse
 from flatout.pipeline.intra_op import IntraOp
@@ -138,7 +138,7 @@ class Cache:
         self._leaves_no_trace, self._asked = not found.changes, found.asked
         with computing_on(self._computing), streams_alone() if self._leaves_no_trace else contextlib.nullcontext():
             self._begin_here(loader, found.found)
-        if not self.reason:
+        if not (self.reason or in_a_copy()):
             self._take_as_it_is(loader)
 
     def _take_as_it_is(self, loader: Any) -> None:

@@ -325,6 +325,19 @@ static PyObject *tracer_ranges(PyObject *self, PyObject *Py_UNUSED(none)) {
     return Py_BuildValue("(NNO)", pairs, owners, ((Tracer *)self)->held);
 }
 
+/* named(): what of the leaves may be the name of a file: text with a slash, and what is no plain value. */
+static PyObject *tracer_named(PyObject *self, PyObject *Py_UNUSED(none)) {
+    PyObject *held = ((Tracer *)self)->held, *found = PyList_New(0);
+    for (Py_ssize_t i = 0, number = PyList_Size(held); found && i < number; i++) {
+        PyObject *leaf = PyList_GetItem(held, i);
+        const int text = PyUnicode_CheckExact(leaf);
+        const int plain = PyLong_Check(leaf) || PyFloat_CheckExact(leaf) || PyBytes_CheckExact(leaf) || leaf == Py_None;
+        const int named = text ? PyUnicode_FindChar(leaf, '/', 0, PyUnicode_GetLength(leaf), 1) >= 0 : !plain;
+        if (named && PyList_Append(found, leaf)) Py_CLEAR(found);
+    }
+    return found;
+}
+
 static int tracer_init(PyObject *self, PyObject *arguments, PyObject *Py_UNUSED(named)) {
     Tracer *tracer = (Tracer *)self;
     if (!PyArg_ParseTuple(arguments, "O!", &PyDict_Type, &tracer->kinds)) return -1;
@@ -357,6 +370,8 @@ static PyMethodDef tracer_methods[] = {
     {"pass_over", tracer_pass_over, METH_O, "pass_over(objects): do not follow them where they are met."},
     {"some", tracer_some, METH_VARARGS,
      "some(owner, dict, keys): note where the values of those keys stand, and follow them; how many stand nowhere."},
+    {"named", tracer_named, METH_NOARGS,
+     "named(): what of the leaves may be the name of a file: text with a slash, and what is no plain value."},
     {"ranges", tracer_ranges, METH_NOARGS, "ranges(): pairs of start and length, their owners, and what is held."},
     {NULL, NULL, 0, NULL},
 };
@@ -473,16 +488,45 @@ static long faults_now(void) {
     return -1;
 }
 
-/* Take everything as it stands now. */
-static int renew(Watch *watch) {
+static void copy_core(Watch *watch) {
     size_t at = 0;
     for (size_t i = 0; i < watch->number; i++) {
         memcpy(watch->copy + at, (const void *)(uintptr_t)watch->core[i].start, (size_t)watch->core[i].length);
         at += (size_t)watch->core[i].length;
     }
+}
+
+/* Take everything as it stands now. */
+static int renew(Watch *watch) {
+    copy_core(watch);
     for (size_t i = 0; i < watch->num_large; i++) hash_large(&watch->large[i], watch->limit);
     watch->faults = -1;
     watch->news.number = 0;
+    return 0;
+}
+
+/* Have these ranges as the core, in place of any before; nothing is copied yet. */
+static int take_core(Watch *watch, PyObject *core, PyObject *owners) {
+    Range *items = NULL;
+    uint64_t *of = NULL;
+    const Py_ssize_t number = pairs_of(core, &items);
+    size_t length = 0;
+    for (Py_ssize_t i = 0; i < number; i++) length += (size_t)items[i].length;
+    unsigned char *copy = number < 0 ? NULL : malloc(length + 1);
+    if (!copy || !(of = owners_of(owners, number))) {
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+        free(items);
+        free(copy);
+        return -1;
+    }
+    free(watch->core);
+    free(watch->owners);
+    free(watch->copy);
+    watch->core = items;
+    watch->owners = of;
+    watch->copy = copy;
+    watch->number = (size_t)number;
+    watch->copied = length;
     return 0;
 }
 
@@ -494,12 +538,8 @@ static int watch_init(PyObject *self, PyObject *arguments, PyObject *Py_UNUSED(n
     if (!PyArg_ParseTuple(arguments, "OOOOOi", &core, &owners, &large, &large_owners, &intervals, &watch->pagemap))
         return -1;
     watch->limit = watch->pagemap < 0 ? UINT64_MAX : WHOLE; /* without pages, all of it is read */
-    Py_ssize_t number = pairs_of(core, &watch->core);
-    if (number < 0 || !(watch->owners = owners_of(owners, number))) return -1;
-    watch->number = (size_t)number;
-    for (size_t i = 0; i < watch->number; i++) watch->copied += (size_t)watch->core[i].length;
-    if (!(watch->copy = malloc(watch->copied + 1))) return PyErr_NoMemory(), -1;
-    number = pairs_of(large, &pairs);
+    if (take_core(watch, core, owners)) return -1;
+    Py_ssize_t number = pairs_of(large, &pairs);
     uint64_t *of_large = number < 0 ? NULL : owners_of(large_owners, number);
     if (!of_large || !(watch->large = calloc((size_t)number + 1, sizeof(Large)))) {
         free(pairs);
@@ -683,6 +723,14 @@ static PyObject *watch_changed(PyObject *self, PyObject *Py_UNUSED(none)) {
     return found;
 }
 
+/* core(core, owners): have another core, as it stands now. */
+static PyObject *watch_core(PyObject *self, PyObject *arguments) {
+    PyObject *core, *owners;
+    if (!PyArg_ParseTuple(arguments, "OO", &core, &owners) || take_core((Watch *)self, core, owners)) return NULL;
+    copy_core((Watch *)self);
+    Py_RETURN_NONE;
+}
+
 static PyObject *watch_renew(PyObject *self, PyObject *Py_UNUSED(none)) {
     renew((Watch *)self);
     Py_RETURN_NONE;
@@ -693,6 +741,7 @@ static PyMethodDef watch_methods[] = {
     {"look_at_all", watch_look_at_all, METH_NOARGS, "look_at_all(): the same, asking no kernel."},
     {"changed", watch_changed, METH_NOARGS,
      "changed(): the addresses of all objects that are not as they were, by reading everything; asks no kernel."},
+    {"core", watch_core, METH_VARARGS, "core(core, owners): have another core, as it stands now."},
     {"renew", watch_renew, METH_NOARGS, "renew(): take everything as it stands now."},
     {NULL, NULL, 0, NULL},
 };
@@ -707,6 +756,135 @@ static PyType_Slot watch_slots[] = {
 
 static PyType_Spec watch_spec = {"flatout.pipeline.inspect._memory.Watch", sizeof(Watch), 0, Py_TPFLAGS_DEFAULT,
                                  watch_slots};
+
+/* -- ranges, as bytes of pairs of numbers ------------------------------------------------------------------------ */
+
+static PyObject *bytes_of(const Ranges *ranges) {
+    return PyBytes_FromStringAndSize((const char *)ranges->items, (Py_ssize_t)(ranges->number * sizeof(Range)));
+}
+
+static PyObject *bytes_of_owners(const Ranges *ranges) {
+    return PyBytes_FromStringAndSize((const char *)ranges->owners, (Py_ssize_t)(ranges->number * WORD));
+}
+
+static void free_ranges(Ranges *ranges) {
+    free(ranges->items);
+    free(ranges->owners);
+}
+
+/* Take apart pairs and owners into two pieces; `in_one` says which. */
+typedef int (*Choice)(const Range *range, uint64_t owner, void *told);
+
+static PyObject *taken_apart(PyObject *pairs, PyObject *owners, Choice in_one, void *told) {
+    Range *items = NULL;
+    uint64_t *of = NULL;
+    Ranges one = {0}, other = {0};
+    PyObject *found = NULL;
+    int failed = 0;
+    const Py_ssize_t number = pairs_of(pairs, &items);
+    if (number < 0 || !(of = owners_of(owners, number))) goto done;
+    for (Py_ssize_t i = 0; !failed && i < number; i++) {
+        const int first = in_one(&items[i], of[i], told);
+        failed = first < 0 || add_range(first ? &one : &other, items[i].start, items[i].length, of[i]);
+    }
+    if (!failed)
+        found = Py_BuildValue("(NNNN)", bytes_of(&one), bytes_of_owners(&one), bytes_of(&other), bytes_of_owners(&other));
+    else if (!PyErr_Occurred()) PyErr_NoMemory();
+done:
+    free(items);
+    free(of);
+    free_ranges(&one);
+    free_ranges(&other);
+    return found;
+}
+
+typedef struct {
+    PyObject *always;
+    unsigned long long ranges, bytes, longest;
+} Little;
+
+static int is_little(const Range *range, uint64_t owner, void *told) {
+    Little *left = told;
+    int fits = range->length <= left->longest && left->ranges && range->length <= left->bytes;
+    if (!fits) {
+        PyObject *number = PyLong_FromUnsignedLongLong(owner);
+        fits = number ? PySequence_Contains(left->always, number) : -1;
+        Py_XDECREF(number);
+        return fits;
+    }
+    left->ranges--;
+    left->bytes -= range->length;
+    return 1;
+}
+
+/* part(pairs, owners, always, ranges, bytes, longest): what is little, up to so many, and the rest. */
+static PyObject *py_part(PyObject *Py_UNUSED(self), PyObject *arguments) {
+    PyObject *pairs, *owners;
+    Little little;
+    if (!PyArg_ParseTuple(arguments, "O!O!OKKK", &PyBytes_Type, &pairs, &PyBytes_Type, &owners, &little.always,
+                          &little.ranges, &little.bytes, &little.longest))
+        return NULL;
+    return taken_apart(pairs, owners, is_little, &little);
+}
+
+typedef struct {
+    const Range *items;
+    Py_ssize_t number;
+} Spans;
+
+static int begins_within(const Range *range, uint64_t Py_UNUSED(owner), void *told) {
+    const Spans *spans = told;
+    Py_ssize_t low = 0, high = spans->number; /* the first that begins behind */
+    while (low < high) {
+        const Py_ssize_t middle = (low + high) / 2;
+        if (spans->items[middle].start <= range->start) low = middle + 1;
+        else high = middle;
+    }
+    return low && range->start < spans->items[low - 1].start + spans->items[low - 1].length;
+}
+
+/* within(pairs, owners, spans): what begins in one of the spans, which are sorted and apart, and the rest. */
+static PyObject *py_within(PyObject *Py_UNUSED(self), PyObject *arguments) {
+    PyObject *pairs, *owners, *given, *found = NULL;
+    Range *items = NULL;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!", &PyBytes_Type, &pairs, &PyBytes_Type, &owners, &PyBytes_Type, &given))
+        return NULL;
+    const Py_ssize_t number = pairs_of(given, &items);
+    if (number >= 0) {
+        Spans spans = {items, number};
+        found = taken_apart(pairs, owners, begins_within, &spans);
+    }
+    free(items);
+    return found;
+}
+
+static int by_place(const void *one, const void *other) {
+    const Range *a = one, *b = other;
+    return a->start < b->start ? -1 : a->start > b->start;
+}
+
+/* cover(pairs, gap): whole pages that cover the ranges, with those between two that are no more than `gap` bytes apart. */
+static PyObject *py_cover(PyObject *Py_UNUSED(self), PyObject *arguments) {
+    PyObject *pairs, *found = NULL;
+    unsigned long long gap;
+    Range *items = NULL;
+    Ranges pages = {0};
+    if (!PyArg_ParseTuple(arguments, "O!K", &PyBytes_Type, &pairs, &gap)) return NULL;
+    const Py_ssize_t number = pairs_of(pairs, &items);
+    int failed = number < 0;
+    if (number > 0) qsort(items, (size_t)number, sizeof *items, by_place);
+    for (Py_ssize_t i = 0; !failed && i < number; i++) {
+        const uint64_t start = items[i].start & ~(uint64_t)(PAGE - 1), end = first_page(items[i].start + items[i].length);
+        Range *last = pages.number ? &pages.items[pages.number - 1] : NULL;
+        if (!last || start > last->start + last->length + gap) failed = add_range(&pages, start, end - start, 0);
+        else if (end > last->start + last->length) last->length = end - last->start;
+    }
+    if (!failed) found = bytes_of(&pages);
+    else if (!PyErr_Occurred()) PyErr_NoMemory();
+    free(items);
+    free_ranges(&pages);
+    return found;
+}
 
 /* -- the module ------------------------------------------------------------------------------------------------- */
 
@@ -736,6 +914,10 @@ static PyObject *py_publish(PyObject *Py_UNUSED(self), PyObject *arguments) {
 
 static PyMethodDef methods[] = {
     {"publish", py_publish, METH_VARARGS, "publish(pagemap, start, length): tell all who watch what was written there."},
+    {"part", py_part, METH_VARARGS,
+     "part(pairs, owners, always, ranges, bytes, longest): what is little, up to so many, and the rest."},
+    {"within", py_within, METH_VARARGS, "within(pairs, owners, spans): what begins in one of the spans, and the rest."},
+    {"cover", py_cover, METH_VARARGS, "cover(pairs, gap): whole pages that cover the ranges, and gaps of so many bytes."},
     {"hash_of", py_hash_of, METH_VARARGS, "hash_of(start, length): a number for what stands there."},
     {NULL, NULL, 0, NULL},
 };

@@ -50,7 +50,7 @@ _BUILTIN = {"list": LIST, "tuple": TUPLE, "dict": DICT, "set": SET, "frozenset":
 _LEAVES = (str, bytes, int, float, complex, bool, type(None))
 _NEEDED = ("list", "dict", "some", "set", "instance", "function", "cell")
 _FEW = 32  # objects of a class of the script's of which only the attributes that code names are watched
-_MOST = 150_000  # ranges: to follow and to sort 120,000 takes about a second
+_MOST = 2_000_000  # ranges: to follow and sort 400,000 takes about half a second
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
 _MANAGED = 3 * WORD  # in front of an instance: where its dictionary is
 
@@ -95,6 +95,7 @@ class ObjectGraph:
         if self.names.unwritten:
             self.unwatched.append(f"code that reads what changes out of sight ({self.names.unwritten})")
         self.pairs, self.owners, self.held = self._tracer.ranges()
+        self.named = self._tracer.named()  # what may be names of files
         if len(self.owners) > _MOST * WORD:
             self.unwatched.append(f"{len(self.owners) // WORD} pieces of memory, of which more than {_MOST}")
         self._alive.clear()  # what is referred to weakly goes when the script lets it go
@@ -145,6 +146,16 @@ class ObjectGraph:
             self.filtered[id(within)] = FilteredDict(owner or (lambda: within), [names], what)
         elif not any(names is each for each in known.names):
             known.names.append(names)
+
+    def names_again(self) -> tuple[bytes, bytes] | None:
+        """Return where the names stand by now that code reads, and their owners; None where one cannot be told."""
+        tracer = compiled.Tracer({})
+        for at, each in self.filtered.items():
+            tracer.note(at, at + HEAD, WORD)
+            if tracer.some(at, each.within, each.taken):
+                return None
+        pairs, owners, _ = tracer.ranges()
+        return pairs, owners
 
     # -- what things are made of --------------------------------------------------------------------------------
 
@@ -283,6 +294,11 @@ class FilteredDict:
             value = within[key]
             self._taken[key] = value if isinstance(value, _LEAVES) else id(value)
         return [*found]
+
+    @property
+    def taken(self) -> list[str]:
+        """Return the keys that are looked at."""
+        return [*self._taken]
 
     def _named(self, key: Any) -> bool:
         return any(key in names for names in self.names)

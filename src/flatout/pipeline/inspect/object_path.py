@@ -8,7 +8,7 @@ from flatout.pipeline.inspect.object_kinds import referents
 
 __all__ = ["path_to"]
 
-_MOST = 50_000  # objects looked at
+_MOST = 300_000  # objects that are looked into: a second
 _PASSED = {str, int, float, bytes, bool, type(None), types.ModuleType, types.CodeType, type}
 
 
@@ -16,17 +16,18 @@ def path_to(address: int, roots: list[tuple[str, Any]]) -> str:
     """Return how the object at `address` is reached from `roots`, as `Dataset.labels[3]`; the root's name where not."""
     queue: deque[tuple[str, Any]] = deque(roots)
     seen = {id(thing) for _, thing in roots}
-    for _ in range(_MOST):
+    known = [name for name, thing in roots if id(thing) == address]
+    for _ in range(0 if known else _MOST):
         if not queue:
             break
         name, thing = queue.popleft()
-        if id(thing) == address:
-            return name
         for step, inner in _steps(thing):
+            if id(inner) == address:
+                return name + step
             if id(inner) not in seen and type(inner) not in _PASSED:
                 seen.add(id(inner))
                 queue.append((name + step, inner))
-    return roots[0][0] if roots else "a data set"
+    return known[0] if known else roots[0][0] if roots else "a data set"
 
 
 def _steps(thing: Any) -> list[tuple[str, Any]]:

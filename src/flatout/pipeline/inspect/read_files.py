@@ -9,14 +9,14 @@ files are compared when a pass begins.
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 
 from flatout.pipeline.inspect.file_events import FileEvents
 from flatout.pipeline.inspect.file_questions import Asked, unasked
 
-__all__ = ["ReadFiles", "folders_of_names"]
+__all__ = ["ReadFiles"]
 
 _MOST_FOLDERS = 20_000
 _SHARE = 0.02  # of the time since the last look, for the next one
@@ -37,13 +37,14 @@ class ReadFiles:
         self._listed = {os.path.dirname(name) for name in asked if name.endswith(os.sep)}
         opened = {name for name in asked if not name.endswith(os.sep)}
         real = {os.path.realpath(name) for name in opened}
-        named_in = {os.path.dirname(name) for name in opened | real} | folders_of_names(named)
+        names = _names(named)
+        named_in = {os.path.dirname(name) for name in opened | real} | _folders(names)
         folders = sorted(named_in | self._listed)[:_MOST_FOLDERS]
         links = {link for folder in folders for link in _links_to(folder)}
         folders += sorted({os.path.dirname(link) for link in links} - {*folders})
         self._events = FileEvents(folders)  # first: what happens from here on is told
         self._kinds = {os.path.splitext(name)[1] for name in opened}
-        self._names = {os.path.basename(name) for name in [*opened, *real, *links, *_names(named)]}
+        self._names = {os.path.basename(name) for name in [*opened, *real, *links, *names]}
         self._files = {name: _mark(name) for name in mapped}
         self._folders = {folder: _marks(folder) for folder in folders}
         self._looked_s = time.monotonic()
@@ -132,14 +133,14 @@ def _of_entry(entry: os.DirEntry[str]) -> _Mark:
     return None if found is None else (found.st_size, found.st_mtime_ns, found.st_ino)
 
 
-def folders_of_names(values: list[Any]) -> set[str]:
-    """Return the folders of file names among `values`."""
-    named = {os.path.dirname(name) for name in _names(values)}
+def _folders(names: list[str]) -> set[str]:
+    named = {os.path.dirname(name) for name in names}
     return {os.path.abspath(folder) for folder in named if folder and os.path.isdir(folder)}
 
 
-def _names(values: list[Any]) -> Iterator[str]:
-    for value in values[:_MOST_NAMES]:
-        name = str(value) if isinstance(value, PurePath) else value
-        if type(name) is str and os.sep in name and len(name) < _LONGEST_NAME and "\0" not in name:
-            yield name
+def _names(values: list[Any]) -> list[str]:
+    some = values[:_MOST_NAMES]
+    paths = {kind for kind in set(map(type, some)) if issubclass(kind, PurePath)}
+    names = [value for value in some if type(value) is str and os.sep in value]
+    names += [str(value) for value in some if type(value) in paths] if paths else []
+    return [name for name in names if len(name) < _LONGEST_NAME and "\0" not in name]

@@ -7,15 +7,16 @@ write, too, is looked at when a pass begins.
 
 import struct
 import weakref
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flatout.pipeline.inspect.file_questions import Asked
+from flatout.pipeline.inspect.forked_copy import in_a_copy
 from flatout.pipeline.inspect.layouts import compiled
 from flatout.pipeline.inspect.object_graph import ObjectGraph
 from flatout.pipeline.inspect.object_path import path_to
 from flatout.pipeline.inspect.read_files import ReadFiles
-from flatout.pipeline.inspect.written_pages import PAGE, pages
+from flatout.pipeline.inspect.written_pages import PAGE, WrittenPages, written_pages
 
 __all__ = ["StateWatch"]
 
@@ -24,8 +25,6 @@ _CORE_RANGES, _CORE_BYTES, _CORE_LENGTH = 1500, 64 * 1024, 1024
 
 _GAP = 16  # pages between two ranges that are watched with them
 _EACH_LOOK_BYTES = 64 * 1024  # of what is not told by pages, what is read at every look; the rest when a pass begins
-
-_Pair = tuple[int, int, int]  # start, length, owner
 
 
 class StateWatch:
@@ -59,19 +58,32 @@ class StateWatch:
         things = [ref() for _, ref in self._roots]
         there = [thing for thing in things if thing is not None]
         self.graph = ObjectGraph(*there, left_out=self._left_out(), live=self._live)
-        core, large = _parted(self.graph.pairs, self.graph.owners, self.graph.filtered.keys())
-        self._pages, self._protected = pages(), list[tuple[int, int]]()
-        unpaged = self._protect(large) if self._pages is not None else large
-        apart = set(unpaged)
-        paged = [pair for pair in large if pair not in apart]
-        near = sum(length for _, length, _ in unpaged) <= _EACH_LOOK_BYTES
-        intervals = b"".join(struct.pack("QQ", *each) for each in self._protected)
-        pagemap = self._pages.pagemap if self._pages is not None else -1
-        self._watch = compiled.Watch(*_packed(core + (unpaged if near else [])), *_packed(paged), intervals, pagemap)
-        self._far = None if near or not unpaged else compiled.Watch(b"", b"", *_packed(unpaged), b"", -1)
-        self._files = ReadFiles(self._asked, self.graph.held, self.graph.files)
+        self._far: Any = None
+        if in_a_copy():  # which looks once, by reading everything
+            self._core, self._watch = (b"", b""), compiled.Watch(b"", b"", self.graph.pairs, self.graph.owners, b"", -1)
+            self._files = ReadFiles(frozenset(), [], ())
+        else:
+            self._protect()
+            self._files = ReadFiles(self._asked, self.graph.named, self.graph.files)
         self._hears = self.reads_files = self._files.any
         self.unseen = self._far is not None or self._files.any
+
+    def _protect(self) -> None:
+        """Have little of it compared, and the pages of the rest watched where the kernel does that."""
+        core, owners, large, large_owners = compiled.part(
+            self.graph.pairs, self.graph.owners, self.graph.filtered, _CORE_RANGES, _CORE_BYTES, _CORE_LENGTH
+        )
+        pages = written_pages()
+        protected, refused = (b"", compiled.cover(large, 0)) if pages is None else _protected(pages, large)
+        unpaged, their_owners, paged, paged_owners = compiled.within(large, large_owners, refused)
+        if sum(length for _, length in _ranges(unpaged)) <= _EACH_LOOK_BYTES:
+            core, owners = core + unpaged, owners + their_owners
+        else:
+            self._far = compiled.Watch(b"", b"", unpaged, their_owners, b"", -1)
+        self._core = core, owners
+        self._watch = compiled.Watch(
+            core, owners, paged, paged_owners, protected, -1 if pages is None else pages.pagemap
+        )
 
     def look(self) -> str:
         """Return what has changed, in words, an empty string for nothing."""
@@ -99,13 +111,11 @@ class StateWatch:
 
     def _named(self, owner: int) -> str:
         """Return what has changed; nothing, where only names that no code reads came, went or changed."""
-        if self._is_none(
-            owner
-        ):  # what else has changed at the same time? Pages were asked about first, and are as before
+        if self._is_none(owner):  # what else has changed by now? Pages were asked about first, and are as before
             others = [*self._watch.changed(), *(self._far.changed() if self._far is not None else [])]
             owner = next((other for other in others if not self._is_none(other)), 0)
             if not owner:
-                self._begin()
+                self._take_names()
                 return ""
         known = self.graph.filtered.get(owner)
         things = [(name, ref()) for name, ref in self._roots]
@@ -113,33 +123,27 @@ class StateWatch:
             return f"{known.what}.{known.differing()}"
         return path_to(owner, [(name, thing) for name, thing in things if thing is not None])
 
+    def _take_names(self) -> None:
+        """Take the names that code reads where they stand now; the memory of a dictionary moves as it grows."""
+        again = self.graph.names_again()
+        if again is None or in_a_copy():
+            self._begin()
+            return
+        found: dict[int, list[bytes]] = {}
+        for pair, (owner,) in zip(_ranges(again[0]), struct.iter_unpack("Q", again[1]), strict=True):
+            found.setdefault(owner, []).append(struct.pack("QQ", *pair))
+        pairs, owners = list[bytes](), list[int]()
+        for pair, (owner,) in zip(_ranges(self._core[0]), struct.iter_unpack("Q", self._core[1]), strict=True):
+            there = found.pop(owner, []) if owner in self.graph.filtered else [struct.pack("QQ", *pair)]
+            pairs += there
+            owners += [owner] * len(there)
+        self._core = b"".join(pairs), struct.pack(f"{len(owners)}Q", *owners)
+        self._watch.core(*self._core)
+
     def _is_none(self, owner: int) -> bool:
         """Return whether an object is one of which nothing has changed that code names."""
         known = self.graph.filtered.get(owner)
         return known is not None and known.as_before()
-
-    def _protect(self, large: list[_Pair]) -> list[_Pair]:
-        """Watch the pages of ranges; return those that are memory of another kind."""
-        assert self._pages is not None
-        left = []
-        for start, end, pairs in _merged(large):
-            try:
-                self._pages.protect(start, end - start)
-                self._protected.append((start, end - start))
-            except OSError:
-                left += self._protect_each(pairs)
-        return left
-
-    def _protect_each(self, pairs: list[_Pair]) -> list[_Pair]:
-        assert self._pages is not None
-        left = []
-        for start, end, some in _merged(pairs, gap=0):
-            try:
-                self._pages.protect(start, end - start)
-                self._protected.append((start, end - start))
-            except OSError:
-                left += some
-        return left
 
     def left_behind(self, covered: set[int]) -> str:
         """Return what has changed, in words, besides the objects at the addresses `covered`."""
@@ -158,34 +162,31 @@ def _weakly(thing: Any) -> Any:
         return lambda: thing
 
 
-def _parted(pairs: bytes, owners: bytes, always: Container[int]) -> tuple[list[_Pair], list[_Pair]]:
-    """Return the ranges that are compared byte by byte, those of `always` among them, and those told by their pages."""
-    core: list[_Pair] = []
-    large: list[_Pair] = []
-    left = _CORE_BYTES
-    for (start, length), (owner,) in zip(struct.iter_unpack("QQ", pairs), struct.iter_unpack("Q", owners), strict=True):
-        few = length <= _CORE_LENGTH and len(core) < _CORE_RANGES and length <= left
-        if few or owner in always:
-            core.append((start, length, owner))
-            left -= length
-        else:
-            large.append((start, length, owner))
-    return core, large
+def _protected(pages: WrittenPages, large: bytes) -> tuple[bytes, bytes]:
+    """Watch the pages of ranges; return those watched, and those that are memory of another kind."""
+    watched: list[tuple[int, ...]] = []
+    refused: list[tuple[int, ...]] = []
+    for span in _ranges(compiled.cover(large, _GAP * PAGE)):
+        if _protect(pages, span):
+            watched.append(span)
+            continue
+        inside = compiled.within(large, bytes(len(large) // 2), struct.pack("QQ", *span))[0]
+        for each in _ranges(compiled.cover(inside, 0)):
+            (watched if _protect(pages, each) else refused).append(each)
+    return _bytes(watched), _bytes(refused)
 
 
-def _packed(pairs: list[_Pair]) -> tuple[bytes, bytes]:
-    both = b"".join(struct.pack("QQ", start, length) for start, length, _ in pairs)
-    return both, b"".join(struct.pack("Q", owner) for _, _, owner in pairs)
+def _protect(pages: WrittenPages, span: tuple[int, ...]) -> bool:
+    try:
+        pages.protect(*span)
+    except OSError:
+        return False
+    return True
 
 
-def _merged(pairs: list[_Pair], gap: int = _GAP) -> list[tuple[int, int, list[_Pair]]]:
-    """Return whole pages that cover `pairs`, with those in each."""
-    found: list[tuple[int, int, list[_Pair]]] = []
-    for pair in sorted(pairs):
-        start, end = pair[0] // PAGE * PAGE, -(-(pair[0] + pair[1]) // PAGE) * PAGE
-        if found and start <= found[-1][1] + gap * PAGE:
-            found[-1][2].append(pair)
-            found[-1] = (found[-1][0], max(end, found[-1][1]), found[-1][2])
-        else:
-            found.append((start, end, [pair]))
-    return found
+def _bytes(ranges: list[tuple[int, ...]]) -> bytes:
+    return b"".join(struct.pack("QQ", *each) for each in ranges)
+
+
+def _ranges(pairs: bytes) -> Iterator[tuple[int, ...]]:
+    return struct.iter_unpack("QQ", pairs)

@@ -14,7 +14,7 @@ import struct
 
 from flatout.pipeline.inspect.layouts import compiled
 
-__all__ = ["PAGE", "WrittenPages", "pages"]
+__all__ = ["PAGE", "WrittenPages", "written_pages"]
 
 PAGE = 4096
 _USERFAULTFD = {"x86_64": 323, "aarch64": 282}
@@ -67,7 +67,7 @@ def _of_process(process: int) -> WrittenPages | None:
         return None
 
 
-def pages() -> WrittenPages | None:
+def written_pages() -> WrittenPages | None:
     """Return what tells of written pages in this process, None where the kernel does not."""
     if os.environ.get("FLATOUT_NO_WRITTEN_PAGES"):
         return None

@@ -147,7 +147,7 @@ def left_as_it_was():
 @pytest.mark.parametrize("change", CHANGES, ids=lambda name: name.replace(" ", "-"))
 def test_a_change_is_seen_at_the_next_look(change, pages, left_as_it_was, monkeypatch):
     if not pages:  # an older kernel
-        monkeypatch.setattr(state_watch, "pages", lambda: None)
+        monkeypatch.setattr(state_watch, "written_pages", lambda: None)
     data = Many()
     watch = StateWatch([("Many", data)])
     assert watch.look_deep() == ""
@@ -305,3 +305,45 @@ def test_a_context_variable_is_looked_at_by_identity():
     data = Many()
     data.part = variable
     assert StateWatch([("Many", data)]).look() == ""
+
+
+SCALE = 2.0
+
+
+class Scaled(Dataset):
+    def __getitem__(self, index):
+        return index * SCALE
+
+
+def test_names_that_code_reads_are_watched_on_as_their_module_grows(monkeypatch):
+    """Its dictionary moves in memory; nothing else is followed anew."""
+    data = Scaled()
+    watch = StateWatch([("Scaled", data)])
+    followed = watch.graph
+    for number in range(500):
+        monkeypatch.setitem(globals(), f"nobody_reads_{number}", number)
+        assert watch.look() == ""
+    assert watch.graph is followed
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert "SCALE" in watch.look()
+
+
+class Annotated(Dataset):
+    def __init__(self, number):
+        self.items = [{"label": index % 10, "box": [index, 1.5], "name": f"image {index}"} for index in range(number)]
+
+    def __getitem__(self, index):
+        return self.items[index]["label"]
+
+
+@pytest.mark.parametrize("place", [0, 33_333, 99_999])
+def test_of_a_hundred_thousand_dictionaries_one_that_changes_is_seen(place):
+    data = Annotated(100_000)
+    watch = StateWatch([("Annotated", data)])
+    assert not watch.graph.unwatched and watch.look() == ""
+    data.items[place]["label"] = 11
+    assert "items" in watch.look()
+    watch = StateWatch([("Annotated", data)])
+    assert watch.look() == ""
+    data.items[place]["box"][1] = 2.5
+    assert "items" in watch.look()
