@@ -109,7 +109,8 @@ def patch(site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool
             if not served:
                 return original(loader)
             if loader.num_workers:
-                return Resizing.iterator(loader, plan)
+                resized = Resizing.iterator(loader, plan)
+                return original(loader) if resized is None else resized
             iterator = original(loader)
             if type(iterator).__name__ == "_SingleProcessDataLoaderIter":
                 Handover(iterator, loader, plan)

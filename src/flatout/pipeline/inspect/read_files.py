@@ -33,8 +33,11 @@ _Mark = tuple[int, int, int] | None
 class ReadFiles:
     """The files that samples are read from."""
 
-    def __init__(self, opened: Opened, named: list[Any], mapped: Iterable[str]) -> None:
-        """Look at the folders of all these as they are now: files opened, values that may be names, files mapped."""
+    def __init__(self, opened: Opened, named: list[Any], mapped: Iterable[str], *, listed: bool = True) -> None:
+        """Look at the folders of all these as they are now: files opened, values that may be names, files mapped.
+
+        `listed`: what stands in the folders is noted, for where the kernel does not tell of them; some us a file.
+        """
         began = time.monotonic()
         real = {os.path.realpath(name) for name in opened}
         folders = sorted({os.path.dirname(name) for name in opened | real} | folders_of_names(named))[:_MOST_FOLDERS]
@@ -44,7 +47,7 @@ class ReadFiles:
         self._kinds = {os.path.splitext(name)[1] for name in opened}
         self._names = {os.path.basename(name) for name in [*opened, *real, *links, *_names(named)]}
         self._files = {name: _mark(name) for name in mapped}
-        self._folders = {folder: _marks(folder) for folder in folders}
+        self._folders = {folder: _marks(folder) if listed else {} for folder in folders}
         self._looked_s = time.monotonic()
         self._took_s, self._turn = self._looked_s - began, 0
 

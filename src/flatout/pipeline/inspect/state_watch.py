@@ -43,13 +43,15 @@ class StateWatch:
         *,
         opened: Opened = frozenset(),
         live: frozenset[int] = frozenset(),
+        files: str = "listed",
     ) -> None:
         """Take the things, each with what it is called; they are not kept alive.
 
         `left_out()`: what may be as it likes. `opened`: files that samples are read from. `live`:
-        addresses of numbers that may change, since they are read anew for each batch.
+        addresses of numbers that may change, since they are read anew for each batch. `files`, of the
+        folders of names that the things hold: "listed", or "heard" where only the kernel is asked, or "passed" over.
         """
-        self._opened, self._live = opened, live
+        self._opened, self._live, self._following = opened, live, files
         self._roots = [(name, _weakly(thing)) for name, thing in roots]
         self._left_out = left_out
         self._begin()
@@ -68,7 +70,12 @@ class StateWatch:
         pagemap = self._pages.pagemap if self._pages is not None else -1
         self._watch = compiled.Watch(*_packed(core + (unpaged if near else [])), *_packed(paged), intervals, pagemap)
         self._far = None if near or not unpaged else compiled.Watch(b"", b"", *_packed(unpaged), b"", -1)
-        self._files = ReadFiles(self._opened, self.graph.held, self.graph.files)
+        self._files = ReadFiles(
+            self._opened,
+            [] if self._following == "passed" else self.graph.held,
+            self.graph.files,
+            listed=self._following == "listed",
+        )
         self._hears = self.reads_files = self._files.any
         self.unseen = self._far is not None or self._files.any
 
