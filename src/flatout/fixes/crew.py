@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from flatout.fixes.lookahead import arrived
-from flatout.pipeline.inspect.freshness import Freshness
+from flatout.fixes.origins import Origin
 from flatout.pipeline.inspect.opened_files import FileMark
 from flatout.pipeline.watching import Flagged, StrictCollate
 
@@ -102,7 +102,7 @@ class Crew:
         self._feed = "sampler" if loader.batch_sampler is None else "batch_sampler"
         vars(self._loader)[self._feed] = ahead
         self._hang_s = hang_s
-        self.origin: Freshness | None = None  # what they are copies of
+        self.origin: Origin | None = None  # what they are copies of
         self.set_up: dict[str, FileMark] = {}  # files that were read while copies of the data set set themselves up
         self._firsts = workers
         self.user: weakref.ref[Any] | None = None  # the pass that they work for

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flatout.fixes.crew import Ahead, Crew, generator_of
-from flatout.fixes.origins import Origins
+from flatout.fixes.origins import Origin, Origins
 from flatout.pipeline.dataset_state import parts, random_states, same, undrawn, unsafe
-from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.opened_files import are_as_before, mark_of
 from flatout.pipeline.watching import Flagged
 
@@ -55,7 +54,7 @@ class Handover:
         self._ahead = Ahead(iterator._sampler_iter, generator_of(loader))
         self._crew: Crew | None = None
         self._to_prove = min(plan.workers, 3) + 1
-        self._origin: Freshness | None = None  # what the workers are copies of
+        self._origin: Origin | None = None  # what the workers are copies of
         self._mapped: dict[str, Any] = {}  # files that the data set has mapped
         self._took_s = plan.proven.get(loader, 0.0)
         self._peeked: Flagged | None = None  # taken from the workers, not delivered yet

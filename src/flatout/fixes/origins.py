@@ -4,6 +4,7 @@ Workers that take the place of what the script has give what the script would ha
 functions and what both read are what they were when the workers were copied from the process.
 """
 
+import sys
 import time
 import weakref
 from typing import Any
@@ -12,19 +13,47 @@ from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.object_graph import available
 from flatout.pipeline.inspect.one_batch import stays_here, unfollowed
 
-__all__ = ["Origins", "origin_of"]
+__all__ = ["Origin", "Origins"]
 
 _CHANGES = 2  # within passes; after more of them no workers are started
 _LOOK_SHARE = 0.1  # of a pass: looking anew at each pass is to cost no more
 
 
-def origin_of(loader: Any, on_change: str = "stop") -> Freshness | None:
-    """Return what new workers of `loader` are copies of now; None where that may change unseen."""
-    if not available():
-        return None
-    also = [("worker_init_fn", loader.worker_init_fn)] if loader.worker_init_fn is not None else []
-    fresh = Freshness(loader, on_change=on_change, also=also, files="heard", way="made by workers")
-    return None if unfollowed(fresh) else fresh
+class Origin(Freshness):
+    """What workers of one loader are copies of."""
+
+    def __init__(self, loader: Any, on_change: str = "stop") -> None:
+        """Take everything as it is now."""
+        init = loader.worker_init_fn
+        also = [("worker_init_fn", init)] if init is not None else []
+        super().__init__(loader, on_change=on_change, also=also, files="heard", way="made by workers")
+        self._inherited = _inherited(loader)
+
+    @classmethod
+    def of(cls, loader: Any, on_change: str = "stop") -> "Origin | None":
+        """Return what new workers of `loader` are copies of now; None where that may change unseen."""
+        if not available():
+            return None
+        origin = cls(loader, on_change)
+        return None if unfollowed(origin) else origin
+
+    def begins(self, loader: Any) -> bool:
+        """Return whether workers that are started now for a pass over `loader` would be the same."""
+        return self.asks_as_before(loader) and self.begin_pass(live=False)
+
+    def asks_as_before(self, loader: Any) -> bool:
+        """Return whether the loader has the functions and settings that it had."""
+        now = _inherited(loader)
+        return all(one is other or (isinstance(one, int) and one == other) for one, other in zip(now, self._inherited))
+
+
+def _inherited(loader: Any) -> tuple[Any, ...]:
+    """Return what may be set on a loader and acts in its workers, and the modes that they begin with."""
+    torch = sys.modules["torch"]
+    own = vars(loader)
+    names = ("collate_fn", "worker_init_fn", "num_workers", "prefetch_factor", "pin_memory", "timeout", "generator")
+    feeds = (own.get("sampler"), own.get("batch_sampler"))
+    return (*map(own.get, names), *feeds, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
 
 
 class Origins:
@@ -33,11 +62,12 @@ class Origins:
     def __init__(self, on_change: str = "stop") -> None:
         """Know none; `on_change`: as in `Freshness`."""
         self._on_change = on_change
-        self._known: weakref.WeakKeyDictionary[Any, Freshness] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, Origin] = weakref.WeakKeyDictionary()
         self._changes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._asked: weakref.WeakSet[Any] = weakref.WeakSet()  # of whose batches a copy of the process made some
         self.reasons: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    def begin_pass(self, loader: Any, *, pass_s: float = 0.0, sets_up: int = 0) -> Freshness | None:
+    def begin_pass(self, loader: Any, *, pass_s: float = 0.0, sets_up: int = 0) -> Origin | None:
         """Return what workers that are started now are copies of, None where none may be started.
 
         It is the same object as before where nothing has changed. `pass_s`: what a pass takes, 0 where nobody knows;
@@ -46,18 +76,20 @@ class Origins:
         if loader in self.reasons:
             return None
         known = self._known.get(loader)
-        if known is not None and known.begin_pass(live=False):
+        if known is not None and known.begins(loader):
             return known
         began = time.monotonic()
-        fresh = origin_of(loader, self._on_change)
+        asked = loader in self._asked and (known is None or known.asks_as_before(loader))
+        fresh = Origin.of(loader, self._on_change)
         against = "may change unseen"
         if fresh is not None:
-            against = stays_here(loader, fresh, sets_up) if known is None and loader not in self._changes else ""
+            against = "" if asked else stays_here(loader, fresh, sets_up)
         if against or fresh is None:
             self.refuse(loader, against)
             return None
         if known is not None and pass_s and time.monotonic() - began > _LOOK_SHARE * pass_s:
             self.changed(loader)
+        self._asked.add(loader)
         self._known[loader] = fresh
         return fresh
 

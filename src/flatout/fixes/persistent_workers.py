@@ -49,13 +49,11 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
 
 def patch(site: "Site") -> None:
     """Keep the workers of every loader that has some and would end them."""
-    import weakref
-
-    from flatout.fixes.staying import Staying
+    from flatout.fixes.staying import Crews
     from flatout.fixes.worker_seeds import only_seeds
     from flatout.pipeline.dataset_state import holds_generator, in_a_worker
 
-    kept: weakref.WeakKeyDictionary[Any, Staying] = weakref.WeakKeyDictionary()
+    crews = Crews(lambda: site.hit("DataLoader"))
 
     def suits(loader: Any) -> bool:
         from torch.utils.data import IterableDataset, MapDataPipe
@@ -68,20 +66,12 @@ def patch(site: "Site") -> None:
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
-            staying = kept.get(loader)
             try:
-                served = suits(loader) and (staying is None or not staying.busy)
+                served = suits(loader) and crews.may_serve(loader)
             except Exception as error:  # looking into a data set ran code of the script's
                 site.fail(error)
                 served = False
-            if not served:
-                return original(loader)
-            iterator, seeds = Staying.shell(loader)
-            if staying is not None and staying.begin_again(loader, iterator):
-                site.hit("DataLoader")
-            else:
-                kept[loader] = Staying(loader, iterator, seeds)
-            return iterator
+            return crews.iterator(loader) if served else original(loader)
 
         return iterate
 
