@@ -78,16 +78,16 @@ class Crew:
     """The workers of one loader, as torch runs them."""
 
     def __init__(
-        self, loader: Any, ahead: Ahead, workers: int, prefetch: int, *, persistent: bool, hang_s: float
+        self, loader: Any, origin: Origin, ahead: Ahead, workers: int, prefetch: int, *, persistent: bool, hang_s: float
     ) -> None:
-        """Start them on the indices of `ahead`; the main random stream does not notice."""
+        """Start them on the indices of `ahead`, as copies of `origin`; the main random stream does not notice."""
         import torch
         from torch.utils.data._utils import signal_handling
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
         self._loader = copy.copy(loader)
         init = loader.worker_init_fn if loader.num_workers else None
-        collate = StrictCollate(loader.collate_fn, init, sets_up=bool(loader.num_workers))
+        collate = StrictCollate(loader.collate_fn, init, sets_up=origin.sets_up)
         vars(self._loader).update(  # past DataLoader.__setattr__, which locks some of these
             num_workers=workers,
             prefetch_factor=prefetch,
@@ -102,7 +102,7 @@ class Crew:
         self._feed = "sampler" if loader.batch_sampler is None else "batch_sampler"
         vars(self._loader)[self._feed] = ahead
         self._hang_s = hang_s
-        self.origin: Origin | None = None  # what they are copies of
+        self.origin = origin
         self.set_up: dict[str, FileMark] = {}  # files that were read while copies of the data set set themselves up
         self._firsts = workers
         self.user: weakref.ref[Any] | None = None  # the pass that they work for

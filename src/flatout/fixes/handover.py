@@ -88,9 +88,9 @@ class Handover:
         data = self._make(index)
         self._took_s = time.perf_counter() - start
         self._stage = Handover._prove
-        if not undrawn(before, random_states()) or _must_stay(data) or self._took_s < _WORTH_S:
-            self._give_up()
-        elif unsafe(self._loader.dataset, self._loader.collate_fn):  # it has opened what processes cannot share
+        drew = not undrawn(before, random_states())
+        shared = unsafe(self._loader.dataset, self._loader.collate_fn)  # what it has opened for itself by now
+        if drew or shared or _must_stay(data) or self._took_s < _WORTH_S:
             self._give_up()
         return data
 
@@ -222,10 +222,13 @@ class Handover:
 
     def _hired(self) -> Crew:
         """Start workers; those of a second pass at the same time end with it."""
+        assert self._origin is not None
         plan, hang_s = self._plan, max(_HANG_S, _HANG_TIMES * self._took_s)
         keep = plan.persistent and self._loader not in plan.crews
-        crew = Crew(self._loader, self._ahead, plan.workers, plan.prefetch, persistent=keep, hang_s=hang_s)
-        crew.user, crew.origin = weakref.ref(self), self._origin
+        crew = Crew(
+            self._loader, self._origin, self._ahead, plan.workers, plan.prefetch, persistent=keep, hang_s=hang_s
+        )
+        crew.user = weakref.ref(self)
         if keep:
             plan.crews[self._loader] = crew
         return crew

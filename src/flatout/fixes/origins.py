@@ -11,7 +11,7 @@ from typing import Any
 
 from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.object_graph import available
-from flatout.pipeline.inspect.one_batch import stays_here, unfollowed
+from flatout.pipeline.inspect.one_batch import Made, make_some, unfollowed
 
 __all__ = ["Origin", "Origins"]
 
@@ -20,7 +20,13 @@ _LOOK_SHARE = 0.1  # of a pass: looking anew at each pass is to cost no more
 
 
 class Origin(Freshness):
-    """What workers of one loader are copies of."""
+    """What workers of one loader are copies of.
+
+    Attributes:
+        sets_up: the data set sets itself up at its first batch.
+    """
+
+    sets_up = False
 
     def __init__(self, loader: Any, on_change: str = "stop") -> None:
         """Take everything as it is now."""
@@ -44,7 +50,10 @@ class Origin(Freshness):
     def asks_as_before(self, loader: Any) -> bool:
         """Return whether the loader has the functions and settings that it had."""
         now = _inherited(loader)
-        return all(one is other or (isinstance(one, int) and one == other) for one, other in zip(now, self._inherited))
+        return all(
+            one is other or (isinstance(one, int) and one == other)
+            for one, other in zip(now, self._inherited, strict=True)
+        )
 
 
 def _inherited(loader: Any) -> tuple[Any, ...]:
@@ -64,14 +73,14 @@ class Origins:
         self._on_change = on_change
         self._known: weakref.WeakKeyDictionary[Any, Origin] = weakref.WeakKeyDictionary()
         self._changes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._asked: weakref.WeakSet[Any] = weakref.WeakSet()  # of whose batches a copy of the process made some
+        self._sets_up: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # found by making some
         self.reasons: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    def begin_pass(self, loader: Any, *, pass_s: float = 0.0, sets_up: int = 0) -> Origin | None:
+    def begin_pass(self, loader: Any, *, pass_s: float = 0.0, may_set_up: bool = False) -> Origin | None:
         """Return what workers that are started now are copies of, None where none may be started.
 
         It is the same object as before where nothing has changed. `pass_s`: what a pass takes, 0 where nobody knows;
-        `sets_up`: as in `stays_here`.
+        `may_set_up`: as in `make_some`.
         """
         if loader in self.reasons:
             return None
@@ -79,17 +88,17 @@ class Origins:
         if known is not None and known.begins(loader):
             return known
         began = time.monotonic()
-        asked = loader in self._asked and (known is None or known.asks_as_before(loader))
+        asked = loader in self._sets_up and (known is None or known.asks_as_before(loader))
         fresh = Origin.of(loader, self._on_change)
-        against = "may change unseen"
+        made = Made("may change unseen")
         if fresh is not None:
-            against = "" if asked else stays_here(loader, fresh, sets_up)
-        if against or fresh is None:
-            self.refuse(loader, against)
+            made = Made(sets_up=self._sets_up[loader]) if asked else make_some(loader, fresh, may_set_up=may_set_up)
+        if made.against or fresh is None:
+            self.refuse(loader, made.against)
             return None
         if known is not None and pass_s and time.monotonic() - began > _LOOK_SHARE * pass_s:
             self.changed(loader)
-        self._asked.add(loader)
+        self._sets_up[loader] = fresh.sets_up = made.sets_up
         self._known[loader] = fresh
         return fresh
 

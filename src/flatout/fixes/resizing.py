@@ -11,9 +11,9 @@ import copy
 from collections import deque
 from typing import Any
 
+from flatout.errors import ChangedTooLate
 from flatout.fixes.crew import Ahead
 from flatout.fixes.handover import Handover, Plan
-from flatout.errors import ChangedTooLate
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 
 __all__ = ["Resizing"]
@@ -31,7 +31,7 @@ class Resizing(Handover):
         import torch
         from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-        origin = plan.origins.begin_pass(loader, sets_up=1 if plan.workers else 0)
+        origin = plan.origins.begin_pass(loader, may_set_up=plan.workers > 0)
         if origin is None:
             plan.left_alone.add(loader)
             return None
@@ -101,8 +101,8 @@ class Resizing(Handover):
         if self._origin is None or self._origin.holds():
             return
         raise ChangedTooLate(
-            f"{self._origin.changed or 'A setting of the process'} changed in a pass, after {len(self._history)} batches "
-            f"of {type(self._loader.dataset).__name__} that other workers than the script's made.",
+            f"{self._origin.changed or 'A setting of the process'} changed in a pass, after {len(self._history)} "
+            f"batches of {type(self._loader.dataset).__name__} that other workers than the script's made.",
             "The script's own workers would have had a copy from before, which nobody has any more.",
             "Change it between two passes, or leave out loader-workers.",
         )

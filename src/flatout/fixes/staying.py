@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flatout.fixes.lookahead import Peeking
-from flatout.fixes.worker_seeds import Begin, NotingCollate, Reseed
 from flatout.fixes.origins import Origin
+from flatout.fixes.worker_seeds import Begin, NotingCollate, Reseed
 
 __all__ = ["Crews", "Staying"]
 

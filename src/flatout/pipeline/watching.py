@@ -73,7 +73,7 @@ class StrictCollate(CheckedCollate):
     """
 
     def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None, *, sets_up: bool) -> None:
-        """Take the script's own functions; `sets_up`: the first batch is the first one that was made of the data set."""
+        """Take the script's own functions; `sets_up`: the data set may set itself up at the first batch."""
         super().__init__(collate, init)
         self._settling = int(sets_up)
         self._ear: Ear | None = None

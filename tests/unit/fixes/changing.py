@@ -34,6 +34,17 @@ class Kept(Dataset):
         """Change the state."""
 
 
+class Rooted(Kept):
+    """Samples of the type that is the default when they are made."""
+
+    def __init__(self):
+        super().__init__(None)
+
+    def __getitem__(self, index):
+        time.sleep(SLOW_S)
+        return torch.tensor([float(index)]).sqrt(), index
+
+
 class OfAttribute(Kept):
     scale = 1.0
 
@@ -132,7 +143,7 @@ class OfComputedName(Kept):
 class OfTransform(Kept):
     def __init__(self, folder):
         super().__init__(folder)
-        self.transform = lambda index, by=[1.0]: by[0]  # noqa: B006 - as scripts do
+        self.transform = lambda index, by=[1.0]: by[0]
 
     def factor(self, index):
         return self.transform(index)

@@ -4,6 +4,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
@@ -11,7 +12,7 @@ from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.opened_files import Ear
 from flatout.pipeline.reach import parts
 
-__all__ = ["keeps_results", "stays_here", "unfollowed"]
+__all__ = ["Made", "keeps_results", "make_some", "unfollowed"]
 
 _LONGEST_S = 20.0
 _BATCHES = 2
@@ -34,39 +35,51 @@ def keeps_results(*things: Any) -> bool:
     return any(isinstance(part, functools._lru_cache_wrapper) for thing in things for part in parts(thing))
 
 
-def stays_here(loader: Any, fresh: Freshness, sets_up: int = 0) -> str:
-    """Return what speaks against making batches of `loader` in other workers than its own, an empty string for nothing.
+@dataclass(frozen=True)
+class Made:
+    """What was found out by making some batches in a copy of the process.
 
-    A copy of the process makes some. `sets_up`: of these so many at first, while the data set may set itself up.
+    Attributes:
+        against: what speaks against making them in other workers, an empty string for nothing.
+        sets_up: the data set sets itself up at its first batch.
     """
+
+    against: str = ""
+    sets_up: bool = False
+
+
+def make_some(loader: Any, fresh: Freshness, *, may_set_up: bool) -> Made:
+    """Make some batches of `loader` in a copy of the process; `may_set_up`: its data set may set itself up at first."""
     if in_a_copy():
-        return "is a copy"
-    answer = ask_a_copy(functools.partial(_tried, loader, fresh, sets_up), _LONGEST_S)
+        return Made("is a copy")
+    answer = ask_a_copy(functools.partial(_made, loader, fresh, may_set_up), _LONGEST_S)
     if answer.failed:
-        return f"cannot be asked in a copy of the process: {answer.failed}"
-    return f"writes to {answer.wrote} while it is read" if answer.wrote else str(answer.value)
+        return Made(f"cannot be asked in a copy of the process: {answer.failed}")
+    if answer.wrote:
+        return Made(f"writes to {answer.wrote} while it is read")
+    found: Made = answer.value
+    return found
 
 
-def _tried(loader: Any, fresh: Freshness, sets_up: int) -> str:
-    """Make some batches, in a copy of the process; return what is not only made of what they are made of."""
-    iterator, ear = _alone(loader), Ear()
+def _made(loader: Any, fresh: Freshness, may_set_up: bool) -> Made:
+    iterator, ear, sets_up = _alone(loader), Ear(), False
     asked = _told_of(sys.modules["torch"].utils.data.get_worker_info)
     for number in range(_BATCHES):
         if next(iterator, None) is None:
             break
         changed = fresh.left_behind()
-        if changed and number >= sets_up:
-            return f"changes while it is read: {changed}"
+        if changed and (number or not may_set_up):
+            return Made(f"changes while it is read: {changed}")
         if changed:
-            fresh = Freshness(loader, files="passed")
+            fresh, sets_up = Freshness(loader, files="passed"), True
     sys.setprofile(None)
     if asked:
-        return "asks which worker it is in"
+        return Made("asks which worker it is in")
     if ear.written:
-        return f"writes to {ear.written} while it is read"
+        return Made(f"writes to {ear.written} while it is read")
     if ear.taken() and keeps_results(loader.dataset, loader.collate_fn):
-        return "keeps what functions gave that read files (lru_cache)"
-    return ""
+        return Made("keeps what functions gave that read files (lru_cache)")
+    return Made(sets_up=sets_up)
 
 
 def _alone(loader: Any) -> Any:

@@ -7,6 +7,7 @@ import contextvars
 import ctypes
 import functools
 import os
+import random
 import types
 import weakref
 
@@ -305,3 +306,28 @@ def test_a_context_variable_is_looked_at_by_identity():
     data = Many()
     data.part = variable
     assert StateWatch([("Many", data)]).look() == ""
+
+
+class _Columns(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        return {name: getattr(self, name)[index] for name in vars(self)}
+
+
+def test_attributes_count_that_code_reads_under_computed_names_alone():
+    dataset = _Columns([[1.0], [2.0]])
+    watch = StateWatch([("dataset", dataset)])
+    assert watch.look() == ""
+    dataset.rows[1][0] = 3.0
+    assert watch.look() == "dataset.rows[1]"
+
+
+def test_the_random_streams_of_the_process_may_go_on():
+    class Draws(Dataset):
+        draw = random.random
+
+    watch = StateWatch([("dataset", Draws())])
+    random.random()
+    assert watch.look() == ""
