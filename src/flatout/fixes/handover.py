@@ -133,7 +133,7 @@ class Handover:
         if theirs.drew or theirs.against:
             self._give_up()
             return self._alone()
-        if not are_as_before(theirs.files):
+        if not are_as_before(dict(theirs.files)):
             return self._alone()
         self._ahead.take()
         self._plan.hit()

@@ -2,8 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from flatout.pipeline.dataset_state import random_states, undrawn
@@ -23,7 +22,7 @@ class Flagged(NamedTuple):
     batch: Any
     drew: bool
     against: str = ""
-    files: Mapping[str, FileMark] = MappingProxyType({})  # that were opened for it, as they were then
+    files: tuple[tuple[str, FileMark], ...] = ()  # that were opened for it, as they were then
 
 
 class CheckedCollate:
@@ -95,7 +94,7 @@ class StrictCollate(CheckedCollate):
         self._settling = 0
         assert self._ear is not None
         wrote = f"writes to {self._ear.written} while it is read" if self._ear.written else ""
-        return made._replace(against=made.against or wrote, files=self._ear.taken())
+        return made._replace(against=made.against or wrote, files=tuple(self._ear.taken().items()))
 
 
 class NotedSampler:

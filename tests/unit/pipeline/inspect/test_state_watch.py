@@ -328,6 +328,7 @@ def test_the_random_streams_of_the_process_may_go_on():
     class Draws(Dataset):
         draw = random.random
 
-    watch = StateWatch([("dataset", Draws())])
+    dataset = Draws()
+    watch = StateWatch([("dataset", dataset)])
     random.random()
     assert watch.look() == ""
