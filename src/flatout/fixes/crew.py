@@ -9,8 +9,9 @@ from collections import deque
 from typing import Any
 
 from flatout.fixes.lookahead import arrived
-from flatout.pipeline.dataset_state import fingerprint
-from flatout.pipeline.watching import CheckedCollate, Flagged
+from flatout.fixes.origins import Origin
+from flatout.pipeline.inspect.opened_files import FileMark
+from flatout.pipeline.watching import Flagged, StrictCollate
 
 __all__ = ["Ahead", "Crew", "draws_at_start", "generator_of"]
 
@@ -77,15 +78,16 @@ class Crew:
     """The workers of one loader, as torch runs them."""
 
     def __init__(
-        self, loader: Any, ahead: Ahead, workers: int, prefetch: int, *, persistent: bool, hang_s: float
+        self, loader: Any, origin: Origin, ahead: Ahead, workers: int, prefetch: int, *, persistent: bool, hang_s: float
     ) -> None:
-        """Start them on the indices of `ahead`; the main random stream does not notice."""
+        """Start them on the indices of `ahead`, as copies of `origin`; the main random stream does not notice."""
         import torch
         from torch.utils.data._utils import signal_handling
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
         self._loader = copy.copy(loader)
-        collate = CheckedCollate(loader.collate_fn, loader.worker_init_fn if loader.num_workers else None)
+        init = loader.worker_init_fn if loader.num_workers else None
+        collate = StrictCollate(loader.collate_fn, init, sets_up=origin.sets_up)
         vars(self._loader).update(  # past DataLoader.__setattr__, which locks some of these
             num_workers=workers,
             prefetch_factor=prefetch,
@@ -100,7 +102,9 @@ class Crew:
         self._feed = "sampler" if loader.batch_sampler is None else "batch_sampler"
         vars(self._loader)[self._feed] = ahead
         self._hang_s = hang_s
-        self.dataset = fingerprint(loader.dataset)
+        self.origin = origin
+        self.set_up: dict[str, FileMark] = {}  # files that were read while copies of the data set set themselves up
+        self._firsts = workers
         self.user: weakref.ref[Any] | None = None  # the pass that they work for
         self._iterator = _MultiProcessingDataLoaderIter(self._loader)
         # Torch raises from a signal handler, wherever the script is, when a worker that it knows of dies.
@@ -117,6 +121,9 @@ class Crew:
                 if "timed out" in str(error) and time.monotonic() - start < self._hang_s:
                     continue  # alive, and slow
                 raise
+            if self._firsts:
+                self._firsts -= 1
+                self.set_up.update(flagged.files)
             return flagged
 
     def again(self, ahead: Ahead) -> None:

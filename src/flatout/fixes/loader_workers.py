@@ -22,15 +22,20 @@ training process, at its moment and from its random state. So does a batch whose
 ## When it is wrong
 
 Left alone: iterable data sets, samplers that are not torch's own, data sets that hold open files, database handles,
-tensors on a device or random generators, or that change while they are read; batches that take less than 0.4 ms; start
-methods other than fork. A data set whose arrays the script changes in place between epochs, unseen by identity and
-size, would be served stale by persistent workers. A module's global state is not looked at.
+tensors on a device or random generators, that change, write or ask for their worker while they are read, or hold what
+cannot be watched (images of Pillow's, iterators, writable maps); batches that take less than 0.4 ms; start methods
+other than fork. Before each batch the data set is looked at ([how](../input.md), 1 to 10 us). What workers made ahead
+of a change, of files, too, is made anew in the training process; new workers start with the next pass, and none after
+three changes within passes. A loader that had workers gets batches of the data set as it was when the pass began; where
+its workers were taken away (`workers=0`) and it changes within a pass, the training stops with the name of what
+changed. Not seen: files that compiled code opens under names that the data set does not hold. Some batches are made in
+a copy of the process first.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import WORKERS, within
+from flatout.fixes.bounds import ON_CHANGE, WORKERS, within
 from flatout.fixes.edit import LoaderArgument, Unwritten
 from flatout.fixes.fix import Fix
 from flatout.schema.phase import Phase
@@ -38,6 +43,7 @@ from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
+    from flatout.fixes.handover import Plan
     from flatout.fixes.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
@@ -80,36 +86,31 @@ def _harms(loader: LoaderFacts) -> bool:
     return loader.num_workers > 0 and 0 < _HARM * made_s < loader.wait_s
 
 
-def patch(site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool = False) -> None:
+def patch(
+    site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool = False, on_change: str = "stop"
+) -> None:
     """Serve loaders that have other numbers of workers by `workers` of them, `prefetch` batches ahead each."""
-    from flatout.fixes.crew import draws_at_start
     from flatout.fixes.handover import Handover, Plan
+    from flatout.fixes.origins import Origins
     from flatout.fixes.resizing import Resizing
-    from flatout.pipeline.dataset_state import in_a_worker, unsafe
 
-    plan = Plan(workers=workers, prefetch=prefetch, persistent=persistent, hit=lambda: site.hit("DataLoader"))
+    def hit() -> None:
+        site.hit("DataLoader")
 
-    def suits(loader: Any) -> bool:
-        wanted = loader.num_workers < workers or (workers == 0 < loader.num_workers)
-        if not wanted or loader in plan.left_alone or in_a_worker():
-            return False
-        return (
-            _is_plain(loader)
-            and draws_at_start(loader._index_sampler)
-            and not unsafe(loader.dataset, loader.collate_fn)
-        )
+    plan = Plan(workers=workers, prefetch=prefetch, persistent=persistent, hit=hit, origins=Origins(on_change))
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
             try:
-                served = suits(loader)
+                served = _suits(loader, plan)
             except Exception as error:  # looking into a data set ran code of the script's
                 site.fail(error)
                 served = False
             if not served:
                 return original(loader)
             if loader.num_workers:
-                return Resizing.iterator(loader, plan)
+                resized = Resizing.iterator(loader, plan)
+                return original(loader) if resized is None else resized
             iterator = original(loader)
             if type(iterator).__name__ == "_SingleProcessDataLoaderIter":
                 Handover(iterator, loader, plan)
@@ -118,6 +119,19 @@ def patch(site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool
         return iterate
 
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", make)
+
+
+def _suits(loader: Any, plan: "Plan") -> bool:
+    """Return whether other workers than those of `loader` may make its batches, by what it is."""
+    from flatout.fixes.crew import draws_at_start
+    from flatout.pipeline.dataset_state import in_a_worker, unsafe
+
+    wanted = loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)
+    if not wanted or loader in plan.left_alone or in_a_worker():
+        return False
+    if not _is_plain(loader) or not draws_at_start(loader._index_sampler):
+        return False
+    return not unsafe(loader.dataset, loader.collate_fn)
 
 
 def _is_plain(loader: Any) -> bool:
@@ -147,7 +161,7 @@ FIX = Fix(
     equivalence=Equivalence.BITWISE,
     phases=(Phase.INPUT,),
     patch=patch,
-    bounds={"workers": WORKERS, "prefetch": within(1, 256)},
+    bounds={"workers": WORKERS, "prefetch": within(1, 256), "on_change": ON_CHANGE},
     choices=choices,
     addresses=("IN001", "IN002", "IN003", "IN010", "IN012", "IN014", "IN017", "IN018", "EP001"),
     edit=(

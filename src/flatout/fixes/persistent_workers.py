@@ -17,10 +17,12 @@ BITWISE, also for data sets that draw random numbers: every worker begins a pass
 
 ## When it is wrong
 
-New workers start with the data set as it is in the training process. Workers are therefore started anew when the data
-set has changed there, or has changed in a worker after its first batch (a cache, a counter). Left alone: iterable data
-sets, a `worker_init_fn` that does more than seeding, data sets with a random generator of their own, two passes at
-once. What the script changes in place inside an array, or in a module's global state, is not seen.
+New workers start with the data set as it is in the training process. Workers are therefore started anew when anything
+that samples are made from has changed there ([how it is seen](../input.md)), has changed in a worker after its first
+batch (a cache, a counter), was drawn at the first batch and kept, or when a file that was read then is another by now.
+Left alone: iterable data sets, a `worker_init_fn` that does more than seeding, data sets with a random generator of
+their own, or that hold what cannot be watched (images of Pillow's, iterators, writable maps); two passes at once; all
+that changed at three passes in a row.
 """
 
 from collections.abc import Mapping
@@ -49,13 +51,11 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
 
 def patch(site: "Site") -> None:
     """Keep the workers of every loader that has some and would end them."""
-    import weakref
-
-    from flatout.fixes.staying import Staying
+    from flatout.fixes.staying import Crews
     from flatout.fixes.worker_seeds import only_seeds
     from flatout.pipeline.dataset_state import holds_generator, in_a_worker
 
-    kept: weakref.WeakKeyDictionary[Any, Staying] = weakref.WeakKeyDictionary()
+    crews = Crews(lambda: site.hit("DataLoader"))
 
     def suits(loader: Any) -> bool:
         from torch.utils.data import IterableDataset, MapDataPipe
@@ -68,20 +68,12 @@ def patch(site: "Site") -> None:
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
-            staying = kept.get(loader)
             try:
-                served = suits(loader) and (staying is None or not staying.busy)
+                served = suits(loader) and crews.may_serve(loader)
             except Exception as error:  # looking into a data set ran code of the script's
                 site.fail(error)
                 served = False
-            if not served:
-                return original(loader)
-            iterator, seeds = Staying.shell(loader)
-            if staying is not None and staying.begin_again(loader, iterator):
-                site.hit("DataLoader")
-            else:
-                kept[loader] = Staying(loader, iterator, seeds)
-            return iterator
+            return crews.iterator(loader) if served else original(loader)
 
         return iterate
 

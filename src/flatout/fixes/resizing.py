@@ -1,21 +1,22 @@
 """One pass over a DataLoader with workers, served by another number of them, or by none.
 
-Nothing is equal any more when the data set draws random numbers, for every worker has a stream of its own. Each batch
-is therefore watched; when one draws, the script's own workers are started from the seed that they would have had, make
-the batches again from the first one, and go on. That is kept possible for the first 64 batches.
+Nothing is equal any more when the data set draws random numbers, for every worker has a stream of its own, or changes
+while it is read, for every worker has a copy of its own. Each batch is therefore watched; when one draws or changes
+something, the script's own workers are started from the seed that they would have had, make the batches again from the
+first one, and go on. They would be copies of the data set as it was when the pass began: where it has changed since,
+the training stops.
 """
 
 import copy
 from collections import deque
 from typing import Any
 
+from flatout.errors import ChangedTooLate
 from flatout.fixes.crew import Ahead
 from flatout.fixes.handover import Handover, Plan
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 
 __all__ = ["Resizing"]
-
-_REMEMBERED = 64
 
 
 class Resizing(Handover):
@@ -23,10 +24,17 @@ class Resizing(Handover):
 
     @classmethod
     def iterator(cls, loader: Any, plan: Plan) -> Any:
-        """Return an iterator over `loader` that draws from the random streams what its own would have drawn."""
+        """Return an iterator over `loader` that draws from the random streams what its own would have drawn.
+
+        None where other workers would give other batches.
+        """
         import torch
         from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
+        origin = plan.origins.begin_pass(loader, may_set_up=plan.workers > 0)
+        if origin is None:
+            plan.left_alone.add(loader)
+            return None
         generator = loader.generator if loader.generator is not None else torch.default_generator
         seeds = torch.Generator()
         seeds.set_state(generator.get_state())
@@ -34,7 +42,7 @@ class Resizing(Handover):
         vars(alone).update(num_workers=0, prefetch_factor=None, persistent_workers=False, _iterator=None)
         iterator: Any = _SingleProcessDataLoaderIter(alone)
         handover = cls(iterator, loader, plan)
-        handover._seeds = seeds
+        handover._seeds, handover._origin = seeds, origin
         handover._ahead = Ahead(iterator._sampler_iter, None)
         if plan.workers:
             handover._start()
@@ -59,17 +67,17 @@ class Resizing(Handover):
         except StopIteration:
             self.finished = True
             raise
-        if theirs.drew and self._can_fall_back():
+        if theirs.drew or theirs.against:
             return self._fall_back()
         return self._delivered(self._ahead.take(), theirs.batch)
 
     def _made(self) -> Any:
         """Make the next batch here."""
         index = self._ahead.take()
-        if not self._can_fall_back():
-            return self._delivered(index, self._make(index))
+        self._check()
         before = random_states()
         data = self._make(index)
+        self._check()
         if undrawn(before, random_states()):
             return self._delivered(index, data)
         restore_random_states(before)
@@ -77,18 +85,33 @@ class Resizing(Handover):
         return self._fall_back()
 
     def _delivered(self, index: Any, batch: Any) -> Any:
-        if len(self._history) <= _REMEMBERED:
-            self._history.append(index)
+        self._history.append(index)
         self._plan.hit()
         return batch
 
-    def _can_fall_back(self) -> bool:
-        return len(self._history) <= _REMEMBERED
+    def _looked(self) -> bool:
+        return self._origin is not None
+
+    def _check(self) -> None:
+        """See to it that the data set is what the script's own workers would have a copy of.
+
+        Raises:
+            ChangedTooLate: it is not, and nobody has that any more.
+        """
+        if self._origin is None or self._origin.holds():
+            return
+        raise ChangedTooLate(
+            f"{self._origin.changed or 'A setting of the process'} changed in a pass, after {len(self._history)} "
+            f"batches of {type(self._loader.dataset).__name__} that other workers than the script's made.",
+            "The script's own workers would have had a copy from before, which nobody has any more.",
+            "Change it between two passes, or leave out loader-workers.",
+        )
 
     def _fall_back(self) -> Any:
         """Start the script's own workers, let them make again what was delivered, and go on with them."""
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+        self._check()
         self._give_up()
         loader = copy.copy(self._loader)
         feed = "sampler" if loader.batch_sampler is None else "batch_sampler"

@@ -7,14 +7,56 @@ batches behind it come from one iterator of torch's that lives as long as the lo
 import contextlib
 import copy
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flatout.fixes.lookahead import Peeking
+from flatout.fixes.origins import Origin
 from flatout.fixes.worker_seeds import Begin, NotingCollate, Reseed
-from flatout.pipeline.dataset_state import fingerprint
 
-__all__ = ["Staying"]
+__all__ = ["Crews", "Staying"]
+
+_IN_VAIN = 3  # passes one after the other whose workers could not stay: then the loader is left alone
+
+
+class Crews:
+    """The workers that stay, for each loader."""
+
+    def __init__(self, hit: Callable[[], None]) -> None:
+        """Have none; `hit` is called for each pass that begins with workers of the one before."""
+        self._hit = hit
+        self._kept: weakref.WeakKeyDictionary[Any, Staying] = weakref.WeakKeyDictionary()
+        self._in_vain: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._origins: weakref.WeakKeyDictionary[Any, Origin] = weakref.WeakKeyDictionary()
+
+    def may_serve(self, loader: Any) -> bool:
+        """Look at the data set; return whether a pass over `loader` may be served, by new workers if need be."""
+        staying = self._kept.get(loader)
+        if (staying is not None and staying.busy) or self._in_vain.get(loader, 0) >= _IN_VAIN:
+            return False
+        if staying is not None and staying.stands(loader):
+            return True
+        if staying is not None:
+            self._kept.pop(loader).end()
+            self._in_vain[loader] = self._in_vain.get(loader, 0) + 1
+        origin = Origin.of(loader) if self._in_vain.get(loader, 0) < _IN_VAIN else None
+        if origin is None:
+            self._in_vain[loader] = _IN_VAIN
+            return False
+        self._origins[loader] = origin
+        return True
+
+    def iterator(self, loader: Any) -> Any:
+        """Return an iterator for a pass that may be served."""
+        iterator, seeds = Staying.shell(loader)
+        staying = self._kept.get(loader)
+        if staying is not None and staying.begin_again(iterator):
+            self._in_vain[loader] = 0
+            self._hit()
+        else:
+            self._in_vain[loader] = self._in_vain.get(loader, 0) + (staying is not None)
+            self._kept[loader] = Staying(loader, self._origins[loader], iterator, seeds)
+        return iterator
 
 
 class Staying:
@@ -32,11 +74,11 @@ class Staying:
         vars(alone).update(num_workers=0, prefetch_factor=None, timeout=0, pin_memory=False, _iterator=None)
         return _SingleProcessDataLoaderIter(alone), seeds
 
-    def __init__(self, loader: Any, shell: Any, seeds: Any) -> None:
-        """Start workers as `loader` would, from the seed that `seeds` draws."""
+    def __init__(self, loader: Any, origin: Origin, shell: Any, seeds: Any) -> None:
+        """Start workers as `loader` would, from the seed that `seeds` draws; `origin`: what they are copies of."""
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-        begin = Begin(loader.worker_init_fn)
+        begin = Begin(loader.worker_init_fn, loader.collate_fn)
         self._loader = copy.copy(loader)
         self._feed = _Feed(loader)
         vars(self._loader).update(
@@ -49,7 +91,7 @@ class Staying:
                 "sampler" if loader.batch_sampler is None else "batch_sampler": self._feed,
             }
         )
-        self._dataset = fingerprint(loader.dataset)
+        self._origin = origin
         self._iterator = _MultiProcessingDataLoaderIter(self._loader)
         self._hand_to(shell)
 
@@ -59,18 +101,22 @@ class Staying:
         turn = self._turn()
         return turn is not None and not turn.finished
 
-    def begin_again(self, loader: Any, shell: Any) -> bool:
-        """Begin the pass of `shell` with the same workers; return False when new ones are needed."""
+    def stands(self, loader: Any) -> bool:
+        """Return whether new workers would be copies of what these are copies of."""
         turn = self._turn()
-        if (turn is not None and turn.lost) or self._dataset != fingerprint(loader.dataset):
-            return self._end()
+        return not (turn is not None and turn.lost) and self._origin.begins(loader)
+
+    def begin_again(self, shell: Any) -> bool:
+        """Begin the pass of `shell` with the same workers; return False when new ones are needed."""
         try:
             if not self._reseed(shell._base_seed):
-                return self._end()
+                self.end()
+                return False
             self._iterator._base_seed = shell._base_seed
             self._iterator._reset(self._loader)
         except Exception:
-            return self._end()
+            self.end()
+            return False
         self._hand_to(shell)
         return True
 
@@ -94,10 +140,10 @@ class Staying:
                 answers.append(answer.seed)
         return not any(answers)
 
-    def _end(self) -> bool:
+    def end(self) -> None:
+        """End the workers."""
         with contextlib.suppress(Exception):  # torch reports a worker that died from here
             self._iterator._shutdown_workers()
-        return False
 
 
 class _Turn:

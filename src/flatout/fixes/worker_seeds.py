@@ -5,7 +5,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from flatout.pipeline.dataset_state import fingerprint, holds_generator
+from flatout.pipeline.dataset_state import holds_generator, random_states, undrawn
+from flatout.pipeline.inspect.object_graph import available
+from flatout.pipeline.inspect.one_batch import keeps_results
+from flatout.pipeline.inspect.opened_files import Ear, FileMark, are_as_before, files_held
+from flatout.pipeline.inspect.state_watch import StateWatch
 
 __all__ = ["Begin", "NotingCollate", "Reseed", "only_seeds"]
 
@@ -26,27 +30,57 @@ def only_seeds(init: Callable[[int], Any] | None) -> bool:
 class Begin:
     """How a worker that stays begins: the script's own `worker_init_fn`, and what the data set was like then."""
 
-    def __init__(self, init: Callable[[int], Any] | None) -> None:
-        """Take the script's own function."""
-        self._init = init
-        self._dataset: tuple[object, ...] | None = None
+    def __init__(self, init: Callable[[int], Any] | None, collate: Callable[..., Any]) -> None:
+        """Take the script's own functions."""
+        self._init, self._collate = init, collate
+        self._roots: list[tuple[str, Any]] = []
+        self._made_some = self._drew = False
+        self._before: Any = None
+        self._watch: StateWatch | None = None
+        self._ear: Ear | None = None
+        self._set_up: dict[str, FileMark] = {}  # files that were read while the data set set itself up
 
     def __call__(self, worker_id: int) -> None:
         """Do what the script's own does, and note how the worker begins."""
         if self._init is not None:
             self._init(worker_id)
+        self._ear, dataset = Ear(), _worker().dataset
+        self._roots = [(type(dataset).__name__, dataset), ("collate_fn", self._collate)]
+        self._watch = StateWatch(self._roots, files="passed") if available() else None
+        self._before = random_states()
         _beginnings[:] = [self]
 
     def first_batch(self) -> None:
-        """Note what the data set is like after its first batch: what is opened then is part of the beginning."""
-        if self._dataset is None:
-            self._dataset = fingerprint(_worker().dataset)
+        """Note what the data set is like after its first batch: what is opened then is part of the beginning.
+
+        Not so what is drawn: new workers would draw other numbers.
+        """
+        if self._made_some or self._watch is None or self._ear is None:
+            return
+        self._made_some, self._set_up = True, self._ear.taken() | files_held()
+        if self._watch.look_deep():
+            self._drew = not undrawn(self._before, random_states())
+            self._watch = StateWatch(self._roots, files="passed")
+
+    def _differs(self) -> str:
+        """Return what makes this worker another than a new one, an empty string for nothing."""
+        if self._watch is None or self._ear is None:
+            return "cannot be told"
+        dataset = _worker().dataset
+        if self._drew or self._watch.look_deep() or holds_generator(dataset):
+            return "changed"
+        if not are_as_before(self._set_up):
+            return "files that it read at first have changed"
+        if (self._set_up or self._ear.taken()) and keeps_results(dataset, self._collate):
+            return "functions keep what they read"
+        return ""
 
     def again(self, base_seed: int) -> str:
         """Begin as a new worker would with that seed; return what makes this one differ from a new one."""
         torch, numpy, info = sys.modules["torch"], sys.modules.get("numpy"), _worker()
-        if self._dataset is not None and (self._dataset != fingerprint(info.dataset) or holds_generator(info.dataset)):
-            return "changed"
+        differs = self._differs()
+        if differs:
+            return differs
         seed = base_seed + info.id
         random.seed(seed)
         torch.manual_seed(seed)

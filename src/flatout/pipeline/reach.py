@@ -31,6 +31,7 @@ __all__ = [
     "module_of",
     "names_in",
     "parts",
+    "shared_streams",
 ]
 
 LEAVES = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, PurePath)
@@ -248,14 +249,20 @@ def _handle_of_kind(kind: Any) -> str:
 
 def is_generator(part: Any) -> bool:
     """Return whether `part` is a random generator, none of the process's own three."""
-    numpy, torch = sys.modules.get("numpy"), sys.modules["torch"]
+    numpy = sys.modules.get("numpy")
     kind: type = type(part)
     if not (_is_of_generators(kind) or (numpy is not None and _is_of_numpys(kind))):
         return False
-    shared = [getattr(random, "_inst", None), torch.default_generator]  # the process's own: watched, and seeded
+    return not any(part is one for one in shared_streams())
+
+
+def shared_streams() -> list[Any]:
+    """Return the process's own random generators, of Python, torch and NumPy: they are watched by their state."""
+    numpy = sys.modules.get("numpy")
+    shared = [getattr(random, "_inst", None), sys.modules["torch"].default_generator]
     if numpy is not None:
         shared.append(getattr(numpy.random.mtrand, "_rand", None))
-    return not any(part is one for one in shared)
+    return [one for one in shared if one is not None]
 
 
 @OfKind

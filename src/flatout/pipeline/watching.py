@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from flatout.pipeline.dataset_state import random_states, undrawn
 from flatout.pipeline.inspect.object_graph import available
+from flatout.pipeline.inspect.opened_files import Ear, FileMark
 from flatout.pipeline.inspect.state_watch import StateWatch
 
-__all__ = ["CheckedCollate", "Flagged", "NotedSampler"]
+__all__ = ["CheckedCollate", "Flagged", "NotedSampler", "StrictCollate"]
 
 
 _SETTLING = 2  # times that a data set may set itself up while it is read
@@ -21,6 +22,7 @@ class Flagged(NamedTuple):
     batch: Any
     drew: bool
     against: str = ""
+    files: tuple[tuple[str, FileMark], ...] = ()  # that were opened for it, as they were then
 
 
 class CheckedCollate:
@@ -61,6 +63,38 @@ class CheckedCollate:
             self._watched()
             return ""
         return f"{changed} changes while it is read" if changed else ""
+
+
+class StrictCollate(CheckedCollate):
+    """The same for workers that stand in for others: a data set may set itself up at the first batch, if at all.
+
+    It tells of the files that were opened for each batch, too.
+    """
+
+    def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None, *, sets_up: bool) -> None:
+        """Take the script's own functions; `sets_up`: the data set may set itself up at the first batch."""
+        super().__init__(collate, init)
+        self._settling = int(sets_up)
+        self._ear: Ear | None = None
+
+    def begin(self, worker_id: int) -> None:
+        """Start in a worker."""
+        self._ear = Ear()
+        super().begin(worker_id)
+
+    def _watched(self) -> None:
+        told = sys.modules["torch"].utils.data.get_worker_info()
+        if told is not None and available():
+            roots = [(type(told.dataset).__name__, told.dataset), ("collate_fn", self._collate)]
+            self._watch = StateWatch(roots, files="passed")
+
+    def __call__(self, samples: Any) -> Flagged:
+        """Return the batch of `samples`, with what speaks against it."""
+        made = super().__call__(samples)
+        self._settling = 0
+        assert self._ear is not None
+        wrote = f"writes to {self._ear.written} while it is read" if self._ear.written else ""
+        return made._replace(against=made.against or wrote, files=tuple(self._ear.taken().items()))
 
 
 class NotedSampler:

@@ -4,8 +4,6 @@ import os
 import sys
 import time
 
-import torch
-
 __all__ = ["ambient"]
 
 
@@ -14,7 +12,7 @@ def ambient(folder: bool) -> tuple[object, ...]:
 
     While they are others than they were when samples were kept, the script's own code makes the batches.
     """
-    numpy, decimal = sys.modules.get("numpy"), sys.modules.get("decimal")
+    torch, numpy, decimal = sys.modules["torch"], sys.modules.get("numpy"), sys.modules.get("decimal")
     return (
         torch.get_default_dtype(),
         torch.is_autocast_enabled("cpu"),

@@ -49,6 +49,7 @@ class Names:
 
     Attributes:
         dynamic: some code reads attributes by names that are not written down.
+        of_instances: names that count in the attributes of an object.
         unwritten: what some code reads globals or modules with, by such names; an empty string for nothing.
     """
 
@@ -57,6 +58,7 @@ class Names:
         self.globals: set[str] = set()
         self.of_classes: set[str] = _OfClasses()
         self.dynamic, self.unwritten = False, ""
+        self.of_instances: set[str] = _OfInstances(self)
         self._known: set[types.CodeType] = set()
         self._classes: set[type] = set()
 
@@ -64,11 +66,6 @@ class Names:
     def attributes(self) -> set[str]:
         """Return the names of attributes."""
         return self.of_classes
-
-    @property
-    def of_instances(self) -> set[str]:
-        """Return the names that count in the attributes of an object: all, where some are not written down."""
-        return _Any() if self.dynamic else self.of_classes
 
     def read(self, code: types.CodeType) -> Read:
         """Take note of the names in the code of a function."""
@@ -94,6 +91,12 @@ class Names:
                 self.of_classes |= names_in(function.__code__).attributes
 
 
-class _Any(set[str]):
-    def __contains__(self, _name: object) -> bool:
-        return True
+class _OfInstances(set[str]):
+    """Names that count in the attributes of an object: all, as soon as code is met that does not write them down."""
+
+    def __init__(self, names: Names) -> None:
+        super().__init__()
+        self._names = names
+
+    def __contains__(self, name: object) -> bool:
+        return self._names.dynamic or name in self._names.of_classes

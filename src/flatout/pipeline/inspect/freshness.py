@@ -1,7 +1,7 @@
 """Whether what is kept of a data set may still be served: whether all that it was made from is as it was."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flatout.errors import ChangedTooLate
@@ -31,23 +31,28 @@ class Freshness:
         on_change: str = "stop",
         asked: Asked = frozenset(),
         live: frozenset[int] = frozenset(),
+        also: Sequence[tuple[str, Any]] = (),
+        files: str = "listed",
+        way: str = "served from memory",
     ) -> None:
         """Take the data set and the collate function of `loader` as they are now.
 
         `left_out()`: transforms that are called as the script calls them, as the collate function then is: they may do
         as they like.
-        `asked`, `live`: as in `StateWatch`.
+        `asked`, `live`, `files`: as in `StateWatch`. `also`: further things, each with what it is called. `way`: what
+        becomes of batches, in words.
         """
-        self._on_change = on_change
+        self._on_change, self._way = on_change, way
         self._name = type(loader.dataset).__name__
         roots = [(self._name, loader.dataset)]
         if left_out is None:
             roots.append(("collate_fn", loader.collate_fn))
-        self._watch = StateWatch(roots, left_out or list, asked=asked, live=live)
+        self._watch = StateWatch([*roots, *also], left_out or list, asked=asked, live=live, files=files)
         self.graph = self._watch.graph
         self.changed = self._file_changed = ""
         self._served = 0  # batches since everything was looked at
-        self._ambient = ambient(self._watch.reads_files)
+        self._in_folder = self._watch.reads_files or files != "listed"
+        self._ambient = ambient(self._in_folder)
         self.sees_all = not (self._watch.unseen or self.graph.opaque)
 
     def holds(self) -> bool:
@@ -55,7 +60,7 @@ class Freshness:
         if not self.changed:
             self.changed = self._watch.look()
             self._served += 1
-        return not self.changed and ambient(self._watch.reads_files) == self._ambient
+        return not self.changed and ambient(self._in_folder) == self._ambient
 
     def holds_here(self) -> bool:
         """Return whether the data set is what workers would have a copy of; where not, nobody has that any more.
@@ -72,6 +77,10 @@ class Freshness:
         self.holds()
         return "" if not self.changed else f"{self._name} changes while it is read: {self.changed}"
 
+    def left_behind(self) -> str:
+        """Return what has changed, by reading everything, an empty string for nothing; for a copy of the process."""
+        return self._watch.left_behind(set())
+
     def files_hold(self) -> bool:
         """Return whether no file that samples are read from has changed: workers read them when they make a sample."""
         self._file_changed = self._file_changed or self._watch.hears()
@@ -81,7 +90,7 @@ class Freshness:
         """Return whether everything is as it was, and begin to count batches; `live`: samples are read here."""
         if not self.changed:
             self.changed = self._file_changed or self._watch.look_deep()
-        if not live and not self.changed and ambient(self._watch.reads_files) != self._ambient:
+        if not live and not self.changed and ambient(self._in_folder) != self._ambient:
             self.changed = "a setting of the process"
         self._served = 0
         return not self.changed
@@ -106,7 +115,7 @@ class Freshness:
         """
         self.changed = self.changed or what
         error = ChangedTooLate(
-            f"{what} changed while up to {self._served} batches of {self._name} were served from memory.",
+            f"{what} changed while up to {self._served} batches of {self._name} were {self._way}.",
             "They may hold other values than the plain DataLoader would have given.",
             'Change it between two passes, leave this loader out, or go on all the same with on_change="warn".',
         )

@@ -42,7 +42,7 @@ from flatout.pipeline.inspect.object_kinds import (
     referents,
     unfollowed,
 )
-from flatout.pipeline.reach import handle_of, is_filled, is_generator, is_own, module_of
+from flatout.pipeline.reach import handle_of, is_filled, is_generator, is_own, module_of, shared_streams
 
 __all__ = ["ObjectGraph", "available"]
 
@@ -87,7 +87,7 @@ class ObjectGraph:
         self._tracer = compiled.Tracer(self._kinds)
         self._alive: list[Any] = []  # what only this graph refers to, while it is followed
         self._num_of: dict[type, int] = {}
-        self._tracer.pass_over(left_out)
+        self._tracer.pass_over([*left_out, *shared_streams()])
         self._follow([*roots])
         self._environment(roots)
         self._methods_of(sys.modules["torch"].Tensor, self.names.of_classes)

@@ -31,8 +31,11 @@ class ReadFiles:
     """The files that samples are read from."""
 
     @unasked()
-    def __init__(self, asked: Asked, named: list[Any], mapped: Iterable[str]) -> None:
-        """Look at the folders of all these as they are now: files asked for, values that may be names, files mapped."""
+    def __init__(self, asked: Asked, named: list[Any], mapped: Iterable[str], *, listed: bool = True) -> None:
+        """Look at the folders of all these as they are now: files asked for, values that may be names, files mapped.
+
+        `listed`: what stands in the folders is noted, for where the kernel does not tell of them; some us a file.
+        """
         began = time.monotonic()
         self._listed = {os.path.dirname(name) for name in asked if name.endswith(os.sep)}
         opened = {name for name in asked if not name.endswith(os.sep)}
@@ -46,7 +49,7 @@ class ReadFiles:
         self._kinds = {os.path.splitext(name)[1] for name in opened}
         self._names = {os.path.basename(name) for name in [*opened, *real, *links, *names]}
         self._files = {name: _mark(name) for name in mapped}
-        self._folders = {folder: _marks(folder) for folder in folders}
+        self._folders = {folder: _marks(folder) if listed else {} for folder in folders}
         self._looked_s = time.monotonic()
         self._took_s, self._turn = self._looked_s - began, 0
 

@@ -43,13 +43,15 @@ class StateWatch:
         *,
         asked: Asked = frozenset(),
         live: frozenset[int] = frozenset(),
+        files: str = "listed",
     ) -> None:
         """Take the things, each with what it is called; they are not kept alive.
 
         `left_out()`: what may be as it likes. `asked`: what samples ask of files. `live`:
-        addresses of numbers that may change, since they are read anew for each batch.
+        addresses of numbers that may change, since they are read anew for each batch. `files`, of the
+        folders of names that the things hold: "listed", or "heard" where only the kernel is asked, or "passed" over.
         """
-        self._asked, self._live = asked, live
+        self._asked, self._live, self._following = asked, live, files
         self._roots = [(name, _weakly(thing)) for name, thing in roots]
         self._left_out = left_out
         self._begin()
@@ -60,11 +62,13 @@ class StateWatch:
         self.graph = ObjectGraph(*there, left_out=self._left_out(), live=self._live)
         self._far: Any = None
         if in_a_copy():  # which looks once, by reading everything
-            self._core, self._watch = (b"", b""), compiled.Watch(b"", b"", self.graph.pairs, self.graph.owners, b"", -1)
+            self._core, self._watch = (b"", b""), compiled.Watch(b"", b"", b"", b"", b"", -1)
+            self._far = compiled.Watch(b"", b"", self.graph.pairs, self.graph.owners, b"", -1)
             self._files = ReadFiles(frozenset(), [], ())
         else:
             self._protect()
-            self._files = ReadFiles(self._asked, self.graph.named, self.graph.files)
+            names = [] if self._following == "passed" else self.graph.named
+            self._files = ReadFiles(self._asked, names, self.graph.files, listed=self._following == "listed")
         self._hears = self.reads_files = self._files.any
         self.unseen = self._far is not None or self._files.any
 

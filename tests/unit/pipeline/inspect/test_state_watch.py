@@ -7,6 +7,7 @@ import contextvars
 import ctypes
 import functools
 import os
+import random
 import types
 import weakref
 
@@ -347,3 +348,29 @@ def test_of_a_hundred_thousand_dictionaries_one_that_changes_is_seen(place):
     assert watch.look() == ""
     data.items[place]["box"][1] = 2.5
     assert "items" in watch.look()
+
+
+class _Columns(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        return {name: getattr(self, name)[index] for name in vars(self)}
+
+
+def test_attributes_count_that_code_reads_under_computed_names_alone():
+    dataset = _Columns([[1.0], [2.0]])
+    watch = StateWatch([("dataset", dataset)])
+    assert watch.look() == ""
+    dataset.rows[1][0] = 3.0
+    assert watch.look() == "dataset.rows[1]"
+
+
+def test_the_random_streams_of_the_process_may_go_on():
+    class Draws(Dataset):
+        draw = random.random
+
+    dataset = Draws()
+    watch = StateWatch([("dataset", dataset)])
+    random.random()
+    assert watch.look() == ""
