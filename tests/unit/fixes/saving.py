@@ -4,6 +4,7 @@ Run as a script with a folder and the names of ways and endings: it imports torc
 combination and arm, and prints how each ended. A child leaves this module at its end as any script does.
 """
 
+import gc
 import json
 import os
 import signal
@@ -163,6 +164,7 @@ if __name__ == "__main__":
             time.sleep(0.01)
 
     folder, (ways, ends) = sys.argv[1], json.loads(sys.argv[2])
+    gc.freeze()  # children that end leave what was imported alone: 0.4 s of CPU for each, not 1.2
     statuses = []
     for number, case in enumerate(cases(ways, ends)):
         way, end, arm = case
