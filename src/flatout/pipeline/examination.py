@@ -29,6 +29,7 @@ from flatout.pipeline.dataset_state import (
     undrawn,
     unsafe,
 )
+from flatout.pipeline.inspect.refused_writes import in_words, refused_write
 from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.reach import attributes_of
 from flatout.pipeline.signals import any_but_signals
@@ -144,7 +145,8 @@ def _asked_twice(
         with Untouched(dataset) as untouched:
             reason = _of_two(dataset, index, other, times, samples)
     except any_but_signals() as error:  # whatever a stranger's data set may raise
-        return f"{name}[{index}] raised {type(error).__name__}: {error}".splitlines()[0][:200]
+        writes = refused_write(error)
+        return f"{name} {writes}" if writes else f"{name}[{index}] {in_words(error)}"
     if untouched.changed:
         return f"{name} {_CHANGES}"
     if own and reason in (_DRAWS, _DIFFERS):  # as it may
