@@ -6,6 +6,7 @@ __all__ = [
     "__version__",
     "collect_rarely",
     "compile_loader",
+    "explain",
     "lightning_callback",
     "one_pass_optimizers",
     "recording",
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "collect_rarely": "flatout.fixes.gc_control",
     "compile_loader": "flatout.pipeline.compiled",
+    "explain": "flatout.pipeline.explaining",
     "one_pass_optimizers": "flatout.fixes.one_pass_optimizer",
     "recording": "flatout.inside.recording",
     "lightning_callback": "flatout.inside.callbacks",

@@ -51,9 +51,10 @@ def attach(order_file: str) -> None:
     try:
         from flatout.probe.recorder import start
         from flatout.schema.codec import read_order
-        from flatout.schema.secrets import remember
+        from flatout.schema.secrets import remember, remember_environment
 
         remember(sys.orig_argv)
+        remember_environment(os.environ)
         order = read_order(Path(order_file))
         if order.mode == "run":
             _train(order)
@@ -65,8 +66,10 @@ def attach(order_file: str) -> None:
             start(order)
     except Exception:
         with contextlib.suppress(OSError):
+            from flatout.schema.secrets import masked
+
             failure = Path(order_file).parent / "parts" / f"failed-{os.getpid()}.txt"
-            failure.write_text(traceback.format_exc(), encoding="utf-8")
+            failure.write_text(masked(traceback.format_exc()), encoding="utf-8")
 
 
 def _train(order: Any) -> None:

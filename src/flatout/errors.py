@@ -68,6 +68,7 @@ class ScriptFailed(FlatoutError):
     """The script itself ended with an error of its own."""
 
     exit_code = 1
+    refused_its_arguments = False  # before its first step, with the exit code of wrong usage
 
 
 class Interrupted(FlatoutError):

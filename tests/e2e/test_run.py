@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import zipfile
 from dataclasses import replace
 
 import pytest
@@ -98,6 +99,33 @@ def test_a_script_killed_by_a_signal_ends_as_the_shell_says(project):
     project.recipe("counts")
     project.write(training(steps=3, after="os.kill(os.getpid(), 9)"))
     assert project("run", "train.py").code == 128 + 9
+
+
+def test_a_checkpoint_is_there_when_flatout_ends_also_where_the_script_was_killed_while_it_was_written(project):
+    project.recipe("async-checkpoint")
+    slow = "from flatout.fixes import snapshot; snapshot.Snapshot.write = lambda *_: time.sleep(60)"
+    save = "torch.save({'w': torch.arange(1000.0)}, 'model.pt'); import ctypes; ctypes.CDLL(None).kill(os.getpid(), 9)"
+    project.write(training(steps=3, before=slow, after=save))
+    ended = project("run", "train.py")
+    assert ended.code == 128 + 9
+    assert sorted(name for name in os.listdir(project.folder) if "model" in name) == ["model.pt"]
+    assert zipfile.is_zipfile(project.folder / "model.pt")
+    assert "model.pt is whole: it was written after the end of the process that saved it" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("os.kill(os.getpid(), 9)", "is not known to have acted: the script was killed by SIGKILL; often memory"),
+        ("raise KeyboardInterrupt", "had not acted when the script was interrupted (Ctrl-C)"),
+        ("sys.exit(3)", "had not acted when the script ended with exit code 3"),
+        ("", "found nothing to act on"),
+    ],
+)
+def test_a_fix_that_did_nothing_is_not_blamed_for_the_end_of_the_script(end, said, project):
+    project.recipe("idle")
+    project.write(training(steps=3, after=end))
+    assert any(said in line for line in lines(project("run", "train.py")))
 
 
 def test_a_traceback_is_the_script_s_own(project):

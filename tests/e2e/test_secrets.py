@@ -16,13 +16,17 @@ WORDS = (
 SEEN = f"assert sys.argv[1:] == {list(WORDS)!r}, sys.argv"
 
 
-def stored(folder):
+MORE = ("quiet-2-river", "t1nk3r.sea", "wharf7mole", "k3ttle-drum", "v4ult-door")
+MORE_WORDS = ("--mysql-pw", MORE[0], "--creds", MORE[1], f"--key={MORE[2]}", "-u", f"bob:{MORE[3]}")
+
+
+def stored(folder, secrets=SECRETS):
     """Everything below `folder` that holds one of the secrets, the script's own output left out."""
     found = []
     for path in folder.rglob("*"):
         if path.is_file() and not path.name.startswith("output-"):
             content = path.read_bytes().decode("utf-8", "replace")
-            found += [(path.name, secret) for secret in SECRETS if secret in content or secret in json.dumps(content)]
+            found += [(path.name, secret) for secret in secrets if secret in content or secret in json.dumps(content)]
     return found
 
 
@@ -51,6 +55,17 @@ def test_a_script_that_fails_with_its_secret_in_the_message_is_quoted_without(fl
     assert "ValueError: refused: ***" in " ".join(ended.err.split())
     assert SECRETS[0] not in ended.out + ended.err
     assert stored(flatout.folder / ".flatout") == []
+
+
+def test_a_script_that_quotes_its_secrets_and_its_environment_is_stored_without_them(flatout, monkeypatch):
+    monkeypatch.setenv("VAULT_TOKEN", MORE[4])
+    quote = "raise ValueError(f'refused {sys.argv[2]!r} {sys.argv[4]} {sys.argv[5:]} {os.environ[\"VAULT_TOKEN\"]}')"
+    flatout.write(training(steps=30, before="import os; " + quote))
+    ended = flatout("diagnose", "train.py", *MORE_WORDS)
+    assert ended.code == 1
+    assert "ValueError: refused '***' *** ['--key=***', '-u', 'bob:***'] ***" in " ".join(ended.err.split())
+    assert not [secret for secret in MORE if secret in ended.out + ended.err]
+    assert stored(flatout.folder / ".flatout", MORE) == []
 
 
 def test_a_tune_is_found_again_by_its_secrets_without_keeping_them(tmp_path, monkeypatch):

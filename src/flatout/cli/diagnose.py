@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from flatout.cli.options import STDOUT, budget_option, json_option, out_option, price_option, verbose_option
-from flatout.errors import FlatoutError
+from flatout.cli.order import advice_on_order
+from flatout.errors import FlatoutError, ScriptFailed
 from flatout.schema.report import Report
 
 __all__ = ["diagnose", "diagnose_and_present"]
@@ -29,6 +30,16 @@ class ScriptCommand(click.Command):
             known = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
             raise click.NoSuchOption(name, possibilities=_alike(name, known), ctx=ctx)
         return rest
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run it; where the script refuses an option that is one of this command's, say where that stands."""
+        try:
+            return super().invoke(ctx)
+        except ScriptFailed as error:
+            if error.refused_its_arguments:
+                advice = advice_on_order(self, ctx.params["words"], error.meaning)
+                error.advice = advice or error.advice
+            raise
 
 
 def _alike(name: str, known: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ measures nothing, so it imports neither rich nor psutil.
 """
 
 import importlib
+import os
 import sys
 import tempfile
 import traceback
@@ -16,7 +17,7 @@ import click
 from flatout import __version__
 from flatout.cli.streams import is_full, let_go_of_stdout, open_streams
 from flatout.errors import FlatoutError, UsageError
-from flatout.schema.secrets import masked, masked_words, remember
+from flatout.schema.secrets import masked, masked_words, remember, remember_environment
 
 __all__ = ["COMMANDS", "cli", "main", "run"]
 
@@ -71,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; whatever went wrong has been told on stderr."""
     remember(sys.argv if arguments is None else arguments)
+    remember_environment(os.environ)
     with open_streams():
         return _run(arguments)
 

@@ -9,6 +9,7 @@ import click
 
 from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option
+from flatout.cli.order import behind_the_script
 from flatout.errors import FlatoutError, UsageError
 from flatout.schema.recipe import Recipe
 
@@ -73,7 +74,7 @@ def _check_options(words: Sequence[str]) -> None:
     late = [word for word in words[1:] if word.partition("=")[0] in ("--write", "--findings", "--only", "--recipe")]
     if late:
         raise UsageError(
-            f"{' and '.join(late)} {'stands' if len(late) == 1 else 'stand'} behind the script.",
+            behind_the_script(late),
             "What follows a script is its own.",
             "Put options of `flatout patch` before it; it is not run, so its own can be left out.",
         )

@@ -1,5 +1,6 @@
 """`flatout run`: the whole training under the recipe that `flatout tune` has made."""
 
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -10,6 +11,7 @@ import click
 
 from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option, verbose_option
+from flatout.cli.order import advice_on_order
 from flatout.errors import UsageError
 from flatout.fixes.catalog import find_fix
 from flatout.schema.recipe import Kept, Recipe
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from flatout.engine.train import Trained
 
 __all__ = ["chosen", "run"]
+
+_USAGE = 2  # the exit code of argparse and click for arguments that they do not know
+_KILLED = 128  # what a shell adds to the number of the signal that ended a program
 
 
 @click.command(
@@ -65,6 +70,9 @@ def run(
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, known, verbose=verbose)
     trained = _train(target, [_with(each.selection, on_change) for each in kept], live=live)
+    advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
+    if advice and not trained.ranks:
+        _say(advice)
     if kept or live:
         later = [each for each in warnings(recipe, target, trained.found) if each not in known]
         _account(trained, later, verbose=verbose)
@@ -143,6 +151,19 @@ def _announce(
         _say(f"warning: {sentence}")
 
 
+def _nothing_done(exit_code: int) -> str:
+    """Return why a fix is not known to have done anything: there was nothing to do, or the script ended before."""
+    if not exit_code:
+        return "found nothing to act on"
+    number = exit_code - _KILLED
+    if number == signal.SIGINT:
+        return "had not acted when the script was interrupted (Ctrl-C)"
+    if number in set(signal.Signals):
+        memory = "; often memory was short: see the system log" if number == signal.SIGKILL else ""
+        return f"is not known to have acted: the script was killed by {signal.Signals(number).name}{memory}"
+    return f"had not acted when the script ended with exit code {exit_code}"
+
+
 def _account(trained: "Trained", later: Sequence[str], *, verbose: bool) -> None:
     """Say what each fix did, and which could not act."""
     for sentence in later:
@@ -150,7 +171,7 @@ def _account(trained: "Trained", later: Sequence[str], *, verbose: bool) -> None
     for act in trained.acts:
         if act.hits or not act.failures:
             told = ", ".join(f"{name} {count}" for name, count in act.hits.items())
-            _say(f"{act.selection.label}: {told or 'found nothing to act on'}")
+            _say(f"{act.selection.label}: {told or _nothing_done(trained.exit_code)}")
         for reason, processes in act.failures.items():
             where = f" in {processes} processes" if processes > 1 else ""
             _say(f"{act.selection.label} could not act{where} and was left out: {reason}")

@@ -12,6 +12,7 @@ from flatout.schema.run import Run
 __all__ = ["explain_nothing", "script_failure", "shown_tail"]
 
 _TAIL_LINES = 25
+_USAGE = 2  # the exit code of argparse, click and others for arguments that they do not know
 _TRACEBACK = re.compile(r"((?:\[rank\d+\]: ?)?)Traceback \(most recent call last\)")
 _SHOWN = 80  # characters of an error by which its traceback is found
 _ROOM_BYTES = 64 * 1024
@@ -57,13 +58,15 @@ def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outco
     code = outcome.exit_code
     how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
     steps = len(run.steps) if run is not None else 0
-    return ScriptFailed(
+    failed = ScriptFailed(
         f"{target.name} {how} after {steps} steps.",
         shown_tail(folder / "output-timed.log", error=run.end.error if run is not None else ""),
         "Run it without flatout to see whether it fails there too."
         if code > 0
         else "Often the machine ran out of memory: see the system log.",
     )
+    failed.refused_its_arguments = code == _USAGE and not steps
+    return failed
 
 
 def explain_nothing(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError:

@@ -22,6 +22,7 @@ from flatout.engine.elsewhere import Here
 from flatout.engine.target import Target
 from flatout.errors import NothingMeasured
 from flatout.fixes.catalog import find_fix
+from flatout.fixes.rescuer import wait_for_rescuers
 from flatout.schema.codec import write_order
 from flatout.schema.order import ORDER_VARIABLE, Order
 from flatout.schema.trial import Selection
@@ -89,6 +90,7 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
 
             with Following(target.name, folder, onlooker) as following:
                 code = _exit_code(_run(target, environment, following))
+        wait_for_rescuers(folder)
         return _trained(code, selections, folder)
 
 

@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import datetime
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +24,12 @@ from flatout.engine.target import Target, script_digest
 from flatout.errors import FlatoutError, Interrupted
 from flatout.schema.report import Report
 from flatout.schema.secrets import digest, masked_words
-from flatout.schema.trial import Equivalence
+from flatout.schema.trial import Equivalence, Trial, Verdict
 
-__all__ = ["TuneLimits", "tune"]
+__all__ = ["TuneLimits", "tune", "undecided_in_time"]
 
 _DIAGNOSIS = 0.35  # of the budget, at most
+_LONGER = 3  # times the budget, where it was too short
 
 Watch = Callable[[Progress], None]
 
@@ -154,7 +156,8 @@ class _Session:
     def report(self) -> Report:
         """Return what is known so far."""
         search = self.search
-        notes = dict.fromkeys([*self._report.run.notes, *search.notes, *read_notes(self._folder)])
+        undecided = undecided_in_time(search.trials, self._limits.budget_s)
+        notes = dict.fromkeys([*self._report.run.notes, *search.notes, *undecided, *read_notes(self._folder)])
         run = dataclasses.replace(self._report.run, notes=tuple(notes))
         return dataclasses.replace(
             self._report, run=run, trials=tuple(search.trials), recipe=search.recipe, confirmation=search.confirmation
@@ -163,3 +166,18 @@ class _Session:
     def _progress(self, stage: str, steps: int, left_s: float) -> None:
         done = 1 - left_s / self._limits.budget_s if self._limits.budget_s else 1.0
         self._watch(Progress(stage, steps, max(_DIAGNOSIS / 2, min(0.99, done)), max(0.0, left_s)))
+
+
+def undecided_in_time(trials: Sequence[Trial], budget_s: float) -> list[str]:
+    """Return what to do where candidates stayed undecided: nothing, or one sentence with a larger budget."""
+    open_ones = [trial for trial in trials if trial.verdict is Verdict.UNDECIDED and trial.equality is None]
+    if not open_ones:
+        return []
+    pairs = [len(trial.comparison.pairs) if trial.comparison else 0 for trial in open_ones]
+    counted = str(pairs[0]) if len(set(pairs)) == 1 else f"{min(pairs)} to {max(pairs)}"
+    what = open_ones[0].candidate.selection.label if len(open_ones) == 1 else f"{len(open_ones)} candidates"
+    minutes = max(1, math.ceil(_LONGER * budget_s / 60))
+    return [
+        f"{what} stayed undecided after {counted} pair{'s' if counted != '1' else ''}: neither faster nor ruled out; "
+        f"more time gives more pairs: --budget {minutes}m"
+    ]

@@ -32,6 +32,7 @@ class Writing:
     write: Callable[[str], None]
     num_bytes: int = 0
     saved_ns: int = 0  # when it was saved, as files have it; 0: the moment of writing
+    done: Callable[[], None] = lambda: None  # called when it is in its place, or will never be
 
     @property
     def folder(self) -> str:
@@ -50,6 +51,7 @@ class Writing:
                 shutil.copyfile(self.made, self.target)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+            self.done()
 
     def concerns(self, path: str) -> bool:
         """Return whether `path` is the file or a folder that it lies in."""

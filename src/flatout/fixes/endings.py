@@ -51,7 +51,8 @@ def write_before_end(site: "Site", background: Background) -> None:
     for name, make in (("_exit", leaving), ("abort", settled)):
         for place in (*_aliases(getattr(os, name)), f"os:{name}"):
             site.wrap(place, make)
-    site.wrap("signal:raise_signal", settled)
+    for name in ("raise_signal", "pidfd_send_signal"):
+        site.wrap(f"signal:{name}", settled)
     if threading.current_thread() is threading.main_thread():  # nobody else may set handlers
         caught = _Caught(background)
         site.wrap("signal:signal", caught.setting)

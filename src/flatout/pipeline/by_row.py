@@ -14,6 +14,7 @@ from torch.utils.data.dataloader import default_collate
 
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import same
+from flatout.pipeline.inspect.refused_writes import in_words
 from flatout.pipeline.layout import Layout, layout_of
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
@@ -83,7 +84,7 @@ class ByRow:
                 if place == places[0] and not rows_equal(found[1], parts, [place]):
                     return DEPENDS
         except any_but_signals() as error:  # a stranger's function on a batch of a size that it may never have seen
-            return f"its collate function raised {type(error).__name__} on 1 sample"
+            return f"its collate function {in_words(error, message=False)} on 1 sample"
         return ""
 
 

@@ -23,6 +23,7 @@ from flatout.pipeline.examination import ask, refusal, samples_of, some_indices,
 from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
+from flatout.pipeline.inspect.refused_writes import in_words
 from flatout.pipeline.inspect.rehearsal import Rehearsal, Tried, rehearse
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
@@ -76,8 +77,7 @@ class Cache:
         self._changes, self._pace, self.reason, self._on_change = 0, Pace(), "", on_change
         self._fresh: Freshness | None = None
         self._stays, self._live = bool(loader.persistent_workers), not loader.num_workers
-        self._just_read = self._leaves_no_trace = False
-        self._settling, self._asked = _SETTLING, Asked()
+        self._just_read, self._leaves_no_trace, self._settling, self._asked = False, False, _SETTLING, Asked()
         self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOp(), IntraOp()
         self.keeping, self._plan = self._nothing_kept(), Plan("")
         self._begin(loader)
@@ -203,7 +203,7 @@ class Cache:
                     return
                 reason = reason or changed or self.keeping.add(self.dataset, indices, batch)
         except any_but_signals() as error:  # the script has its batch, whatever becomes of ours
-            reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
+            reason = f"keeping a batch {in_words(error)}"
         if reason:
             self._refuse(reason)
             loader = None if self._fresh is None or self._fresh.changed else self._filled()

@@ -26,12 +26,14 @@ from flatout.pipeline.of_kind import OfKind
 from flatout.pipeline.threads import threads_of
 from flatout.units import format_bytes
 
-__all__ = ["CompiledLoader", "Kept", "compile_loader"]
+__all__ = ["CompiledLoader", "Kept", "clashes", "compile_loader"]
 
 
 _FLEETING = 2
 """Data sets of one type, in a row, that were gone after one pass. Where one is made anew for each epoch, what is kept
 of it serves nothing, and looking at it costs: 200 epochs of 9 steps took 8.5 to 9.3 s in place of 6.2 to 6.6 (n=3)."""
+
+_EXPLAIN = "explain"
 
 _leading: "weakref.WeakSet[Kept]" = weakref.WeakSet()
 _common: "dict[tuple[int | None, Path | None, str], Kept]" = {}
@@ -216,8 +218,9 @@ def compile_loader(
     """Return a loader with the samples, order, random streams and bits of `loader`; `docs/input.md` says how.
 
     What the data set computes is computed once where that gives the same each time. Everything that speaks against it
-    is found out, and leaves the loader as it is; `explain()` says which. What is kept belongs to the data set: loaders
-    compiled with the same arguments and no `device` have it in common, so one may be made anew for each epoch.
+    is found out, and leaves the loader as it is; `flatout.explain(loader)` says which. What is kept belongs to the data
+    set: loaders compiled with the same arguments and no `device` have it in common, so one may be made anew for each
+    epoch.
 
     `max_bytes`: memory for samples; None: 40 % of what is free, divided among the ranks of this machine. `folder`:
     where samples are kept between runs, beyond `max_bytes` too. `device`: batches come with all their tensors there;
@@ -226,6 +229,7 @@ def compile_loader(
     What samples are made from is looked at before each batch, so what changes is in the next one. `on_change`: where
     that is seen too late, the training stops ("stop"), or goes on with a warning ("warn"). A loader of a class that
     walks in a way of its own comes back as it is, without `explain()`; other classes keep their name and methods.
+    `flatout.explain(loader)` takes either.
 
     Raises:
         RuntimeError: torch does not know the device, or it is not there.
@@ -241,13 +245,23 @@ def compile_loader(
 
 def _compiled(loader: DataLoader[Any], kept: Kept, target: Device | None) -> DataLoader[Any]:
     kind = _compiled_class(type(loader))
-    if kind is None:
+    if kind is None or clashes(loader):
         return loader
     made: CompiledLoader = copy.copy(loader)  # type: ignore[assignment]
     object.__setattr__(made, "__class__", kind)
     told = {name: value for name, value in vars(loader).items() if name != "_iterator"}
     vars(made).update(_kept=kept, _plain=loader, _told=told, _iterator=None, _device=target)
     return made
+
+
+def clashes(loader: DataLoader[Any]) -> list[str]:
+    """Return the names of a loader's own that a compiled loader needs for itself."""
+    if isinstance(loader, CompiledLoader):
+        return []
+    ours = {*CompiledLoader.__annotations__, *(name for name in vars(CompiledLoader) if not name.startswith("__"))}
+    own = set(object.__getattribute__(loader, "__dict__"))
+    own.update(*(vars(base) for base in type(loader).__mro__ if base not in DataLoader.__mro__))
+    return sorted(own & (ours - {_EXPLAIN}))
 
 
 def _compiled_again(loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -266,6 +280,9 @@ def _compiled_class(kind: Any) -> Any:
     if issubclass(kind, CompiledLoader):  # compiled once more
         return kind if inner is DataLoader else _compiled_class(inner)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    own = next((vars(base)[_EXPLAIN] for base in kind.__mro__ if _EXPLAIN in vars(base)), None)
+    if own is not None:  # of the script's class: it stays
+        names[_EXPLAIN] = own
     return type(kind.__name__, (CompiledLoader, kind), names)
 
 

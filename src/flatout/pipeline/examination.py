@@ -29,6 +29,7 @@ from flatout.pipeline.dataset_state import (
     undrawn,
     unsafe,
 )
+from flatout.pipeline.inspect.refused_writes import in_words, refused_write
 from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.reach import attributes_of
 from flatout.pipeline.signals import any_but_signals
@@ -42,6 +43,7 @@ __all__ = [
     "may_be_left_out",
     "read_alone",
     "refusal",
+    "replaced",
     "samples_of",
     "some_indices",
     "streams_kept",
@@ -143,7 +145,8 @@ def _asked_twice(
         with Untouched(dataset) as untouched:
             reason = _of_two(dataset, index, other, times, samples)
     except any_but_signals() as error:  # whatever a stranger's data set may raise
-        return f"{name}[{index}] raised {type(error).__name__}: {error}".splitlines()[0][:200]
+        writes = refused_write(error)
+        return f"{name} {writes}" if writes else f"{name}[{index}] {in_words(error)}"
     if untouched.changed:
         return f"{name} {_CHANGES}"
     if own and reason in (_DRAWS, _DIFFERS):  # as it may
@@ -281,17 +284,23 @@ def refusal(loader: Any) -> str:
 
 def walks_in_its_own_way(kind: type) -> bool:
     """Tell whether a class of loaders replaces anything that `DataLoader` does, but for how one is made."""
+    return bool(replaced(kind))
+
+
+def replaced(kind: type) -> list[str]:
+    """Return the names of what a class of loaders replaces of `DataLoader`, but for how one is made."""
     from torch.utils.data.dataloader import DataLoader
 
     ours = "flatout."
     own = [base for base in kind.__mro__ if not issubclass(DataLoader, base) and not base.__module__.startswith(ours)]
     known = {name for base in DataLoader.__mro__ for name in vars(base)} | {"__getattribute__", "__getattr__"}
-    return any(name in known - _OF_ANY_CLASS for base in own for name in vars(base))
+    return sorted({name for base in own for name in vars(base)} & (known - _OF_ANY_CLASS))
 
 
 _OF_ANY_CLASS = {
     *("__init__", "__module__", "__doc__", "__annotations__", "__dict__", "__weakref__", "__parameters__"),
     *("__orig_bases__", "__qualname__", "__static_attributes__", "__firstlineno__", "__repr__", "__str__"),
+    *("__slotnames__", "__abstractmethods__", "_abc_impl"),  # the first is noted by `copy` once an instance was copied
 }
 
 

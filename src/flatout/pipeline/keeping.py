@@ -10,6 +10,7 @@ from flatout.pipeline.dataset_state import random_states, restore_random_states,
 from flatout.pipeline.examination import ask, some_indices
 from flatout.pipeline.gathering import Gather, gathering, gathering_of_arrays
 from flatout.pipeline.inspect.batch_owners import stands_twice
+from flatout.pipeline.inspect.refused_writes import in_words
 from flatout.pipeline.layout import Layout, Rows, layout_of
 from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget, memory_of_workers
@@ -271,7 +272,7 @@ class Keeping:
                 try:
                     made = self._collate(samples)
                 except any_but_signals() as error:  # a stranger's function on a batch of a size it may never have seen
-                    return f"its collate function raised {type(error).__name__} on {len(some)} samples"
+                    return f"its collate function {in_words(error, message=False)} on {len(some)} samples"
                 if not undrawn(before, random_states()):
                     restore_random_states(before)
                     return DEPENDS

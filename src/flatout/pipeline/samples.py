@@ -17,6 +17,7 @@ from flatout.pipeline.dataset_state import random_states, restore_random_states,
 from flatout.pipeline.examination import ask, samples_of, some_indices, weakly
 from flatout.pipeline.inspect.forked_copy import ask_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
+from flatout.pipeline.inspect.refused_writes import in_words
 from flatout.pipeline.inspect.rehearsal import rehearse
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.own_streams import generators_in, restore_states, states_of
@@ -136,7 +137,7 @@ class KeptSamples:
             alike = all(self._agrees([index]) for index in some) and self._agrees(some)
             return "" if alike else "and samples asked for by themselves come out otherwise"
         except any_but_signals() as error:  # a stranger's data set, given something that it does not expect
-            return f"and reading samples by themselves raised {type(error).__name__}: {error}".splitlines()[0][:200]
+            return f"and reading samples by themselves {in_words(error)}"
 
     def prove(self, number: int) -> str:
         """Ask for some kept samples again; return what speaks against them, or what spoke against going on."""

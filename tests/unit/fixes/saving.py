@@ -90,6 +90,20 @@ ENDS = {
     "as a daemon": "if os.fork(): os._exit(0)\nopen('there', 'w').write(str(os.path.getsize('model.pt')))",
 }
 
+UNSEEN = {  # nothing in the process sees these: another process writes the files
+    "_exit of the C library": "import ctypes; ctypes.CDLL(None)._exit(5)",
+    "abort of the C library": "import ctypes; ctypes.CDLL(None).abort()",
+    "a crash": "import ctypes; ctypes.string_at(0)",
+    "a crash while a forked child lives": "import ctypes\nif os.fork(): ctypes.string_at(0)\ntime.sleep(4); leave(0)",
+    "kill of the C library": "import ctypes; ctypes.CDLL(None).kill(os.getpid(), 9)",
+    "SIGKILL from outside": "send(signal.SIGKILL)",
+    "SIGKILL by a descriptor": "signal.pidfd_send_signal(os.pidfd_open(os.getpid()), signal.SIGKILL)",
+    "no processor time left": "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass",
+    "its group killed": "os.setpgid(0, 0); import ctypes; ctypes.CDLL(None).killpg(0, 9)",
+}
+ENDS_AND_UNSEEN = ENDS | UNSEEN
+_LONGEST_WAIT_S = 60
+
 
 def cases(ways, ends):
     return [(way, end, arm) for way in ways for end in ends for arm in ("plain", "ours")]
@@ -103,8 +117,18 @@ def outcomes(folder, ways, ends):
     statuses = json.loads(done.stdout.splitlines()[-1])
     found = {}
     for number, case in enumerate(cases(ways, ends)):
-        found[case] = (statuses[number], tree(Path(folder) / str(number)))
+        top = Path(folder) / str(number)
+        if case[1] in UNSEEN:
+            wait_for_files(top)
+        found[case] = (statuses[number], tree(top))
     return found
+
+
+def wait_for_files(top):
+    """Wait until what was still to be written has its place: then its folder is gone."""
+    until = time.monotonic() + _LONGEST_WAIT_S
+    while time.monotonic() < until and any(top.rglob(".*.????????????")):
+        time.sleep(0.05)
 
 
 def tree(top):
@@ -121,7 +145,7 @@ if __name__ == "__main__":
     import torch
 
     from flatout.fixes.apply import install_fixes
-    from flatout.fixes.async_checkpoint import _Snapshot
+    from flatout.fixes.snapshot import Snapshot
     from flatout.probe.modules import ModuleWatch
     from flatout.probe.seams import Seams
     from flatout.probe.tape import Tape
@@ -131,13 +155,13 @@ if __name__ == "__main__":
         """Put the fix in place, with a disk that is slow enough for everything to come before it."""
         sites = install_fixes([Selection("async-checkpoint")], Seams(), ModuleWatch(Tape(id, id)))
         assert not sites[0].failure, sites[0].failure
-        write = _Snapshot.write
+        write = Snapshot.write
 
         def slowly(snapshot, path):
-            time.sleep(0.08)
+            time.sleep(2 if case[1] in UNSEEN else 0.08)
             write(snapshot, path)
 
-        _Snapshot.write = slowly
+        Snapshot.write = slowly
 
     def keep(name, mode):
         """Make a file that is there before, and return it open."""
@@ -193,5 +217,5 @@ if __name__ == "__main__":
         print(json.dumps(statuses))
         sys.exit(0)
     exec(WAYS[way])
-    exec(ENDS[end])
+    exec(ENDS_AND_UNSEEN[end])
     signal.alarm(0)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.unit.fixes.training import Images, same_bits, train, under
 
-from flatout.fixes.async_checkpoint import _Snapshot
+from flatout.fixes.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +25,13 @@ BIG = 200_000
 def gate(monkeypatch):
     """Hold the writer back until the gate opens by itself, a moment after somebody has begun to wait for it."""
     opened = threading.Event()
-    write = _Snapshot.write
+    write = Snapshot.write
 
     def held(snapshot, path):
         opened.wait(0.2)
         write(snapshot, path)
 
-    monkeypatch.setattr(_Snapshot, "write", held)
+    monkeypatch.setattr(Snapshot, "write", held)
     yield opened
     opened.set()
 
@@ -155,14 +155,14 @@ def fill(monkeypatch, error):
     def write(snapshot, path):
         raise error
 
-    monkeypatch.setattr(_Snapshot, "write", write)
+    monkeypatch.setattr(Snapshot, "write", write)
 
 
 @pytest.mark.parametrize("access", ["torch.load", "exists", "listdir"])
 def test_an_error_of_the_writer_is_raised_at_the_next_access(access, workdir, monkeypatch):
     Path("model.pt").write_bytes(b"old")
     with under("async-checkpoint") as process:
-        monkeypatch.setattr(_Snapshot, "write", lambda snapshot, path: 1 / threading.Event().wait(0.2))
+        monkeypatch.setattr(Snapshot, "write", lambda snapshot, path: 1 / threading.Event().wait(0.2))
         torch.save({"x": torch.ones(1)}, "model.pt")
         with pytest.raises(ZeroDivisionError):
             ACCESSES[access](str(workdir / "model.pt"))
@@ -247,7 +247,7 @@ def test_the_end_of_the_process_waits_for_the_file(end, workdir):
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])
 def test_a_disk_that_fills_up_after_the_save_shows_in_the_exit_status(end, workdir):
-    slow = "from flatout.fixes.async_checkpoint import _Snapshot as S\nimport time\nwrite = S.write\n"
+    slow = "from flatout.fixes.snapshot import Snapshot as S\nimport time\nwrite = S.write\n"
     slow += "S.write = lambda *a: (time.sleep(0.5), write(*a))\n"
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
     done = run(

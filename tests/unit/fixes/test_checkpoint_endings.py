@@ -1,7 +1,7 @@
 """However a training saves and however it ends: what `torch.save` would have left is there, and nothing else."""
 
 import pytest
-from tests.unit.fixes.saving import ENDS, WAYS, outcomes
+from tests.unit.fixes.saving import ENDS, UNSEEN, WAYS, outcomes
 
 pytestmark = pytest.mark.slow
 
@@ -29,3 +29,14 @@ def test_a_process_leaves_its_checkpoints_however_it_ends(end, tmp_path):
 @pytest.mark.parametrize("part", range(4))
 def test_a_checkpoint_is_left_as_torch_leaves_it_however_it_is_saved(part, tmp_path):
     assert_same(outcomes(tmp_path, list(WAYS)[part::4], FEW_ENDS))
+
+
+@pytest.mark.parametrize("end", UNSEEN)
+def test_a_process_that_dies_unseen_leaves_its_checkpoints_a_moment_later(end, tmp_path):
+    ways = ("over an old file", "six files") if end == "SIGKILL from outside" else ("under a tight umask",)
+    assert_same(outcomes(tmp_path, ways, [end]))
+
+
+def test_names_that_are_not_ascii_are_written_by_the_other_process_too(tmp_path):
+    ways = ("names that are not ASCII", "a folder that is not ASCII", "other options after")
+    assert_same(outcomes(tmp_path, ways, ["SIGKILL from outside"]))

@@ -1,5 +1,7 @@
 """Secrets are hidden in command lines, settings and messages; what only looks like a word stays."""
 
+import json
+
 import pytest
 
 from flatout.schema import secrets
@@ -33,6 +35,27 @@ HIDDEN = [
     (["https://h/x?X-Amz-Signature=abc&X-Amz-Date=1"], ["https://h/x?X-Amz-Signature=***&X-Amz-Date=***"]),
     (['{"api_key": "a b", "lr": 1}'], ['{"api_key": "***", "lr": 1}']),
     (["{password: abc}"], ["{password: ***}"]),
+    (["--pat", "x"], ["--pat", "***"]),
+    (["--creds", "x"], ["--creds", "***"]),
+    (["--hf-auth", "x"], ["--hf-auth", "***"]),
+    (["--mysql-pw", "x"], ["--mysql-pw", "***"]),
+    (["--key=peach17x"], ["--key=***"]),
+    (["--dbpass", "x", "--hftoken=x"], ["--dbpass", "***", "--hftoken=***"]),
+    (["--secrets", "a", "b", "--lr", "1"], ["--secrets", "***", "***", "--lr", "1"]),
+    (["-u", "bob:pa55"], ["-u", "bob:***"]),
+    (["-ubob:pa55"], ["-ubob:***"]),
+    (["--user=bob:pa55:x"], ["--user=bob:***"]),
+    (["bob:pa55@db.example.org:5432/x"], ["bob:***@db.example.org:5432/x"]),
+    (["bob:pa55@localhost"], ["bob:***@localhost"]),
+    (["-H", "Authorization: Bearer abcdefgh"], ["-H", "Authorization: Bearer ***"]),
+    (["-H", "authorization: Basic Ym9iOnBh"], ["-H", "authorization: Basic ***"]),
+    (["-H", "Proxy-Authorization: x y"], ["-H", "Proxy-Authorization: ***"]),
+    (["-H", "Cookie: a=b; c=d"], ["-H", "Cookie: ***"]),
+    (["{'Authorization': 'Bearer abcdefgh'}"], ["{'Authorization': 'Bearer ***'}"]),
+    (["https://h/x#access_token=abc"], ["https://h/x#access_token=***"]),
+    (["https://h/x?sv=1&sig=a%2Fb"], ["https://h/x?sv=1&sig=***"]),
+    (["https://discord.com/api/webhooks/12/ab"], ["https://discord.com/api/webhooks/***"]),
+    (["xapp-1-A0123-456"], ["***"]),
 ]
 
 PLAIN = [
@@ -47,6 +70,8 @@ PLAIN = [
     ["git+ssh://git@github.com/x/y", "s3://bucket/key/of/data", "http://localhost:5000/a@b"],
     ["lightning_logs/version_0/checkpoints/epoch=3-step=400.ckpt"],
     ["data.key=value", "a:b", "--monkey", "x", "--optimizer-key", "adam"],
+    ["registry.org/image:tag@sha256:abc", "mailto:bob@example.org", "git@github.com:x/y", "pkg.module:Class"],
+    ["--user", "bob", "-u", "train.py", "--image", "repo:latest", "--range", "0:10"],
 ]
 
 CODE = [
@@ -56,6 +81,9 @@ CODE = [
     "for token in tokens:",
     "loss.item()  # tokens: 12",
     "key: value",
+    "forward pass: 12.345ms, pass=2.31ms, pass 3: 4 s",
+    "auth: failed, key=lambda row: row[1]",
+    "def request(authorization: str) -> None:",
 ]
 
 
@@ -85,6 +113,35 @@ def test_a_value_of_the_command_line_is_hidden_wherever_it_is_quoted(monkeypatch
     remember(["train.py", "--api-key", "open-sesame", "--token=17"])
     assert masked("ValueError: 'open-sesame' is refused") == "ValueError: '***' is refused"
     assert masked("17 steps") == "17 steps"
+
+
+def test_what_is_remembered_is_hidden_in_every_form_of_quoting(monkeypatch):
+    monkeypatch.setattr(secrets, "_known", set())
+    odd = "a'b\\c\"1"
+    words = ["--db-pass", odd, "--pw=x7y2", "--db", "postgresql://me:p%40ss12@host/x", "--key", "l1.x2"]
+    remember(["train.py", *words])
+    assert masked(f"refused {odd!r}, {odd}, {json.dumps(odd)}") == "refused '***', ***, \"***\""
+    assert masked("login with x7y2 failed, max7y2x") == "login with *** failed, max7y2x"
+    assert masked("for user me: p@ss12 or p%40ss12") == "for user me: *** or ***"
+    assert masked("layer l1.x2") == "layer l1.x2"
+
+
+def test_secrets_of_the_environment_are_hidden_and_its_other_values_stay(monkeypatch):
+    monkeypatch.setattr(secrets, "_known", set())
+    secrets.remember_environment(
+        {
+            **{"WANDB_API_KEY": "abc-123-xyz", "DB_PASSWORD": "postgres", "PWD": "work-1-2-3", "GPG_KEY": "0xABCDEF01"},
+            **{"SSH_AUTH_SOCK": "agent-1-2-3", "HF_TOKEN_PATH": "token-1-2-3", "SECRET_KEY": "/etc/keys/key1x2"},
+        }
+    )
+    assert masked("abc-123-xyz") == "***"
+    for value in ("postgres is down", "work-1-2-3", "agent-1-2-3", "token-1-2-3", "/etc/keys/key1x2"):
+        assert masked(value) == value
+
+
+def test_settings_that_may_be_secrets_are_hidden_where_they_look_so():
+    told = {"key": "layer4", "auth": "ab12cd34ef", "pass": "12.345ms", "pat": 5, "creds": "x"}
+    assert masked_plain(told) == {"key": "layer4", "auth": "***", "pass": "12.345ms", "pat": 5, "creds": "***"}
 
 
 def test_plain_values_keep_their_form():

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flatout.pipeline.inspect.refused_writes import in_words
+
 __all__ = ["Answer", "ask_a_copy", "in_a_copy"]
 
 _LONGEST_S = 60.0
@@ -118,7 +120,7 @@ def _answer(function: Callable[[], Any], pipe: int) -> None:
         answer = _answered(function, pipe)
         _send(pipe, answer)
     except BaseException as error:  # whatever it is, the script must not go on twice
-        _send(pipe, Answer(failed=f"{type(error).__name__}: {error}".splitlines()[0][:200]))
+        _send(pipe, Answer(failed=f"it {in_words(error)}"))
     finally:
         os._exit(0)
 

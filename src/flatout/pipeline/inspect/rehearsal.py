@@ -16,6 +16,7 @@ from flatout.pipeline.inspect.batch_owners import owned
 from flatout.pipeline.inspect.file_questions import Asked, asked_of_files
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.object_graph import available
+from flatout.pipeline.inspect.refused_writes import refused_write
 from flatout.pipeline.inspect.state_watch import StateWatch
 from flatout.pipeline.signals import any_but_signals
 from flatout.pipeline.untouched import Untouched
@@ -137,6 +138,6 @@ def _shares(loader: Any, watch: StateWatch) -> str:
     many = getattr(loader.dataset, "__getitems__", None)
     try:
         batch = loader.collate_fn(many(some) if callable(many) else [loader.dataset[index] for index in some])
-    except any_but_signals():  # a stranger's function on a batch of a size it may never have seen
-        return ""
+    except any_but_signals() as error:  # a stranger's function on a batch of a size it may never have seen
+        return f"its collate function {writes}" if (writes := refused_write(error)) else ""
     return f"its batches hold {what}" if (what := owned(batch, watch.graph)) else ""
