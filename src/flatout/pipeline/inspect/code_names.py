@@ -4,7 +4,7 @@ import sys
 import types
 from typing import Any, NamedTuple
 
-from flatout.pipeline.reach import names_in
+from flatout.pipeline.reach import all_names_in, names_in
 
 __all__ = ["Names", "Read"]
 
@@ -88,7 +88,7 @@ class Names:
         for value in list(vars(kind).values()):
             function = getattr(value, "__func__", getattr(value, "fget", value))
             if isinstance(function, types.FunctionType):
-                self.of_classes |= names_in(function.__code__).attributes
+                self.of_classes |= all_names_in(function.__code__)
 
 
 class _OfInstances(set[str]):
