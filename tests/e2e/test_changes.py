@@ -12,7 +12,10 @@ import tomllib
 
 import pytest
 
-pytestmark = pytest.mark.alone
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.timeout(600),  # a tune and two trainings: 190 to 240 s each beside three other test runs on two cores
+]
 
 EPOCHS, BATCHES = 240, 4
 SERVED = 0.95  # of all batches; the first pass, the rest of the changed one and that after it are the script's own
