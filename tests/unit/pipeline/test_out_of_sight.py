@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import get_worker_info as own_place
 
 from flatout import compile_loader
 
@@ -227,3 +228,18 @@ def test_attributes_of_tensors_and_odd_strides_stay():
     loader = compile_loader(DataLoader(Tagged(), batch_size=4, collate_fn=last))
     wanted = [batch.stride() for batch in DataLoader(Tagged(), batch_size=4, collate_fn=last)]
     assert [[batch.stride() for batch in loader] for _ in range(3)] == [wanted] * 3
+
+
+def test_who_asks_for_its_worker_under_another_name_is_left_alone():
+    class Sharded(Dataset):
+        def __len__(self):
+            return 12
+
+        def __getitem__(self, index):
+            told = own_place()
+            return torch.tensor([index, -1 if told is None else told.id])
+
+    loader = compile_loader(DataLoader(Sharded(), batch_size=3, num_workers=2))
+    wanted = [batch.tolist() for batch in DataLoader(Sharded(), batch_size=3, num_workers=2)]
+    assert [[batch.tolist() for batch in loader] for _ in range(3)] == [wanted] * 3
+    assert "which worker it is in" in loader.explain()

@@ -12,7 +12,7 @@ from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.opened_files import Ear
 from flatout.pipeline.reach import parts
 
-__all__ = ["Made", "keeps_results", "make_some", "unfollowed"]
+__all__ = ["Made", "keeps_results", "make_some", "told_of", "unfollowed"]
 
 _LONGEST_S = 20.0
 _BATCHES = 2
@@ -63,7 +63,7 @@ def make_some(loader: Any, fresh: Freshness, *, may_set_up: bool) -> Made:
 
 def _made(loader: Any, fresh: Freshness, may_set_up: bool) -> Made:
     iterator, ear, sets_up = _alone(loader), Ear(), False
-    asked = _told_of(sys.modules["torch"].utils.data.get_worker_info)
+    asked = told_of(sys.modules["torch"].utils.data.get_worker_info)
     for number in range(_BATCHES):
         if next(iterator, None) is None:
             break
@@ -92,7 +92,7 @@ def _alone(loader: Any) -> Any:
     return _SingleProcessDataLoaderIter(alone)
 
 
-def _told_of(function: Callable[..., Any]) -> list[bool]:
+def told_of(function: Callable[..., Any]) -> list[bool]:
     """Return a list that gets an item at each call of `function` from now on, under whatever name."""
     calls: list[bool] = []
     code = function.__code__

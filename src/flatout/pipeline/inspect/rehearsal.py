@@ -1,5 +1,6 @@
 """The first look at a data set, in a copy of the process: whether it can be looked at here without leaving a trace."""
 
+import contextlib
 import functools
 import logging
 import os
@@ -16,6 +17,7 @@ from flatout.pipeline.inspect.batch_owners import owned
 from flatout.pipeline.inspect.file_questions import Asked, asked_of_files
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.object_graph import available
+from flatout.pipeline.inspect.one_batch import told_of
 from flatout.pipeline.inspect.refused_writes import refused_write
 from flatout.pipeline.inspect.state_watch import StateWatch
 from flatout.pipeline.signals import any_but_signals
@@ -116,8 +118,8 @@ def _of_workers(loader: Any, watch: StateWatch) -> str:
     if not loader.num_workers:
         return ""
     asked = _WHICH_WORKER & (watch.graph.names.globals | watch.graph.names.attributes)
-    if asked:
-        return f"it asks which worker it is in ({sorted(asked)[0]})"
+    if asked or _asks_for_its_worker(loader.dataset):
+        return f"it asks which worker it is in ({min(asked, default='get_worker_info under another name')})"
     if loader.worker_init_fn is None:
         return ""
     with Untouched():
@@ -127,6 +129,14 @@ def _of_workers(loader: Any, watch: StateWatch) -> str:
             if what:
                 return f"its workers differ: worker_init_fn changes {what}"
     return ""
+
+
+def _asks_for_its_worker(dataset: Any) -> bool:
+    calls = told_of(torch.utils.data.get_worker_info)
+    with Untouched(dataset), contextlib.suppress(Exception):  # the script's own call will say it
+        dataset[0]
+    sys.setprofile(None)
+    return bool(calls)
 
 
 def _shares(loader: Any, watch: StateWatch) -> str:
