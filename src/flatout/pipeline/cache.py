@@ -23,7 +23,6 @@ from flatout.pipeline.examination import ask, refusal, samples_of, some_indices,
 from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
-from flatout.pipeline.inspect.refused_writes import in_words
 from flatout.pipeline.inspect.rehearsal import Rehearsal, Tried, rehearse
 from flatout.pipeline.intra_op import IntraOp
 from flatout.pipeline.keeping import Keeping, no_room
@@ -203,7 +202,7 @@ class Cache:
                     return
                 reason = reason or changed or self.keeping.add(self.dataset, indices, batch)
         except any_but_signals() as error:  # the script has its batch, whatever becomes of ours
-            reason = f"keeping a batch {in_words(error)}"
+            reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
             self._refuse(reason)
             loader = None if self._fresh is None or self._fresh.changed else self._filled()

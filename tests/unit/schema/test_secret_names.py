@@ -64,6 +64,7 @@ PLAIN = [
     ),
     *("--tokens-per-batch 9", "--auth oauth2", "--patch 16x16", "--model m:latest2"),
     *("--betas 0.9,0.999", "--dtype bfloat16", "--user 1000:1000", "--host db1:5432", "--d-key 64x", "-u train.py"),
+    *("--hf_transfer true", "--hf_checkpoint gpt2", "--backend hf_accelerate"),
 ]
 
 
