@@ -95,9 +95,7 @@ class StateWatch:
             owner = self._watch.look()
         except OSError:  # memory that was watched is gone
             return "memory that samples are made from"
-        if owner is None:
-            return self._files.told() if self._hears else ""
-        return self._named(owner)
+        return ("" if owner is None else self._named(owner)) or self.hears()
 
     def hears(self) -> str:
         """Return a file that has changed, an empty string for none."""
@@ -109,9 +107,7 @@ class StateWatch:
         if found:
             return found
         owner = None if self._far is None else self._far.look_at_all()
-        if owner is not None:
-            return self._named(owner)
-        return self._files.changed()
+        return ("" if owner is None else self._named(owner)) or self._files.changed()
 
     def _named(self, owner: int) -> str:
         """Return what has changed; nothing, where only names that no code reads came, went or changed."""
@@ -119,20 +115,23 @@ class StateWatch:
             others = [*self._watch.changed(), *(self._far.changed() if self._far is not None else [])]
             owner = next((other for other in others if not self._is_none(other)), 0)
             if not owner:
-                self._take_names()
-                return ""
+                return self._take_names()
         known = self.graph.filtered.get(owner)
         things = [(name, ref()) for name, ref in self._roots]
         if known is not None:
             return f"{known.what}.{known.differing()}"
         return path_to(owner, [(name, thing) for name, thing in things if thing is not None])
 
-    def _take_names(self) -> None:
-        """Take the names that code reads where they stand now; the memory of a dictionary moves as it grows."""
+    def _take_names(self) -> str:
+        """Take the names that code reads where they stand now; the memory of a dictionary moves as it grows.
+
+        Return a file that has changed, where everything is followed anew: what was heard of files is lost then.
+        """
         again = self.graph.names_again()
         if again is None or in_a_copy():
+            changed = self.hears()
             self._begin()
-            return
+            return changed
         found: dict[int, list[bytes]] = {}
         for pair, (owner,) in zip(_ranges(again[0]), struct.iter_unpack("Q", again[1]), strict=True):
             found.setdefault(owner, []).append(struct.pack("QQ", *pair))
@@ -143,6 +142,7 @@ class StateWatch:
             owners += [owner] * len(there)
         self._core = b"".join(pairs), struct.pack(f"{len(owners)}Q", *owners)
         self._watch.core(*self._core)
+        return ""
 
     def _is_none(self, owner: int) -> bool:
         """Return whether an object is one of which nothing has changed that code names."""

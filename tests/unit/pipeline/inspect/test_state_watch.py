@@ -374,3 +374,14 @@ def test_the_random_streams_of_the_process_may_go_on():
     watch = StateWatch([("dataset", dataset)])
     random.random()
     assert watch.look() == ""
+
+
+def test_a_file_that_changes_beside_a_name_that_nobody_reads_is_seen_at_once(tmp_path, monkeypatch):
+    file = tmp_path / "labels.csv"
+    file.write_text("1")
+    data = Scaled()
+    watch = StateWatch([("Scaled", data)], asked=frozenset({str(file)}))
+    assert watch.look() == ""
+    monkeypatch.setitem(globals(), "nobody_reads_it", 1)
+    file.write_text("2")
+    assert watch.look() == f"the file {file}"
