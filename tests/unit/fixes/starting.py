@@ -57,7 +57,7 @@ if __name__ == "__main__":
     from functorch.compile import min_cut_rematerialization_partition, nop
     from torch._dynamo.backends.common import aot_autograd
 
-    from flatout.fixes import async_checkpoint, compiled_module
+    from flatout.fixes import compiled_module, snapshot
     from flatout.fixes.catalog import fixes as every_fix
     from flatout.fixes.under_recipe import train_under
     from flatout.schema.order import Order
@@ -67,13 +67,13 @@ if __name__ == "__main__":
         """Cut graphs in two as for inductor, and run them without generated code; write to a slow disk."""
         cut = aot_autograd(fw_compiler=nop, partition_fn=min_cut_rematerialization_partition)
         compiled_module._inductor = lambda graph, inputs, *, options: cut(graph, inputs)
-        write = async_checkpoint._Snapshot.write
+        write = snapshot.Snapshot.write
 
         def slowly(snapshot, path):
             time.sleep(SLOW_DISK_S)
             write(snapshot, path)
 
-        async_checkpoint._Snapshot.write = slowly
+        snapshot.Snapshot.write = slowly
 
     def become(place, selection):
         """Be the process that runs the script in `place`, under a fix or under none."""

@@ -4,12 +4,12 @@ import sys
 import types
 from typing import Any, NamedTuple
 
-from flatout.pipeline.reach import all_names_in, names_in
+from flatout.pipeline.reach import attributes_in, names_in
 
 __all__ = ["Names", "Read"]
 
 _DYNAMIC = {"getattr", "vars", "eval", "exec", "globals", "locals", "attrgetter", "methodcaller", "dir", "__dict__"}
-_DYNAMIC |= {"deepcopy", "copy", "asdict", "astuple", "__getattribute__", "__getattr__", "getattr_static"}
+_DYNAMIC |= {"deepcopy", "asdict", "astuple", "__getattribute__", "__getattr__", "getattr_static"}
 _UNWRITTEN = {"eval", "exec", "globals", "__import__", "import_module"}
 _MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference"}  # that change with who walks a loader
 _NEVER_CALLED = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__str__"}
@@ -74,8 +74,9 @@ class Names:
             self._known.add(code)
             self.globals |= found.read
             self.of_classes |= found.attributes
-            self.dynamic = self.dynamic or bool(_DYNAMIC & (found.read | found.attributes))
-            loose = (_UNWRITTEN | _MODES) & (found.read | found.attributes)
+            named = found.read | found.attributes
+            self.dynamic = self.dynamic or bool(_DYNAMIC & named) or "copy" in found.read  # array.copy() reads none
+            loose = (_UNWRITTEN | _MODES) & named
             loose |= {"sys.modules"} if "sys" in found.read and "modules" in found.attributes else set()
             self.unwritten = self.unwritten or next(iter(loose), "")
         return Read(set(found.read | found.stored), set(found.attributes), found.imported)
@@ -88,7 +89,7 @@ class Names:
         for value in list(vars(kind).values()):
             function = getattr(value, "__func__", getattr(value, "fget", value))
             if isinstance(function, types.FunctionType):
-                self.of_classes |= all_names_in(function.__code__)
+                self.of_classes |= attributes_in(function.__code__)
 
 
 class _OfInstances(set[str]):

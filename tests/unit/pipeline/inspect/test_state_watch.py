@@ -385,3 +385,26 @@ def test_a_file_that_changes_beside_a_name_that_nobody_reads_is_seen_at_once(tmp
     monkeypatch.setitem(globals(), "nobody_reads_it", 1)
     file.write_text("2")
     assert watch.look() == f"the file {file}"
+
+
+def test_an_array_that_is_copied_makes_no_other_attribute_count():
+    class Copies(Dataset):
+        def __init__(self):
+            self.rows = np.arange(4)
+
+        def __getitem__(self, index):
+            return self.rows.copy()[index]
+
+    dataset = Copies()
+    watch = StateWatch([("dataset", dataset)])
+    dataset.note = 1
+    assert watch.look() == ""
+
+
+def test_names_of_attributes_are_those_that_the_instructions_load():
+    from flatout.pipeline.reach import attributes_in, names_in
+
+    functions = [value for value in vars(torch.Tensor).values() if hasattr(value, "__code__")]
+    assert len(functions) > 50
+    for function in functions:
+        assert attributes_in(function.__code__) == names_in(function.__code__).attributes
