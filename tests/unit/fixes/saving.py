@@ -187,6 +187,7 @@ if __name__ == "__main__":
         while True:
             time.sleep(0.01)
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup would have us ignore
     folder, (ways, ends) = sys.argv[1], json.loads(sys.argv[2])
     gc.freeze()  # children that end leave what was imported alone: 0.4 s of CPU for each, not 1.2
     statuses = []

@@ -126,3 +126,14 @@ def test_it_is_offered_where_workers_were_restarted():
     stays = LoaderFacts(is_training=True, num_workers=2, epochs_started=3, persistent_workers=True)
     given = [choices(Run(header=Header(script="a"), loaders=(one,))) for one in (restarted, once, stays)]
     assert given == [({},), (), ()]
+
+
+def test_workers_stay_while_a_log_grows_that_they_have_open(tmp_path):
+    """As where a training's output goes to a file."""
+    made = loader()()
+    with (tmp_path / "train.log").open("w") as log, under("persistent-workers") as process:
+        for _ in range(4):
+            log.write("a pass begins\n" * 1000)
+            log.flush()
+            list(made)
+    assert process.site.hits.get("DataLoader", 0) == 3

@@ -1,6 +1,7 @@
 """The files that a process opens, each as it was then; for workers and copies, which do nothing else."""
 
 import contextlib
+import fcntl
 import os
 import sys
 import threading
@@ -71,13 +72,21 @@ def are_as_before(files: Mapping[str, FileMark]) -> bool:
 
 
 def files_held() -> dict[str, FileMark]:
-    """Return the files that this process has open or mapped, each as it is; not Python's own, nor the system's."""
+    """Return the files that this process may read, as it has them open or mapped; not Python's, nor the system's."""
     names = set()
     with contextlib.suppress(OSError):
-        names = {_link(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
+        names = {_link(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if _is_read(int(number))}
         with open("/proc/self/maps") as maps:
             names |= {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count("/")}
     return {name: mark_of(name) for name in names if name.startswith("/") and not name.startswith(_ELSEWHERE)}
+
+
+def _is_read(number: int) -> bool:
+    """Tell whether an open file may be read; what is printed to one changes nothing that samples are made from."""
+    try:
+        return fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+    except OSError:  # closed by now
+        return False
 
 
 def _link(name: str) -> str:
