@@ -103,6 +103,7 @@ def table(root):
     return rows, sum(kind == "refused" for kind, _ in verdicts)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_at_most_fifteen_percent_of_sixty_are_refused_and_docs_say_which(root):
     rows, refused = table(root)

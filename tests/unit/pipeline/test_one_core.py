@@ -81,6 +81,7 @@ class Writes(Remote):
         return super().__getitem__(index)
 
 
+@pytest.mark.alone
 def test_a_loader_of_samples_that_wait_keeps_its_threads_on_one_core():
     noted = unseen.tally()
     loader = compile_loader(DataLoader(Writes(noted), 8, num_workers=1))

@@ -164,6 +164,7 @@ def test_what_computes_is_examined_one_after_the_other(asked):
     assert not asked
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("late", [0, 1])
 def test_one_of_two_calls_that_a_busy_core_kept_waiting_is_no_wait(asked, monkeypatch, late):
     ready, disturbed = examination._timed, itertools.count(late)
