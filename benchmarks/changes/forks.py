@@ -158,8 +158,9 @@ def spoken(error):
 
 
 def explained(loader):
+    """Return what a loader tells of itself; of files in the current folder their names alone."""
     tell = getattr(loader, "explain", None)
     try:
-        return tell() if callable(tell) else "handed back as it is"
+        return tell().replace(os.path.join(os.getcwd(), ""), "") if callable(tell) else "handed back as it is"
     except Exception as error:
         return f"explain raised {type(error).__name__}: {error}"

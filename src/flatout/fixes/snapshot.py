@@ -4,11 +4,12 @@ Tensors are copied into memory that has no place in this process alone (a `memfd
 write the same file when this one is gone. Where the system has none, they are cloned as tensors.
 """
 
+import base64
 import contextlib
 import ctypes
+import json
 import mmap
 import os
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -133,8 +134,14 @@ class Snapshot:
             for number, (_, arguments) in enumerate(self._records)
         ):
             return None
-        told = (self._records, self._places, self._options, self._by_name)
-        return self.memory.append(pickle.dumps(told, protocol=4))
+        records = [(method, [_in_text(each) for each in arguments]) for method, arguments in self._records]
+        told = {
+            "records": records,
+            "places": [*self._places.items()],
+            "options": self._options,
+            "by_name": self._by_name,
+        }
+        return self.memory.append(json.dumps(told).encode())
 
     def release(self) -> None:
         """Give the memory back."""
@@ -171,9 +178,20 @@ def _filled(
 def write_described(memory: Memory, start: int, path: str) -> None:
     """Write the file whose description begins at `start` of `memory`, in any process."""
     length = os.fstat(memory.file).st_size - start
-    records, places, options, by_name = pickle.loads(_read(memory.file, start, length))
+    told = json.loads(_read(memory.file, start, length))
     memory.num_bytes = start + length
-    _write_records(path, _filled(records, places, memory), options, by_name=by_name)
+    records = [(method, tuple(map(_of_text, arguments))) for method, arguments in told["records"]]
+    places = {number: (at, size) for number, (at, size) in told["places"]}
+    _write_records(path, _filled(records, places, memory), tuple(told["options"]), by_name=told["by_name"])
+
+
+def _in_text(argument: Any) -> Any:
+    """Return an argument of a record in a form that JSON has."""
+    return {"bytes": base64.b64encode(argument).decode("ascii")} if isinstance(argument, bytes) else argument
+
+
+def _of_text(argument: Any) -> Any:
+    return base64.b64decode(argument["bytes"]) if isinstance(argument, dict) else argument
 
 
 def _read(file: int, start: int, length: int) -> bytes:
