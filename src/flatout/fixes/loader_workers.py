@@ -24,7 +24,7 @@ training process, at its moment and from its random state. So does a batch whose
 Left alone: iterable data sets, samplers that are not torch's own, data sets that hold open files, database handles,
 tensors on a device or random generators, that change, write or ask for their worker while they are read, or hold what
 cannot be watched (images of Pillow's, iterators, writable maps); batches that take less than 0.4 ms; start methods
-other than fork. Before each batch the data set is looked at ([how](../input.md), 1 to 10 us). What workers made ahead
+other than fork. Before each batch the data set is looked at ([how](../input.md), 1 to 30 us). What workers made ahead
 of a change, of files, too, is made anew in the training process; new workers start with the next pass, and none after
 three changes within passes. A loader that had workers gets batches of the data set as it was when the pass began; where
 its workers were taken away (`workers=0`) and it changes within a pass, the training stops with the name of what

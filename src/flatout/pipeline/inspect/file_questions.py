@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["Asked", "asked_of_files", "unasked"]
+__all__ = ["Asked", "asked_of_files", "may_be_data", "unasked"]
 
 Asked = frozenset[str]
 """Absolute names of files, and of folders that were listed, which end with a separator."""
@@ -23,7 +23,14 @@ _LOOKING = ("stat", "access")  # which `os.path` and `pathlib` use, too
 _CODE = (".py", ".pyc", ".so")
 _IMPORTING = "<frozen importlib"  # what lists the folders of modules
 
+_ELSEWHERE = (sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/dev/", "/usr/lib/", "/etc/")
+
 _ours = False  # what is asked at the moment is asked by what watches files
+
+
+def may_be_data(name: str) -> bool:
+    """Tell whether a file of that absolute name, there or not, may be data: not this Python's, nor the system's."""
+    return not name.startswith(_ELSEWHERE)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from flatout.errors import ChangedTooLate
 from flatout.pipeline.inspect.ambient import ambient
 from flatout.pipeline.inspect.file_questions import Asked
-from flatout.pipeline.inspect.state_watch import StateWatch
+from flatout.pipeline.inspect.state_watch import Following, StateWatch
 
 __all__ = ["ON_CHANGE", "Freshness"]
 
@@ -32,7 +32,7 @@ class Freshness:
         asked: Asked = frozenset(),
         live: frozenset[int] = frozenset(),
         also: Sequence[tuple[str, Any]] = (),
-        files: str = "listed",
+        files: Following = "listed",
         way: str = "served from memory",
     ) -> None:
         """Take the data set and the collate function of `loader` as they are now.

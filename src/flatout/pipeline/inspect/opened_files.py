@@ -8,12 +8,13 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from flatout.pipeline.inspect.file_questions import may_be_data
+
 __all__ = ["Ear", "FileMark", "are_as_before", "files_held", "mark_of"]
 
 FileMark = tuple[int, int, int, int] | None
 """Size, times of content and of number, and number of a file; None where there is none."""
 
-_ELSEWHERE = (sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/dev/", "/usr/lib/", "/etc/")
 _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _LISTS = {"os.listdir", "os.scandir"}
 _ACTS = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
@@ -44,7 +45,7 @@ class Ear:
             return
         if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
             name = os.path.abspath(os.fsdecode(arguments[0]))
-            if name.startswith(_ELSEWHERE):
+            if not may_be_data(name):
                 return
             if arguments[2] & _TO_WRITE:
                 self.written = name
@@ -53,7 +54,7 @@ class Ear:
         elif event in _LISTS and isinstance(arguments[0], str | bytes | os.PathLike):
             name = os.path.abspath(os.fsdecode(arguments[0]))
             self._found.setdefault(name, mark_of(name))
-        elif event in _ACTS and not str(arguments[0]).startswith(_ELSEWHERE):
+        elif event in _ACTS and may_be_data(str(arguments[0])):
             self.written = str(arguments[0])
 
 
@@ -78,7 +79,7 @@ def files_held() -> dict[str, FileMark]:
         names = {_link(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if _is_read(int(number))}
         with open("/proc/self/maps") as maps:
             names |= {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count("/")}
-    return {name: mark_of(name) for name in names if name.startswith("/") and not name.startswith(_ELSEWHERE)}
+    return {name: mark_of(name) for name in names if name.startswith("/") and may_be_data(name)}
 
 
 def _is_read(number: int) -> bool:

@@ -2,9 +2,8 @@
 
 Which files a data set reads cannot be known whole without reading it. Looked at are the folders of those that were
 opened, looked for or listed while some samples were made in a copy of the process, and the folders of all names that
-the data set holds. The
-kernel tells what happens there, before each batch (inotify); where it does not, names, sizes, times and numbers of
-files are compared when a pass begins.
+the data set holds. The kernel tells what happens there, before each batch (inotify); where it does not, names, sizes,
+times and numbers of files are compared when a pass begins.
 """
 
 import os

@@ -14,7 +14,7 @@ import torch
 
 from flatout.pipeline.dataset_state import random_states
 from flatout.pipeline.inspect.batch_owners import owned
-from flatout.pipeline.inspect.file_questions import Asked, asked_of_files
+from flatout.pipeline.inspect.file_questions import Asked, asked_of_files, may_be_data
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.object_graph import available
 from flatout.pipeline.inspect.one_batch import told_of
@@ -94,9 +94,7 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
 
 
 def _is_data(name: str) -> bool:
-    """Tell whether a file, there or not, may be data: not this Python's, nor the system's."""
-    elsewhere = (sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr/lib", "/etc")
-    return os.path.isdir(os.path.dirname(name)) and not name.startswith(elsewhere)
+    return may_be_data(name) and os.path.isdir(os.path.dirname(name))
 
 
 def _records_made() -> list[str]:

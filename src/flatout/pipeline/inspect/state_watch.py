@@ -8,7 +8,7 @@ write, too, is looked at when a pass begins.
 import struct
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.forked_copy import in_a_copy
@@ -18,7 +18,10 @@ from flatout.pipeline.inspect.object_path import path_to
 from flatout.pipeline.inspect.read_files import ReadFiles
 from flatout.pipeline.inspect.written_pages import PAGE, WrittenPages, written_pages
 
-__all__ = ["StateWatch"]
+__all__ = ["Following", "StateWatch"]
+
+Following = Literal["listed", "heard", "passed"]
+"""How the folders are followed of names that things hold: by what stands in them, by the kernel alone, not at all."""
 
 _CORE_RANGES, _CORE_BYTES, _CORE_LENGTH = 1500, 64 * 1024, 1024
 """What is compared byte by byte at most: 1,500 ranges take some 10 us out of cold caches."""
@@ -43,13 +46,13 @@ class StateWatch:
         *,
         asked: Asked = frozenset(),
         live: frozenset[int] = frozenset(),
-        files: str = "listed",
+        files: Following = "listed",
     ) -> None:
         """Take the things, each with what it is called; they are not kept alive.
 
         `left_out()`: what may be as it likes. `asked`: what samples ask of files. `live`:
-        addresses of numbers that may change, since they are read anew for each batch. `files`, of the
-        folders of names that the things hold: "listed", or "heard" where only the kernel is asked, or "passed" over.
+        addresses of numbers that may change, since they are read anew for each batch. `files`: how the
+        folders of names that the things hold are followed.
         """
         self._asked, self._live, self._following = asked, live, files
         self._roots = [(name, _weakly(thing)) for name, thing in roots]
