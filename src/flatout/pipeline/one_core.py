@@ -27,6 +27,7 @@ MOST_S = 40e-6
 """What a sample may compute. One that only sleeps took 8, 17 and 21 us (medians of n=2,249 each, the same machine)."""
 
 _LOOKED_AT = 64  # samples, none of them a thread's first: that may open a connection
+_MOST_LISTS = 8  # of threads that begin and end meanwhile
 _TASKS = Path("/proc/self/task")
 
 _turns = itertools.count()
@@ -128,7 +129,17 @@ class OneCore:
 
 
 def _threads() -> set[int]:
-    """Return the system's numbers of this process's threads, of Python and of libraries."""
+    """Return the system's numbers of this process's threads, of Python and of libraries.
+
+    The system leaves some out of a list that it writes while others end, so it is asked until it says the same twice.
+    """
+    found: set[int] = set()
+    before: set[int] | None = None
     with contextlib.suppress(OSError):
-        return {int(each.name) for each in _TASKS.iterdir()}
-    return set()
+        for _ in range(_MOST_LISTS):
+            now = {int(each.name) for each in _TASKS.iterdir()}
+            found |= now
+            if now == before:
+                break
+            before = now
+    return found

@@ -25,7 +25,7 @@ HIDDEN = "***"
 
 _FORMS = re.compile(
     r"""
-    \bhf_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,}
+    (?<!--)\bhf_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,}
     | \bgh[opusr]_[A-Za-z0-9]{8,} | \bgithub_pat_\w{8,} | \bglpat-[\w-]{8,}
     | \bsk-(?=[\w-]*\d)[\w-]{12,} | \b[rsp]k_(?:live|test)_[A-Za-z0-9]{8,}
     | \b(?:AKIA|ASIA|AROA|AIDA|AGPA)[0-9A-Z]{12,} | \bAIza[\w-]{20,} | \bya29\.[\w-]{10,}

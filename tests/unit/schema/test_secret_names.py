@@ -77,6 +77,11 @@ def test_what_belongs_to_somebody_and_is_named_as_a_secret_is_hidden(style, owne
     assert masked_words([f"+{name}={value}"]) == (f"+{name}=***",)
 
 
+def test_the_name_of_an_option_is_no_token():
+    assert masked_words(["--hf_password2", "A000"]) == ("--hf_password2", "***")
+    assert masked_words(["hf_abcdefg12345"]) == ("***",)
+
+
 @given(noun=st.sampled_from(NOUNS), value=SECRET.filter(lambda value: not value[:-1].isalpha()))
 def test_a_bare_noun_hides_what_is_no_word(noun, value):
     assert masked_words([f"--{noun}", value]) == (f"--{noun}", "***")

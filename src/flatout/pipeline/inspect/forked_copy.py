@@ -7,10 +7,12 @@ kernel allows that, so that what a data set writes raises there. Only what the f
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
 import pickle
+import platform
 import resource
 import select
 import signal
@@ -31,6 +33,8 @@ _LONGEST_S = 60.0
 _ERRORS = 2  # standard error: what goes there is no result
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _MOUNT_SETATTR = 442
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_PR_SET_PDEATHSIG = 1
 _FIXED, _MOST_COPIED = 0x10, 64 * 1024**2
 _OF_MEMORY = ("/dev/shm/", "/dev/zero")
 _RECURSIVE, _FROM_HERE, _READ_ONLY, _PRIVATE = 0x8000, -100, 1, 1 << 18
@@ -207,12 +211,42 @@ def _shared_memory() -> Iterator[tuple[int, int]]:
                 yield start, end - start
 
 
+def go_on_alone() -> bool:
+    """Go on in a copy of this process that has the calling thread only; return whether that could be done.
+
+    Once `torch.set_num_threads` was called, torch starts a thread in every child, at once, and only a process without
+    threads gets a user namespace. What runs at a fork has run by now, so this copy is made by the system call itself.
+    This process waits for the copy and ends as it does.
+    """
+    number = _CLONE.get(platform.machine())
+    if number is None:
+        return False
+    before = os.getpid()
+    library = ctypes.PyDLL(None)  # keeps the interpreter's lock: another thread would take it along
+    copy = library.syscall(*(ctypes.c_long(each) for each in (number, signal.SIGCHLD, 0, 0, 0, 0)))
+    if copy < 0:
+        return False
+    if copy:
+        code = 255
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) & 0xFF
+        finally:
+            os._exit(code)
+    library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != before:
+        os._exit(255)
+    return True
+
+
 def _read_only() -> bool:
     """Make all file systems read-only for this process; return whether the kernel allowed it."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
     if libc.unshare(_NEW_MOUNTS):
-        if libc.unshare(_NEW_USER | _NEW_MOUNTS):
+        may = not libc.unshare(_NEW_USER | _NEW_MOUNTS)
+        if not may and ctypes.get_errno() == errno.EINVAL and go_on_alone():
+            may = not libc.unshare(_NEW_USER | _NEW_MOUNTS)
+        if not may:
             return False
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with contextlib.suppress(OSError), open(f"/proc/self/{name}", "w") as file:
