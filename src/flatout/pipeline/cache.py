@@ -31,7 +31,7 @@ from flatout.pipeline.maker import Maker
 from flatout.pipeline.memory import Budget
 from flatout.pipeline.order import Indices, OddIndices
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
-from flatout.pipeline.plan import Plan, plan_of
+from flatout.pipeline.plan import Plan, plan_here
 from flatout.pipeline.proof import Pace, agree, plain_of
 from flatout.pipeline.read_by_workers import ReadByWorkers
 from flatout.pipeline.ready import Ready
@@ -129,8 +129,8 @@ class Cache:
     def _begin(self, loader: Any) -> None:
         """Look at everything: first in a copy of the process, then here, if that leaves no trace."""
         self._rehearsed, self.on_disk, self.samples, self._gather, self._fresh = False, None, None, None, None
-        self.keeping, refused = self._nothing_kept(), refusal(loader)
-        found = Rehearsal(refused) if refused else rehearse(loader, lambda: self._tried(loader))
+        self.keeping, refused, budget = self._nothing_kept(), refusal(loader), self._budget.left
+        found = Rehearsal(refused) if refused else rehearse(loader, functools.partial(self._tried, loader, budget))
         if found.reason:
             self._plan, self.reason = Plan(found.reason), found.reason
             return
@@ -147,13 +147,13 @@ class Cache:
         if self.samples is not None:
             self.samples.fresh = self._fresh
 
-    def _tried(self, loader: Any) -> Tried:
-        budget = Budget(self._budget.left if self._folder is None else _ROOMY)  # of files, which are not made there
+    def _tried(self, loader: Any, left: int) -> Tried:
+        budget = Budget(left if self._folder is None else _ROOMY)  # of files, which are not made there
         tried = Cache(loader, budget, "verify", keep=Keeping)
-        return tried.reason, tried._plan if tried._plan.maker is None else None
+        return tried.reason, tried._plan.sent()
 
     def _begin_here(self, loader: Any, plan: Plan | None) -> None:
-        self._plan = plan or plan_of(loader, self._budget)
+        self._plan = plan_here(loader, self._budget, plan, traces=not self._leaves_no_trace)
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
         self.reason, self.keeping = self._plan.reason, self._nothing_kept(maker)
         if self.reason:
@@ -167,7 +167,8 @@ class Cache:
                 self.keeping = self._nothing_kept(maker)
         self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
         self.keeping.by_workers = self._plan.workers
-        self.keeping.open()
+        if not in_a_copy():  # which keeps nothing
+            self.keeping.open()
         if loader.num_workers and (self._plan.threads or self._plan.workers) and self.keeping.direct:
             self.reason = "what its transform is given takes more memory than may be kept"
 

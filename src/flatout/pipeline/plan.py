@@ -1,6 +1,6 @@
 """What can be done for a loader: its data set and its collate function are looked at, and left as they were."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from flatout.pipeline.threads import computing_on, threads_of
 from flatout.pipeline.untouched import Untouched
 from flatout.pipeline.waiting import in_flight, num_reading, reads_quickly, suit_one_core
 
-__all__ = ["Plan", "plan_of"]
+__all__ = ["Plan", "plan_here", "plan_of"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Plan:
         rows: why no rows are kept, as far as it is known by now.
         once: why the collate function may be called once a batch, in order, and not besides; empty when it may.
         maker: what makes rows.
+        makes: there is a maker; in a plan that another process sent, it is still to be made.
         threads: on how many threads values are read for it.
         workers: the loader's workers read values for it.
         in_flight: how many samples are asked for at a time, since making one is mostly waiting; 0 where it is not.
@@ -43,11 +44,16 @@ class Plan:
     rows: str = ""
     once: str = ""
     maker: Maker | None = None
+    makes: bool = False
     threads: int = 0
     workers: bool = False
     in_flight: int = 0
     one_core: bool = False
     passed_through: bool = False
+
+    def sent(self) -> "Plan":
+        """Return what of this plan another process can use."""
+        return replace(self, maker=None)
 
 
 def plan_of(loader: Any, budget: Budget) -> Plan:
@@ -58,6 +64,20 @@ def plan_of(loader: Any, budget: Budget) -> Plan:
     with computing_on(threads_of(loader)), Untouched(loader.dataset, loader.collate_fn) as untouched:
         plan = _plan(loader, budget)
     return Plan(f"{type(loader.dataset).__name__} changes while it is read") if _changed(plan, untouched) else plan
+
+
+def plan_here(loader: Any, budget: Budget, sent: Plan | None, *, traces: bool) -> Plan:
+    """Return a plan with its maker: what a copy of this process found and sent, where there is one.
+
+    `traces`: looking leaves some, which can be put back; a maker is then looked for with everything else.
+    """
+    if sent is None or (sent.makes and traces):
+        return plan_of(loader, budget)
+    if not sent.makes:
+        return sent
+    with computing_on(threads_of(loader)):
+        maker = maker_of(loader, proven_before=True)
+    return plan_of(loader, budget) if maker is None else replace(sent, maker=maker)
 
 
 def _changed(plan: Plan, untouched: Untouched) -> bool:
@@ -86,7 +106,8 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     waiting = 0 if maker is not None or random or alone else in_flight(times, one_core)
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))
-    return Plan("", random, "" if maker is not None else rows, once, maker, threads, workers, waiting, one_core, passed)
+    makes = maker is not None
+    return Plan("", random, "" if makes else rows, once, maker, makes, threads, workers, waiting, one_core, passed)
 
 
 def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
