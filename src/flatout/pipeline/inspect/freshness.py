@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flatout.errors import ChangedTooLate
-from flatout.pipeline.inspect.ambient import ambient
+from flatout.pipeline.inspect.ambient import Ambient
 from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.state_watch import Following, StateWatch
 
@@ -51,8 +51,7 @@ class Freshness:
         self.graph = self._watch.graph
         self.changed = self._file_changed = ""
         self._served = 0  # batches since everything was looked at
-        self._in_folder = self._watch.reads_files or files != "listed"
-        self._ambient = ambient(self._in_folder)
+        self._ambient = Ambient(self._watch.reads_files or files != "listed")
         self.sees_all = not (self._watch.unseen or self.graph.opaque)
 
     def holds(self) -> bool:
@@ -60,7 +59,7 @@ class Freshness:
         if not self.changed:
             self.changed = self._watch.look()
             self._served += 1
-        return not self.changed and ambient(self._in_folder) == self._ambient
+        return not self.changed and self._ambient.as_before()
 
     def holds_here(self) -> bool:
         """Return whether the data set is what workers would have a copy of; where not, nobody has that any more.
@@ -90,7 +89,7 @@ class Freshness:
         """Return whether everything is as it was, and begin to count batches; `live`: samples are read here."""
         if not self.changed:
             self.changed = self._file_changed or self._watch.look_deep()
-        if not live and not self.changed and ambient(self._in_folder) != self._ambient:
+        if not live and not self.changed and not self._ambient.as_before():
             self.changed = "a setting of the process"
         self._served = 0
         return not self.changed
