@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["Asked", "asked_of_files", "may_be_data", "unasked"]
+__all__ = ["IMPORTING", "Asked", "asked_of_files", "may_be_data", "unasked"]
 
 Asked = frozenset[str]
 """Absolute names of files, and of folders that were listed, which end with a separator."""
@@ -21,7 +21,8 @@ _STARTING = {"subprocess.Popen", "os.posix_spawn", "os.exec", "os.spawn"}
 _TELLING = {"open", "os.system", *_LISTING, *_STARTING}
 _LOOKING = ("stat", "access")  # which `os.path` and `pathlib` use, too
 _CODE = (".py", ".pyc", ".so")
-_IMPORTING = "<frozen importlib"  # what lists the folders of modules
+IMPORTING = "<frozen importlib"
+"""How the file names of code begin that imports modules: it lists their folders, and keeps compiled code there."""
 
 _ELSEWHERE = (sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/dev/", "/usr/lib/", "/etc/")
 
@@ -41,7 +42,7 @@ def asked_of_files() -> Iterator[set[str]]:
 
     def hear(event: str, arguments: tuple[Any, ...]) -> None:
         told = event in _TELLING and listening[0] and not _ours
-        if told and not sys._getframe(1).f_code.co_filename.startswith(_IMPORTING):
+        if told and not sys._getframe(1).f_code.co_filename.startswith(IMPORTING):
             found.update(_named(event, arguments))
 
     sys.addaudithook(hear)

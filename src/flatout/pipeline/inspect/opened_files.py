@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from flatout.pipeline.inspect.file_questions import may_be_data
+from flatout.pipeline.inspect.file_questions import IMPORTING, may_be_data
 
 __all__ = ["Ear", "FileMark", "are_as_before", "files_held", "mark_of"]
 
@@ -19,6 +19,7 @@ _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _LISTS = {"os.listdir", "os.scandir"}
 _ACTS = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 _HEARD = {"open", *_LISTS, *_ACTS}
+_CACHED_CODE = f"{os.sep}__pycache__{os.sep}"
 _SENDS = "QueueFeederThread"  # of multiprocessing, which makes a folder of its own to send tensors
 
 
@@ -41,11 +42,11 @@ class Ear:
         return found
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in _HEARD or threading.current_thread().name == _SENDS:
+        if event not in _HEARD or threading.current_thread().name == _SENDS or _imports(sys._getframe(1)):
             return
         if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
             name = os.path.abspath(os.fsdecode(arguments[0]))
-            if not may_be_data(name):
+            if not may_be_data(name) or _CACHED_CODE in name:
                 return
             if arguments[2] & _TO_WRITE:
                 self.written = name
@@ -56,6 +57,11 @@ class Ear:
             self._found.setdefault(name, mark_of(name))
         elif event in _ACTS and may_be_data(str(arguments[0])):
             self.written = str(arguments[0])
+
+
+def _imports(frame: Any) -> bool:
+    """Tell whether a frame is of Python's own import, which keeps compiled code beside the source."""
+    return bool(frame.f_code.co_filename.startswith(IMPORTING))
 
 
 def mark_of(name: str) -> FileMark:

@@ -18,6 +18,7 @@ from flatout.pipeline.inspect.file_questions import Asked, asked_of_files, may_b
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.object_graph import available
 from flatout.pipeline.inspect.one_batch import told_of
+from flatout.pipeline.inspect.opened_files import Ear
 from flatout.pipeline.inspect.refused_writes import refused_write
 from flatout.pipeline.inspect.state_watch import StateWatch
 from flatout.pipeline.signals import any_but_signals
@@ -81,11 +82,13 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     differs = _of_workers(loader, watch)
     if differs:
         return Rehearsal(f"{name}: {differs}")
-    logged = _records_made()
+    logged, ear = _records_made(), Ear()
     with asked_of_files() as asked, Untouched(dataset, collate) as untouched:
         reason, found = begin()
     if logged:
         return Rehearsal(f"{name} logs while it is read")
+    if ear.written and not reason:  # and caught what came of it
+        return Rehearsal(f"{name} writes files while it is read: {ear.written}")
     trace = watch.left_behind(untouched.covered)
     if trace:
         return Rehearsal(f"{name} changes while it is read: {trace}")

@@ -36,6 +36,30 @@ class Cached(Dataset):
         return torch.from_numpy(np.load(place))
 
 
+class Careful(Cached):
+    """Goes on where a file cannot be written."""
+
+    def __getitem__(self, index):
+        try:
+            with open(os.path.join(self.folder, "seen.txt"), "a") as seen:
+                seen.write(f"{index}\n")
+        except OSError:
+            pass
+        return torch.tensor(index)
+
+
+class Importing(Dataset):
+    """Imports a module when it is first read."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        import met_late
+
+        return torch.tensor(met_late.VALUE * index)
+
+
 class Collating:
     """Notes each batch that it makes in a file."""
 
@@ -62,6 +86,23 @@ def test_the_reason_names_the_file(wrapped, tmp_path):
     assert flatout.explain(loader) == (f"left as it is: Cached writes files while it is read: {tmp_path / '0.npy'}")
     assert torch.equal(torch.cat(batches[0]), torch.cat(batches[1]))
     assert len(os.listdir(tmp_path)) == 12  # all its own
+
+
+def test_one_that_catches_its_own_error_is_seen(tmp_path):
+    loader = flatout.compile_loader(DataLoader(Careful(tmp_path), batch_size=3))
+    for _ in range(3):
+        list(loader)
+    assert f"Careful writes files while it is read: {tmp_path / 'seen.txt'}" in flatout.explain(loader)
+    assert len((tmp_path / "seen.txt").read_text().split()) == 36
+
+
+def test_compiled_code_that_is_kept_beside_a_module_is_no_result(tmp_path, monkeypatch):
+    (tmp_path / "met_late.py").write_text("VALUE = 3.0")
+    monkeypatch.syspath_prepend(tmp_path)
+    loader = flatout.compile_loader(DataLoader(Importing(), batch_size=3))
+    batches = [torch.cat(list(loader)) for _ in range(3)]
+    assert "kept" in flatout.explain(loader)
+    assert batches[0].tolist() == [3.0 * index for index in range(12)]
 
 
 def test_a_collate_function_that_writes_is_named_so(tmp_path):
