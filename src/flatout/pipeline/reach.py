@@ -6,8 +6,11 @@ Code of installed packages is not followed; what the user's functions and method
 import contextlib
 import dis
 import functools
+import importlib.machinery
 import logging
 import random
+import re
+import string
 import sys
 import sysconfig
 import threading
@@ -23,12 +26,14 @@ from flatout.pipeline.signals import any_but_signals
 
 __all__ = [
     "LEAVES",
+    "OUT_OF_SIGHT",
     "attributes_in",
     "attributes_of",
     "handle_of",
     "is_filled",
     "is_generator",
     "is_own",
+    "is_own_once_imported",
     "module_of",
     "names_in",
     "parts",
@@ -198,14 +203,36 @@ class _Names(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def names_in(code: types.CodeType) -> _Names:
-    """Return the names of globals that code, and code inside it, reads and stores, of attributes and of modules."""
+    """Return the names of globals that code, and code inside it, reads and stores, of attributes and of modules.
+
+    Attributes in format strings count. `OUT_OF_SIGHT` is among those of attributes where code reads some whose names
+    it does not hold: by the positions of a class pattern, or by a format string that was made elsewhere.
+    """
     found: list[set[str]] = [set(), set(), set(), set()]
+    last: Any = None
     for instruction in dis.get_instructions(code):
         for place, kinds in enumerate(_INSTRUCTIONS):
             if instruction.opname in kinds:
                 found[place].add(str(instruction.argval))
+        if instruction.opname == "MATCH_CLASS":
+            found[2].add(OUT_OF_SIGHT)
+        elif instruction.opname in _INSTRUCTIONS[2] and instruction.argval in _FORMATTING:
+            found[2] |= attributes_formatted(last) if isinstance(last, str) else {OUT_OF_SIGHT}
+        last = instruction.argval if instruction.opname == "LOAD_CONST" else None
     inner = [names_in(const) for const in code.co_consts if isinstance(const, types.CodeType)]
     return _Names(*(frozenset(names).union(*(each[place] for each in inner)) for place, names in enumerate(found)))
+
+
+def attributes_formatted(text: str) -> set[str]:
+    """Return the names of attributes that a format string reads."""
+    found: set[str] = set()
+    try:
+        for _, field, inner, _ in string.Formatter().parse(text):
+            found |= set(re.findall(r"\.(\w+)", field or ""))
+            found |= attributes_formatted(inner) if inner else set()
+    except ValueError:  # which no code can format either
+        return found
+    return found
 
 
 @functools.lru_cache(maxsize=16384)
@@ -229,19 +256,42 @@ _INSTRUCTIONS = (
     {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR"},
     {"IMPORT_NAME"},
 )
+OUT_OF_SIGHT = "<by a name that is not written down>"
+_FORMATTING = ("format", "format_map")
 _FLAGS = {"LOAD_ATTR": 1 if sys.version_info >= (3, 12) else 0, "LOAD_SUPER_ATTR": 2}  # bits below a name's number
 _SHIFTS = {dis.opmap[name]: _FLAGS.get(name, 0) for name in _INSTRUCTIONS[2] if name in dis.opmap}
 
 
-@functools.lru_cache(maxsize=4096)
 def is_own(module: str) -> bool:
     """Return whether a module is the user's own: the script, or a file that is not installed."""
     if module in _SCRIPT or module not in sys.modules:
         return bool(module)
+    return _is_file_of_the_user(module)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_file_of_the_user(module: str) -> bool:
     file = getattr(sys.modules[module], "__file__", None)
     if file is None or module.partition(".")[0] == "flatout":
         return False
+    return _is_the_user_s(file)
+
+
+def _is_the_user_s(file: str) -> bool:
     return not file.startswith(_STANDARD) and not _INSTALLED & set(Path(file).parts)
+
+
+def is_own_once_imported(module: str) -> bool:
+    """Return whether a module that is not imported yet would be the user's own; nothing is imported for that."""
+    top = module.partition(".")[0]
+    if top in sys.modules:
+        return is_own(top)
+    try:
+        spec = importlib.machinery.PathFinder.find_spec(top)
+    except (ImportError, ValueError, OSError):
+        return False
+    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+    return any(place and _is_the_user_s(place) for place in places)
 
 
 def handle_of(part: Any) -> str:

@@ -4,12 +4,13 @@ import sys
 import types
 from typing import Any, NamedTuple
 
-from flatout.pipeline.reach import attributes_in, names_in
+from flatout.pipeline.reach import OUT_OF_SIGHT, attributes_in, is_own, is_own_once_imported, names_in
 
 __all__ = ["Names", "Read"]
 
 _DYNAMIC = {"getattr", "vars", "eval", "exec", "globals", "locals", "attrgetter", "methodcaller", "dir", "__dict__"}
 _DYNAMIC |= {"deepcopy", "asdict", "astuple", "__getattribute__", "__getattr__", "getattr_static"}
+_DYNAMIC |= {"pickle", "cloudpickle", "dill", "dumps", OUT_OF_SIGHT}
 _UNWRITTEN = {"eval", "exec", "globals", "__import__", "import_module"}
 _MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference"}  # that change with who walks a loader
 _NEVER_CALLED = {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__str__"}
@@ -28,9 +29,26 @@ class Read(NamedTuple):
     imported: frozenset[str]
 
     def modules(self, scope: dict[str, Any]) -> list[types.ModuleType]:
-        """Return the modules that it has under its names, or imports."""
-        named = [scope[name] for name in self.names if isinstance(scope.get(name), types.ModuleType)]
-        return [*named, *(sys.modules[name] for name in self.imported if name in sys.modules)]
+        """Return the modules that it has under its names, or imports, and those of the user's that these name."""
+        found = [scope[name] for name in self.names if isinstance(scope.get(name), types.ModuleType)]
+        found += [sys.modules[name] for name in self._imports(scope) if name in sys.modules]
+        for module in found:  # which grows
+            within = vars(module) if is_own(module.__name__) else {}
+            inner = [within[name] for name in self.attributes if isinstance(within.get(name), types.ModuleType)]
+            found += [one for one in inner if one not in found]
+        return found
+
+    def to_come(self, scope: dict[str, Any]) -> set[str]:
+        """Return the names of modules of the user's that it imports, and that nobody has imported yet."""
+        return {name for name in self._imports(scope) if name not in sys.modules and is_own_once_imported(name)}
+
+    def _imports(self, scope: dict[str, Any]) -> set[str]:
+        """Return names under which what it imports may be known: how far up a relative import begins is not told."""
+        package = scope.get("__package__")
+        parts = package.split(".") if isinstance(package, str) and package else []
+        above = [".".join(parts[:number]) for number in range(1, len(parts) + 1)]
+        relative = {f"{one}.{name}" if name else one for one in above for name in self.imported}
+        return {*(name for name in self.imported if name), *relative}
 
 
 class _OfClasses(set[str]):
@@ -50,6 +68,7 @@ class Names:
     Attributes:
         dynamic: some code reads attributes by names that are not written down.
         of_instances: names that count in the attributes of an object.
+        of_modules: names that count in a module of the user's.
         unwritten: what some code reads globals or modules with, by such names; an empty string for nothing.
     """
 
@@ -59,6 +78,7 @@ class Names:
         self.of_classes: set[str] = _OfClasses()
         self.dynamic, self.unwritten = False, ""
         self.of_instances: set[str] = _OfInstances(self)
+        self.of_modules: set[str] = _OfModules(self)
         self._known: set[types.CodeType] = set()
         self._classes: set[type] = set()
 
@@ -81,6 +101,10 @@ class Names:
             self.unwritten = self.unwritten or next(iter(loose), "")
         return Read(set(found.read | found.stored), set(found.attributes), found.imported)
 
+    def add(self, names: set[str]) -> None:
+        """Take note of names of attributes that were met elsewhere."""
+        self.of_classes |= names
+
     def read_class(self, kind: type) -> None:
         """Take note of the names in the methods of an installed class, which are given the object itself."""
         if kind in self._classes or kind in (object, dict, list, tuple, set):
@@ -101,3 +125,12 @@ class _OfInstances(set[str]):
 
     def __contains__(self, name: object) -> bool:
         return self._names.dynamic or name in self._names.of_classes
+
+
+class _OfModules(_OfInstances):
+    """Names that count in a module: as in an object, but for what Python has in every module."""
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str) and name.startswith("__") and name.endswith("__"):
+            return name == "__getattr__"
+        return super().__contains__(name)

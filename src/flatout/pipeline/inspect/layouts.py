@@ -27,6 +27,8 @@ __all__ = [
     "SET",
     "TUPLE",
     "WORD",
+    "body_ranges",
+    "class_ranges",
     "compiled",
     "deque_ranges",
     "function_ranges",
@@ -38,7 +40,9 @@ __all__ = [
 LEAF, LIST, TUPLE, DICT, SET, INSTANCE, IGNORED = range(7)  # as in memory.c
 HEAD, WORD = 16, 8
 _MANAGED_DICT = 1 << 4  # Py_TPFLAGS_MANAGED_DICT, from CPython 3.11 on
+_MANAGED = 3 * WORD  # in front of an instance: where its dictionary is
 _BLOCK = 64  # items of a block of a deque
+_BASES = 336  # bytes into a class: where its bases are, and behind these the order in which they are looked into
 _FUNCTION_WORDS = 8  # globals, builtins, name, qualified name, code, defaults, named defaults, closure
 
 Change = Callable[[Any], object]
@@ -59,6 +63,30 @@ def is_plain_instance(kind: type) -> bool:
     return own == 0 or (own == WORD and getattr(kind, "__weakrefoffset__", 0) == HEAD)
 
 
+_CONTAINER_BODY = {
+    "list": HEAD + 3 * WORD,
+    "dict": HEAD + 4 * WORD,
+    "set": HEAD + 23 * WORD,
+    "frozenset": HEAD + 23 * WORD,
+}
+
+
+def body_ranges(thing: Any, container: str | None) -> Iterator[tuple[int, int]]:
+    """Yield where an object has what is no attribute of its dictionary: slots, and the fields of compiled classes."""
+    kind = type(thing)
+    start = id(thing) + _CONTAINER_BODY.get(container or "", HEAD)
+    end = id(thing) + kind.__basicsize__
+    holes = sorted(id(thing) + offset for offset in (kind.__weakrefoffset__, kind.__dictoffset__) if offset > 0)
+    if kind.__flags__ & _MANAGED_DICT:
+        yield id(thing) - _MANAGED, WORD
+    elif kind.__dictoffset__ > 0:
+        yield id(thing) + kind.__dictoffset__, WORD
+    for hole in [*holes, end]:
+        if start < hole:
+            yield start, hole - start
+        start = max(start, hole + WORD)
+
+
 def deque_ranges(items: Any) -> Iterator[tuple[int, int]]:
     """Yield where a deque has its length, its ends, its count of changes, and its blocks."""
     at = id(items)
@@ -74,6 +102,11 @@ def deque_ranges(items: Any) -> Iterator[tuple[int, int]]:
 def function_ranges(function: Any) -> Iterator[tuple[int, int]]:
     """Yield where a function has its code, its defaults and its closure."""
     yield id(function) + HEAD, _FUNCTION_WORDS * WORD
+
+
+def class_ranges(kind: type) -> Iterator[tuple[int, int]]:
+    """Yield where a class has its bases and the order in which they are looked into."""
+    yield id(kind) + _BASES, 2 * WORD
 
 
 @functools.cache
@@ -98,8 +131,8 @@ def _shows(kind: str, make: Callable[[], Any], change: Change) -> bool:
 
 def _watch_of(kind: str, thing: Any) -> Any:
     tracer = compiled.Tracer({int: LEAF, str: LEAF, dict: IGNORED, types.CodeType: LEAF, type(None): LEAF})
-    if kind == "deque" or kind == "function":
-        for start, length in (deque_ranges if kind == "deque" else function_ranges)(thing):
+    if kind in _RANGES:
+        for start, length in _RANGES[kind](thing):
             tracer.note(id(thing), start, length)
     elif kind == "cell":
         tracer.note(id(thing), id(thing) + HEAD, WORD)
@@ -111,6 +144,13 @@ def _watch_of(kind: str, thing: Any) -> Any:
     return compiled.Watch(pairs, owners, b"", b"", b"", -1)
 
 
+_RANGES: dict[str, Callable[[Any], Iterator[tuple[int, int]]]] = {
+    "class": class_ranges,
+    "deque": deque_ranges,
+    "function": function_ranges,
+}
+
+
 class _Plain:
     def __init__(self) -> None:
         self.a, self.b = 1001, "b"
@@ -118,6 +158,10 @@ class _Plain:
 
 class _Other(_Plain):
     pass
+
+
+def _class() -> type:
+    return type("_Made", (_Plain,), {})
 
 
 def _function() -> Any:
@@ -203,5 +247,6 @@ _TRIED: dict[str, tuple[Callable[[], Any], tuple[Change, ...]]] = {
             lambda f: setattr(f, "__code__", f.__code__.replace(co_firstlineno=99)),
         ),
     ),
+    "class": (_class, (lambda kind: setattr(kind, "__bases__", (_Other,)),)),
     "cell": (_cell, (lambda cell: setattr(cell, "cell_contents", 4004),)),
 }

@@ -9,6 +9,7 @@ is not followed, objects made of its classes are.
 import argparse
 import builtins
 import functools
+import operator
 import os
 import sys
 import types
@@ -28,6 +29,8 @@ from flatout.pipeline.inspect.layouts import (
     SET,
     TUPLE,
     WORD,
+    body_ranges,
+    class_ranges,
     compiled,
     deque_ranges,
     function_ranges,
@@ -52,7 +55,7 @@ _NEEDED = ("list", "dict", "some", "set", "instance", "function", "cell")
 _FEW = 32  # objects of a class of the script's of which only the attributes that code names are watched
 _MOST = 2_000_000  # ranges: to follow and sort 400,000 takes about half a second
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
-_MANAGED = 3 * WORD  # in front of an instance: where its dictionary is
+_READ_VARIABLES = {"environ", "environb", "getenv", "getenvb", "expandvars", "expanduser", "home"}
 
 
 def available() -> bool:
@@ -102,7 +105,7 @@ class ObjectGraph:
 
     def _environment(self, roots: Iterable[Any]) -> None:
         """Follow the variables of the environment where code names them."""
-        if self.names.attributes & {"environ", "getenv", "environb"} or "environ" in self.names.globals:
+        if _READ_VARIABLES & (self.names.attributes | self.names.globals):
             self._follow([os.environ._data])  # type: ignore[attr-defined]
 
     def _follow(self, things: list[Any]) -> None:
@@ -170,6 +173,8 @@ class ObjectGraph:
             return []
         if isinstance(thing, type):
             return self._of_class(thing)
+        if kind in (operator.attrgetter, operator.methodcaller):
+            self.names.add({part for name in thing.__reduce__()[1] for part in str(name).split(".")})
         special = _SPECIAL.get(kind)
         if special is not None:
             found: list[Any] = special(self, thing)
@@ -196,9 +201,12 @@ class ObjectGraph:
         return [*found.inner, *([own] if type(own) is dict else [])]
 
     def _of_class(self, kind: type) -> list[Any]:
-        found: list[Any] = []
+        meta = type(kind)
+        found: list[Any] = [meta] if is_own(module_of(meta)) else []
         for base in kind.__mro__:
             if is_own(module_of(base)):
+                for start, length in class_ranges(base) if holds("class") else ():
+                    self._tracer.note(id(base), start, length)
                 (within,) = [one for one in referents(vars(base)) if type(one) is dict] or [{}]
                 self._filter(within, self.names.of_classes, f"class {base.__name__}")
             else:
@@ -226,12 +234,19 @@ class ObjectGraph:
             self._filter(function.__globals__, read.names, f"module {function.__globals__.get('__name__')}")
             for module in read.modules(function.__globals__):
                 if is_own(module.__name__):
-                    attributes = self.names.of_instances if self.names.dynamic else read.attributes
+                    attributes = self.names.of_modules if self.names.dynamic else {*read.attributes, "__getattr__"}
                     self._filter(vars(module), attributes, f"module {module.__name__}")
                 else:
                     self._stand_in(module, read.attributes)
+            if to_come := read.to_come(function.__globals__):
+                self._filter(sys.modules, to_come, "module")
             self._stand_in(builtins, read.names - function.__globals__.keys())
         return found
+
+    def _of_module(self, module: types.ModuleType) -> list[Any]:
+        if is_own(module.__name__):
+            self._filter(vars(module), self.names.of_modules, f"module {module.__name__}")
+        return []
 
     def _of_cell(self, cell: types.CellType) -> list[Any]:
         self._tracer.note(id(cell), id(cell) + HEAD, WORD)
@@ -254,13 +269,13 @@ class ObjectGraph:
         if is_plain_instance(kind) and not filtered:
             self._kinds[kind] = INSTANCE
             self._tracer.inside(thing, INSTANCE)
-            return [kind]
-        found: list[Any] = [kind]
+            return [kind, *self._hooks(kind)]
+        found: list[Any] = [kind, *self._hooks(kind)]
         container = base_container(kind)
         if container is not None:
             self._tracer.inside(thing, _BUILTIN[container])
         self._tracer.note(id(thing), id(thing) + WORD, WORD)  # its class
-        for start, length in _body(thing, container):
+        for start, length in body_ranges(thing, container):
             self._tracer.note(id(thing), start, length)
         attributes = _dict_of(thing)
         if attributes is not None and filtered:
@@ -271,6 +286,14 @@ class ObjectGraph:
         if not kind.__flags__ & _HEAP_TYPE and not inner and attributes is None and container is None:
             self.opaque.add(type(thing).__name__)
         return [*found, *inner]
+
+    def _hooks(self, kind: type) -> list[Any]:
+        """Return the hooks that torch runs for every module, where objects of this class are modules."""
+        module = sys.modules["torch"].nn.Module
+        if self._num_of[kind] > 1 or not issubclass(kind, module):
+            return []
+        shared = vars(sys.modules[module.__module__])
+        return [value for name, value in shared.items() if name.startswith("_global_") and isinstance(value, dict)]
 
 
 class FilteredDict:
@@ -341,32 +364,10 @@ def _dict_of(thing: Any) -> dict[str, Any] | None:
     return own if type(own) is dict else None
 
 
-def _body(thing: Any, container: str | None) -> Iterable[tuple[int, int]]:
-    """Yield where an object has what is no attribute of its dictionary: slots, and the fields of compiled classes."""
-    kind = type(thing)
-    start = id(thing) + _CONTAINER_BODY.get(container or "", HEAD)
-    end = id(thing) + kind.__basicsize__
-    holes = sorted(id(thing) + offset for offset in (kind.__weakrefoffset__, kind.__dictoffset__) if offset > 0)
-    if kind.__flags__ & (1 << 4):
-        yield id(thing) - _MANAGED, WORD
-    elif kind.__dictoffset__ > 0:
-        yield id(thing) + kind.__dictoffset__, WORD
-    for hole in [*holes, end]:
-        if start < hole:
-            yield start, hole - start
-        start = max(start, hole + WORD)
-
-
-_CONTAINER_BODY = {
-    "list": HEAD + 3 * WORD,
-    "dict": HEAD + 4 * WORD,
-    "set": HEAD + 23 * WORD,
-    "frozenset": HEAD + 23 * WORD,
-}
-
 _SPECIAL: dict[type, Any] = {
     types.FunctionType: ObjectGraph._of_function,
     types.CellType: ObjectGraph._of_cell,
+    types.ModuleType: ObjectGraph._of_module,
     functools._lru_cache_wrapper: lambda _, memo: [memo.__wrapped__],  # what it keeps is the script's own memory
     deque: ObjectGraph._of_deque,
 }

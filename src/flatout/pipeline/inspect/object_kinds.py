@@ -31,9 +31,9 @@ _OF_TORCH = {"dtype", "device", "layout", "memory_format", "Size", "qscheme"}
 
 @functools.cache
 def unfollowed() -> tuple[type, ...]:
-    """Return the types whose objects are passed over: modules, locks, what only runs."""
+    """Return the types whose objects are passed over: locks, what only runs."""
     locks = (type(threading.Lock()), type(threading.RLock()))
-    return (types.ModuleType, *locks, threading.Thread, types.FrameType, logging.RootLogger, logging.Logger)
+    return (*locks, threading.Thread, types.FrameType, logging.RootLogger, logging.Logger)
 
 
 def is_immutable(thing: Any) -> bool:

@@ -6,6 +6,7 @@ write, too, is looked at when a pass begins.
 """
 
 import struct
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -153,7 +154,11 @@ class StateWatch:
         return known is not None and known.as_before()
 
     def left_behind(self, covered: set[int]) -> str:
-        """Return what has changed, in words, besides the objects at the addresses `covered`."""
+        """Return what has changed, in words, besides the objects at the addresses `covered`.
+
+        That the user's modules were imported is no change: the script's own first batch does so.
+        """
+        covered = covered | {id(sys.modules)}
         changed = [*self._watch.changed(), *(self._far.changed() if self._far is not None else [])]
         for owner in changed:
             known = self.graph.filtered.get(owner)
