@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["IMPORTING", "Asked", "asked_of_files", "may_be_data", "unasked"]
+from flatout.pipeline.reach import is_own
+
+__all__ = ["IMPORTING", "Asked", "asked_of_files", "may_be_data", "read_by_number", "unasked"]
 
 Asked = frozenset[str]
 """Absolute names of files, and of folders that were listed, which end with a separator."""
@@ -20,6 +22,7 @@ _LISTING = {"os.listdir", "os.scandir"}
 _STARTING = {"subprocess.Popen", "os.posix_spawn", "os.exec", "os.spawn"}
 _TELLING = {"open", "os.system", *_LISTING, *_STARTING}
 _LOOKING = ("stat", "access")  # which `os.path` and `pathlib` use, too
+_READING = ("read", "pread", "readv", "preadv", "fdopen")
 _CODE = (".py", ".pyc", ".so")
 IMPORTING = "<frozen importlib"
 """How the file names of code begin that imports modules: it lists their folders, and keeps compiled code there."""
@@ -55,6 +58,36 @@ def asked_of_files() -> Iterator[set[str]]:
         listening[0] = False
         for name, function in plain.items():
             setattr(os, name, function)
+
+
+def read_by_number() -> list[str]:
+    """Return a list that gets the name of each function with which the user's code reads an open file by its number.
+
+    From now on, for a copy of the process. Which file the number stands for, and what becomes of that, nobody tells.
+    """
+    found: list[str] = []
+
+    def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def read(number: Any, *args: Any, **named: Any) -> Any:
+            if isinstance(number, int) and _is_of_the_user(sys._getframe(1)):
+                found.append(f"os.{name}")
+            return function(number, *args, **named)
+
+        return read
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], int) and _is_of_the_user(sys._getframe(1)):
+            found.append("open")
+
+    sys.addaudithook(hear)
+    for name in _READING:
+        if hasattr(os, name):
+            setattr(os, name, noting(name, getattr(os, name)))
+    return found
+
+
+def _is_of_the_user(frame: Any) -> bool:
+    return is_own(str(frame.f_globals.get("__name__", "")))
 
 
 @contextlib.contextmanager

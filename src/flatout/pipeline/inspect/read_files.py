@@ -3,12 +3,17 @@
 Which files a data set reads cannot be known whole without reading it. Looked at are the folders of those that were
 opened, looked for or listed while some samples were made in a copy of the process, and the folders of all names that
 the data set holds. The kernel tells what happens there, before each batch (inotify); where it does not, names, sizes,
-times and numbers of files are compared when a pass begins.
+times and numbers of files are compared when a pass begins and ends. No kernel tells, under the names that are known,
+what is written through a memory map or another name of a file, nor that a folder further up was renamed: files and
+folders are asked for their marks, too, before each batch where they are few, else when a pass begins and ends.
 """
 
+import functools
+import hashlib
 import os
+import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -22,7 +27,11 @@ _SHARE = 0.02  # of the time since the last look, for the next one
 _MOST_NAMES = 2_000_000
 _LONGEST_NAME = 4096
 
-_Mark = tuple[int, int, int] | None
+_FEW = 12  # files and folders that are asked for their marks before each batch; 1 us each
+_NEAR = 500  # of which marks are taken at all
+_CONTENT_BYTES = 1024**2  # of the files of a system that tells no times of writes through maps, compared whole
+
+_Mark = tuple[int, ...] | None
 """Size, time and number of a file; None where there is none."""
 
 
@@ -49,6 +58,11 @@ class ReadFiles:
         self._names = {os.path.basename(name) for name in [*opened, *real, *links, *names]}
         self._files = {name: _mark(name) for name in mapped}
         self._folders = {folder: _marks(folder) if listed else {} for folder in folders}
+        held = (name for name in names if name not in opened and os.path.dirname(os.path.abspath(name)) in named_in)
+        near = [*sorted(opened), *held, *folders][:_NEAR]
+        self._near = {name: mark for name in near if (mark := _whole_mark(name)) is not None}
+        self._few = self._near if len(self._near) <= _FEW else {}
+        self._content = _contents(self._near)
         self._looked_s = time.monotonic()
         self._took_s, self._turn = self._looked_s - began, 0
 
@@ -66,6 +80,13 @@ class ReadFiles:
             folder, base = os.path.split(name)
             known = base in (self._folders.get(folder) or {})
             if self._reads(folder, base) if known else folder in self._listed or base in self._names:
+                return f"the file {name}"
+        return self._moved(self._few)
+
+    @staticmethod
+    def _moved(marks: Mapping[str, _Mark]) -> str:
+        for name, mark in marks.items():
+            if _whole_mark(name) != mark:
                 return f"the file {name}"
         return ""
 
@@ -85,6 +106,11 @@ class ReadFiles:
         for name, mark in self._files.items():
             if _mark(name) != mark:
                 return f"the file {name}"
+        found = self._moved(self._near)
+        if not found and any(_digest(name) != digest for name, digest in self._content.items()):
+            found = "a file"
+        if found:
+            return found
         unheard = [folder for folder in self._folders if whole or folder not in self._events.watched]
         for place in range(min(len(unheard), max(1, round(share * len(unheard))))):
             folder = unheard[(self._turn + place) % len(unheard)]
@@ -117,6 +143,50 @@ def _mark(name: str) -> _Mark:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _whole_mark(name: str) -> _Mark:
+    """Return what tells which file or folder a name leads to, and of a file whether it was written since."""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    which = (found.st_dev, found.st_ino)
+    return which if stat.S_ISDIR(found.st_mode) else (*which, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _contents(marks: Mapping[str, _Mark]) -> dict[str, bytes]:
+    """Return digests of what stands in small files that lie in memory, as in `/tmp`: their times may stand still."""
+    left, found = _CONTENT_BYTES, {}
+    for name, mark in marks.items():
+        if mark is None or len(mark) < 3 or mark[2] > left or not _lies_in_memory(name):
+            continue
+        left -= mark[2]
+        found[name] = _digest(name)
+    return found
+
+
+def _lies_in_memory(name: str) -> bool:
+    return os.path.realpath(name).startswith(_in_memory())
+
+
+@functools.cache
+def _in_memory() -> tuple[str, ...]:
+    """Return where file systems in memory are mounted."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
+            found = [line.split()[1] for line in mounts if line.split()[2] in ("tmpfs", "ramfs")]
+    except (OSError, IndexError):
+        return ()
+    return tuple(os.path.join(place, "") for place in found)
+
+
+def _digest(name: str) -> bytes:
+    try:
+        with open(name, "rb") as file:
+            return hashlib.blake2b(file.read(_CONTENT_BYTES + 1)).digest()
+    except OSError:
+        return b""
 
 
 def _marks(folder: str) -> dict[str, _Mark]:

@@ -14,11 +14,11 @@ import torch
 
 from flatout.pipeline.dataset_state import random_states
 from flatout.pipeline.inspect.batch_owners import owned
-from flatout.pipeline.inspect.file_questions import Asked, asked_of_files, may_be_data
+from flatout.pipeline.inspect.file_questions import Asked, asked_of_files, may_be_data, read_by_number
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.object_graph import available
 from flatout.pipeline.inspect.one_batch import told_of
-from flatout.pipeline.inspect.opened_files import Ear
+from flatout.pipeline.inspect.opened_files import Ear, files_held
 from flatout.pipeline.inspect.refused_writes import refused_write
 from flatout.pipeline.inspect.state_watch import StateWatch
 from flatout.pipeline.signals import any_but_signals
@@ -28,6 +28,8 @@ __all__ = ["Rehearsal", "Tried", "rehearse"]
 
 _FEW = 2  # samples of a batch that is looked at for what it shares with the data set
 _WORKERS = (0, 1)  # whose first function is tried
+_LOCKS = ("-shm", ".lock", "lock.mdb")  # of SQLite, LMDB and others: written by who reads
+_BY_NUMBER = {"pread", "preadv", "readv"}  # imported by name
 _WHICH_WORKER = {"get_worker_info", "_worker_info"}
 
 
@@ -82,17 +84,21 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     differs = _of_workers(loader, watch)
     if differs:
         return Rehearsal(f"{name}: {differs}")
-    logged, ear = _records_made(), Ear()
+    logged, ear, held, numbers = _records_made(), Ear(), files_held(), read_by_number()
     with asked_of_files() as asked, Untouched(dataset, collate) as untouched:
         reason, found = begin()
     if logged:
         return Rehearsal(f"{name} logs while it is read")
+    numbers += sorted(_BY_NUMBER & watch.graph.names.globals)
+    if numbers:
+        return Rehearsal(f"{name} reads an open file by its number ({numbers[0]}), which may change unseen")
     if ear.written and not reason:  # and caught what came of it
         return Rehearsal(f"{name} writes files while it is read: {ear.written}")
     trace = watch.left_behind(untouched.covered)
     if trace:
         return Rehearsal(f"{name} changes while it is read: {trace}")
     shared = "" if reason else _shares(loader, watch)
+    asked |= {name for name in files_held() if name not in held and not name.endswith(_LOCKS)}  # opened by C code
     return Rehearsal(reason or shared, untouched.changed, frozenset(filter(_is_data, asked)), found)
 
 
