@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import gc
 import mmap
 import os
 import pickle
@@ -38,6 +39,8 @@ _PR_SET_PDEATHSIG = 1
 _FIXED, _MOST_COPIED = 0x10, 64 * 1024**2
 _OF_MEMORY = ("/dev/shm/", "/dev/zero")
 _RECURSIVE, _FROM_HERE, _READ_ONLY, _PRIVATE = 0x8000, -100, 1, 1 << 18
+
+_NO_ANSWER = "a copy of the process ended without an answer"
 
 _in_a_copy = False
 
@@ -83,18 +86,25 @@ def ask_a_copy(function: Callable[[], Any], longest_s: float = _LONGEST_S) -> An
         found = _received(ours, time.monotonic() + longest_s)
     finally:
         os.close(ours)
-        _end(process)
+        ended = _end(process)
+    if found is not None and ended and found.failed == _NO_ANSWER:
+        return Answer(failed=f"{_NO_ANSWER} ({ended})")
     if found is None:
         return Answer(failed=f"a copy of the process gave no answer in {longest_s:.0f} s")
     return found
 
 
-def _end(process: int) -> None:
+def _end(process: int) -> str:
+    """End a copy; return the signal that it had ended by before, an empty string for none."""
     try:
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if not ended:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            return ""
     except (ProcessLookupError, ChildProcessError):
-        return
+        return ""
+    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else ""
 
 
 def _received(pipe: int, until: float) -> Answer | None:
@@ -108,7 +118,7 @@ def _received(pipe: int, until: float) -> Answer | None:
             break
         parts += part
     if len(parts) < 8 or len(parts) != 8 + struct.unpack_from("Q", parts)[0]:
-        return Answer(failed="a copy of the process ended without an answer")
+        return Answer(failed=_NO_ANSWER)
     found: Answer = pickle.loads(bytes(parts[8:]))  # what our own copy has just sent
     return found
 
@@ -155,7 +165,8 @@ class _Outside:
     def __init__(self, pipe: int) -> None:
         """Shut it off; what is written to the terminal, to logs and to connections goes to memory, to be seen."""
         _read_only()
-        _apart()
+        with _no_collection():  # memory that is listed must not go meanwhile
+            _apart()
         self._memory, unseen = os.memfd_create("flatout"), os.memfd_create("flatout-errors")
         for number in _open_files():
             if number not in (pipe, self._memory, unseen) and _would_be_written(number):
@@ -193,10 +204,32 @@ def _apart() -> None:
         if length > _MOST_COPIED:
             libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.PROT_READ)
             continue
-        content = ctypes.string_at(start, length)
+        content = _read(start, length)
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED
         if libc.mmap(start, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == start:
-            ctypes.memmove(start, content, length)
+            ctypes.memmove(start, content, len(content))
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _read(start: int, length: int) -> bytes:
+    """Return what stands in memory, up to where it cannot be read: a file may be shorter by now than its map."""
+    parts: list[bytes] = []
+    with contextlib.suppress(OSError), open("/proc/self/mem", "rb", buffering=0) as memory:
+        memory.seek(start)
+        while length > 0 and (part := memory.read(length)):
+            parts.append(part)
+            length -= len(part)
+    return b"".join(parts)
 
 
 def _shared_memory() -> Iterator[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """A copy of the process cannot write to the user's files, whoever the user is and whatever torch does at a fork."""
 
+import mmap
 import os
 import shutil
 import subprocess
@@ -53,3 +54,19 @@ def test_who_goes_on_alone_answers_and_ends_as_before():
 def test_who_goes_on_alone_is_ended_with_who_waits_for_it():
     answer = ask_a_copy(lambda: go_on_alone() and __import__("time").sleep(60), longest_s=1.0)
     assert answer.failed == "a copy of the process gave no answer in 1 s"  # the fixture finds nothing left behind
+
+
+def test_a_map_of_a_file_that_is_shorter_by_now_harms_no_copy(workdir):
+    with open("rows.bin", "w+b") as file:
+        file.write(b"a" * 2 * mmap.PAGESIZE)
+        file.flush()
+        rows = mmap.mmap(file.fileno(), 2 * mmap.PAGESIZE)
+        file.truncate(mmap.PAGESIZE)
+
+        def write():
+            before = bytes(rows[:1])
+            rows[:1] = b"b"
+            return before, bytes(rows[:1])
+
+        assert ask_a_copy(write).value == (b"a", b"b")
+        assert rows[:1] == b"a"
