@@ -19,7 +19,7 @@ from flatout.pipeline.by_row import DRAWS, ByRow
 from flatout.pipeline.collating import quicker
 from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
 from flatout.pipeline.early import Early, asking, early_for
-from flatout.pipeline.examination import ask, refusal, samples_of, some_indices, streams_kept, weakly
+from flatout.pipeline.examination import ask, refusal, samples_of, some_indices, weakly
 from flatout.pipeline.inspect.file_questions import Asked
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
@@ -32,7 +32,7 @@ from flatout.pipeline.memory import Budget
 from flatout.pipeline.order import Indices, OddIndices
 from flatout.pipeline.passes import KeptPass, fill, noted, weakly_called
 from flatout.pipeline.plan import Plan, plan_here
-from flatout.pipeline.proof import Pace, agree, plain_of
+from flatout.pipeline.proof import Pace, agrees_here, plain_of
 from flatout.pipeline.read_by_workers import ReadByWorkers
 from flatout.pipeline.ready import Ready
 from flatout.pipeline.samples import KeptSamples, kept_samples, samples_instead
@@ -116,11 +116,6 @@ class Cache:
             self._streams[loader] = walked.streams
             return walked
         return self._filling(loader, iterate)
-
-    def _agrees_with(self, plain: Any, asked: Callable[[], Any], indices: list[int]) -> bool:
-        """Return whether what is kept is `plain`, or what this process makes on more threads than a copy has."""
-        with computing_on(self._computing), streams_kept():
-            return agree(plain, self.keeping.shown, indices) or agree(asked(), self.keeping.shown, indices)
 
     def _ended(self) -> None:
         if self._fresh is not None and not self.reason:
@@ -212,8 +207,12 @@ class Cache:
                 self._take_as_it_is(loader)
         self._save()
 
+    @property
+    def _sees_all(self) -> bool:
+        return self._fresh is not None and self._fresh.sees_all
+
     def _is_due(self) -> bool:
-        return self._pace.due and self._fresh is not None and not self._fresh.sees_all and self._fresh.holds()
+        return self._pace.due and self._fresh is not None and self._fresh.holds(0)
 
     def stands(self) -> bool:
         """Return whether what is kept is what the data set would give for the next batch.
@@ -343,7 +342,7 @@ class Cache:
 
     def _prove(self, indices: torch.Tensor) -> None:
         some = indices[int(time.monotonic() * 1e3) % len(indices)].reshape(1)
-        with self._pace.proving():
+        with self._pace.proving(self._sees_all):
             if self.on_disk is not None and self.on_disk.changed(self.dataset):
                 self._refuse(f"what {type(self.dataset).__name__} reads has changed")
             elif not self.keeping.empty and not len(self.keeping.missing(some)):
@@ -364,7 +363,7 @@ class Cache:
                 self._begin(loader)
             return
         if self._has_others or self._is_due():
-            with self._pace.proving():
+            with self._pace.proving(self._sees_all):
                 self._hold_against()
 
     @property
@@ -382,11 +381,12 @@ class Cache:
     def _agrees(self, indices: list[int]) -> bool:
         asked = functools.partial(plain_of, self.dataset, self.collate, indices, asking(self._plan, self._computing))
         answer = ask_a_copy(asked)
-        if answer.failed:
+        here = functools.partial(agrees_here, answer.value, asked, self.keeping.shown, indices, self._computing)
+        if answer.failed and (self._has_others or not self._sees_all):
             self._refuse(f"{type(self.dataset).__name__} could not be asked again: {answer.failed}")
-        elif self._purpose != "timing" and not self._agrees_with(answer.value, asked, indices):
+        elif not (answer.failed or self._purpose == "timing" or here()):
             if self._fresh is not None and not self._has_others:
-                self._fresh.too_late(f"sample {indices[0]}")
+                self._fresh.too_late(f"sample {indices[0]}", in_this_pass=False)
             self._refuse(f"sample {indices[0]} is another than it was")
         return not self.reason
 

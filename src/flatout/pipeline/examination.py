@@ -33,6 +33,7 @@ from flatout.pipeline.inspect.refused_writes import in_words, refused_write
 from flatout.pipeline.named_draws import names_draws
 from flatout.pipeline.reach import attributes_of
 from flatout.pipeline.signals import any_but_signals
+from flatout.pipeline.threads import start_method, starts_anew
 from flatout.pipeline.untouched import Untouched
 
 __all__ = [
@@ -276,6 +277,8 @@ def refusal(loader: Any) -> str:
         return "batch_size is None: there are no batches"
     if loader.num_workers and not getattr(loader, "in_order", True):
         return "its workers deliver out of order"
+    if loader.num_workers and starts_anew(loader):
+        return f"its workers are started anew ({start_method(loader)}), and may see other globals than this process"
     try:
         return "" if len(loader.dataset) > 0 else f"{name} is empty"
     except (TypeError, NotImplementedError):

@@ -8,13 +8,15 @@ from typing import Any
 import torch
 
 from flatout.pipeline.dataset_state import random_states, restore_random_states, same, seed_streams
-from flatout.pipeline.examination import ask
+from flatout.pipeline.examination import ask, streams_kept
 from flatout.pipeline.signals import any_but_signals
+from flatout.pipeline.threads import computing_on
 
-__all__ = ["Pace", "agree", "asked_again", "plain_of"]
+__all__ = ["Pace", "agree", "agrees_here", "asked_again", "plain_of"]
 
 _SEED = 4099
 _SHARE = 0.003  # of the time, for proofs within a pass
+_SELDOM = 0.0005  # where all that is known to change is seen at once: for what nobody thought of
 
 
 class Pace:
@@ -30,12 +32,12 @@ class Pace:
         return time.monotonic() > self.next_s
 
     @contextlib.contextmanager
-    def proving(self) -> Iterator[None]:
-        """Clock a proof, and put off the next one accordingly."""
+    def proving(self, seldom: bool = False) -> Iterator[None]:
+        """Clock a proof, and put off the next one accordingly; `seldom`: a much smaller share of the time is enough."""
         start = time.monotonic()
         yield
         end = time.monotonic()
-        self.next_s = end + (end - start) / _SHARE
+        self.next_s = end + (end - start) / (_SELDOM if seldom else _SHARE)
 
 
 def asked_again(dataset: Any, indices: list[int]) -> Any:
@@ -68,3 +70,11 @@ def agree(plain: Any, take: Callable[[torch.Tensor], Any], indices: list[int]) -
         return False
     finally:
         restore_random_states(before)
+
+
+def agrees_here(
+    plain: Any, asked: Callable[[], Any], take: Callable[[torch.Tensor], Any], indices: list[int], threads: int
+) -> bool:
+    """Return whether `take` gives what a copy of the process gave, or what `asked` gives here, on more threads."""
+    with computing_on(threads), streams_kept():
+        return agree(plain, take, indices) or agree(asked(), take, indices)

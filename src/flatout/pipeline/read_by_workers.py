@@ -5,7 +5,6 @@ Decoding holds the interpreter's lock for much of its time: two processes decode
 """
 
 import copy
-import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from flatout.pipeline.one_by_one import written
 from flatout.pipeline.order import DrawnAhead
 from flatout.pipeline.recycled import SharedMemory
 from flatout.pipeline.sources import Source
+from flatout.pipeline.threads import starts_anew
 
 __all__ = ["Given", "ReadByWorkers", "ReadValues", "can_read"]
 
@@ -45,9 +45,8 @@ Given = list[Any] | ReadValues
 
 def can_read(loader: Any, source: Source) -> bool:
     """Tell whether workers of `loader` could read for it: they are forked, and do nothing else before."""
-    context = loader.multiprocessing_context or multiprocessing
     plain = source.reader is not None and source.assemble is not None and loader.worker_init_fn is None
-    return bool(loader.num_workers and plain and context.get_start_method() == "fork")
+    return bool(loader.num_workers and plain and not starts_anew(loader))
 
 
 class ReadByWorkers:

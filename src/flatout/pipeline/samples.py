@@ -169,7 +169,7 @@ class KeptSamples:
         read = bool(new)
         entries = [new.pop(index) if index in new else copied(self._entries[index]) for index in wanted]
         made = self._finished(wanted, entries)
-        if read and self.fresh is not None and not self.fresh.holds():
+        if read and self.fresh is not None and not self.fresh.holds(0):
             self._refuse(f"{type(self._dataset).__name__} changes while it is read: {self.fresh.changed}")
         return made
 
@@ -234,7 +234,7 @@ class KeptSamples:
             self._refuse(f"{type(self._dataset).__name__} could not be asked again: {answer.failed}")
         elif not (answer.value or (torch.get_num_threads() > 1 and self._agrees([index]))):  # a copy has one thread
             if self.fresh is not None:
-                self.fresh.too_late(f"sample {index}")
+                self.fresh.too_late(f"sample {index}", in_this_pass=False)
             self._refuse(f"sample {index} is another than it was")
 
     def _agrees(self, indices: list[int]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from flatout.errors import ChangedTooLate
 from flatout.pipeline.inspect.ambient import Ambient
 from flatout.pipeline.inspect.file_questions import Asked
+from flatout.pipeline.inspect.object_kinds import POINTERS
 from flatout.pipeline.inspect.state_watch import Following, StateWatch
 
 __all__ = ["ON_CHANGE", "Freshness"]
@@ -50,15 +51,15 @@ class Freshness:
         self._watch = StateWatch([*roots, *also], left_out or list, asked=asked, live=live, files=files)
         self.graph = self._watch.graph
         self.changed = self._file_changed = ""
-        self._served = 0  # batches since everything was looked at
+        self._served = self._earlier = 0  # batches in this pass, and in those before
         self._ambient = Ambient(self._watch.reads_files or files != "listed")
-        self.sees_all = not (self._watch.unseen or self.graph.opaque)
+        self.sees_all = not (self._watch.unseen or self.graph.opaque - POINTERS)
 
-    def holds(self) -> bool:
+    def holds(self, batches: int = 1) -> bool:
         """Return whether everything is as it was, as far as is seen at once; for every batch."""
         if not self.changed:
             self.changed = self._watch.look()
-            self._served += 1
+            self._served += batches
         return not self.changed and self._ambient.as_before()
 
     def holds_here(self) -> bool:
@@ -73,7 +74,7 @@ class Freshness:
 
     def changed_by_reading(self) -> str:
         """Return why nothing is kept where everything held before samples were read, and no more; "" if it does."""
-        self.holds()
+        self.holds(0)
         return "" if not self.changed else f"{self._name} changes while it is read: {self.changed}"
 
     def left_behind(self) -> str:
@@ -91,7 +92,7 @@ class Freshness:
             self.changed = self._file_changed or self._watch.look_deep()
         if not live and not self.changed and not self._ambient.as_before():
             self.changed = "a setting of the process"
-        self._served = 0
+        self._earlier, self._served = self._earlier + self._served, 0
         return not self.changed
 
     def end_pass(self) -> None:
@@ -106,15 +107,18 @@ class Freshness:
         if self.changed:
             self.too_late(self.changed)
 
-    def too_late(self, what: str) -> None:
+    def too_late(self, what: str, *, in_this_pass: bool = True) -> None:
         """Say that batches were served that may be others than the data set would have given.
+
+        `in_this_pass`: everything was as it was when the pass began.
 
         Raises:
             ChangedTooLate: the training is not to go on after that.
         """
         self.changed = self.changed or what
+        number = self._served + (0 if in_this_pass else self._earlier)
         error = ChangedTooLate(
-            f"{what} changed while up to {self._served} batches of {self._name} were {self._way}.",
+            f"{what} changed while up to {number} batches of {self._name} were {self._way}.",
             "They may hold other values than the plain DataLoader would have given.",
             'Change it between two passes, leave this loader out, or go on all the same with on_change="warn".',
         )

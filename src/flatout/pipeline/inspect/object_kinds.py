@@ -17,7 +17,7 @@ from typing import Any
 
 from flatout.pipeline.reach import module_of
 
-__all__ = ["base_container", "behind", "is_immutable", "is_mutable_iterator", "referents", "unfollowed"]
+__all__ = ["POINTERS", "base_container", "behind", "is_immutable", "is_mutable_iterator", "referents", "unfollowed"]
 
 _IMMUTABLE = (
     *(pathlib.PurePath, re.Pattern, range, slice, types.CodeType, type(...), type(NotImplemented), decimal.Decimal),
@@ -26,6 +26,9 @@ _IMMUTABLE = (
     types.ClassMethodDescriptorType,
 )
 _IMMUTABLE_PACKAGES = {"pyarrow", "typing", "fractions", "uuid", "zoneinfo", "tokenizers", "sentencepiece"}
+POINTERS = {"PyCapsule"}
+"""Compiled classes whose objects say nothing by themselves; classes of compiled packages have some."""
+
 _OF_TORCH = {"dtype", "device", "layout", "memory_format", "Size", "qscheme"}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
+from flatout.pipeline.inspect.object_kinds import POINTERS
 from flatout.pipeline.inspect.opened_files import Ear
 from flatout.pipeline.reach import parts
 
@@ -16,7 +17,6 @@ __all__ = ["Made", "keeps_results", "make_some", "told_of", "unfollowed"]
 
 _LONGEST_S = 20.0
 _BATCHES = 2
-_POINTERS = {"PyCapsule"}  # classes of compiled packages have some
 
 
 def unfollowed(fresh: Freshness) -> str:
@@ -24,7 +24,7 @@ def unfollowed(fresh: Freshness) -> str:
     graph = fresh.graph
     if graph.unwatched:
         return f"holds {graph.unwatched[0]}, which may change unseen"
-    opaque = graph.opaque - _POINTERS
+    opaque = graph.opaque - POINTERS
     if opaque:
         return f"holds objects of the compiled class {min(opaque)}, which may change unseen"
     return ""
