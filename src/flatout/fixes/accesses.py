@@ -1,5 +1,6 @@
 """Every way in which Python code can look at a file, so that it sees a file only once it is written."""
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -23,8 +24,16 @@ _PATHS = {  # audit event: which of its arguments are paths
 }
 _FOLDERS = frozenset(("os.listdir", "os.scandir"))  # given a descriptor they name no path
 _EVERYTHING = frozenset(  # another program, or one that we cannot follow: whatever it reads must be there
-    ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "shutil.make_archive")
+    (
+        *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "shutil.make_archive"),
+        *("resource.setrlimit", "resource.prlimit"),  # what was saved before may be larger than files may be then
+    )
 )
+_NATIVE = (
+    "torch.jit:save",
+    "torch.jit:RecursiveScriptModule.save",
+    "torch.jit:load",
+)  # by code that Python sees nothing of
 _SIGNALS = frozenset(("os.kill", "os.killpg", "signal.pthread_kill"))  # to whom they tell that it is there, or to us
 _UNAUDITED = ("stat", "lstat", "access")  # and with them os.path.exists, getsize, pathlib
 
@@ -42,7 +51,8 @@ def hold_back(site: "Site", background: Background) -> None:
         for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
             if plain in supported:  # `shutil` asks by the function itself
                 supported.add(getattr(os, name))
-    site.wrap("multiprocessing.util:spawnv_passfds", partial(_spawning, background))
+    for name in ("multiprocessing.util:spawnv_passfds", *_NATIVE):
+        site.wrap(name, partial(_after_all, background))
     sys.addaudithook(hook)
 
 
@@ -67,12 +77,14 @@ def _looking(background: Background, original: Callable[..., Any]) -> Callable[.
     return look
 
 
-def _spawning(background: Background, original: Callable[..., Any]) -> Callable[..., Any]:
-    def spawn(*args: Any, **kwargs: Any) -> Any:
-        background.wait()
+def _after_all(background: Background, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if get_ident() not in background.busy:
+            background.wait()
         return original(*args, **kwargs)
 
-    return spawn
+    return call
 
 
 def _wait(background: Background, paths: tuple[Any, ...]) -> None:

@@ -29,11 +29,13 @@ those that they replace are whole. All other ends wait: `os._exit` with any stat
 `os.abort`, `os.execv`. Something outside the
 process that looks for the file without being started by it may see it later than it would have; so the fix leaves
 `torch.save` alone in a process of `multiprocessing`, and while such processes run that are no workers of a loader.
-Native code that opens the path by itself is not held back. A disk that takes no file of that size raises where the
+A file that is replaced gets another inode, as by a rename; one with a second name, or that is open here, is left to
+torch. Native code that opens the path by itself is not held back (`torch.jit.save` is): it reads the file before, and
+what it writes there stays, with a line on standard error. A disk that takes no file of that size raises where the
 script saves; one that fills up later (a quota, another program) shows at the next save, at the next access, or at the
 end of the process with exit status 1. A script that renames its file right after saving waits there, and nothing is
-gained. It holds a copy of what is saved in memory (a third of what is free at most, else the file is written at once),
-and is left out where several ranks train, since another rank may read the file.
+gained. It holds a copy of what is saved in memory (a third of what is free at most, else the file is written at
+once), and is left out where several ranks train, since another rank may read the file.
 """
 
 import atexit
@@ -46,7 +48,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.accesses import hold_back
-from flatout.fixes.background import Background, Writing
+from flatout.fixes.background import Background, Writing, content_of
 from flatout.fixes.edit import Unwritten
 from flatout.fixes.endings import write_before_end
 from flatout.fixes.fix import Fix
@@ -145,9 +147,8 @@ class _Saves:
             return None
         saved_ns = time.time_ns()
         number = self._held_for(target, made, saved_ns, snapshot)
-        return Writing(
-            target, made, snapshot.write, snapshot.file_bytes, saved_ns, partial(self._written, number, snapshot)
-        )
+        written = partial(self._written, number, snapshot)
+        return Writing(target, made, snapshot.write, snapshot.file_bytes, saved_ns, written, content_of(target))
 
     def _held_for(self, target: str, made: str, saved_ns: int, snapshot: Snapshot) -> int:
         """Hand the file to the process that writes it when this one is gone; return its number there."""

@@ -16,11 +16,15 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from threading import get_ident
 
-__all__ = ["Background", "Writing"]
+__all__ = ["Background", "Content", "Writing", "content_of"]
 
 _MOST_WAITING = 4  # files; each holds its content in memory
+
+Content = tuple[int, int] | None
+"""Number and size of a file, None where there is none: what is only touched, or written alike, is no other file."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +37,19 @@ class Writing:
     num_bytes: int = 0
     saved_ns: int = 0  # when it was saved, as files have it; 0: the moment of writing
     done: Callable[[], None] = lambda: None  # called when it is in its place, or will never be
+    before: Content = None  # what stood in its place when it was saved
 
     @property
     def folder(self) -> str:
         """Return the folder that the file is made in."""
         return os.path.dirname(self.made)
 
-    def run(self) -> None:
-        """Write the file beside its place, then put it there."""
+    def run(self, stays: Callable[[], bool] = lambda: False) -> None:
+        """Write the file beside its place, then put it there, unless `stays` says that what is there by now stays."""
         try:
             self.write(self.made)
+            if stays():
+                return
             if self.saved_ns:
                 os.utime(self.made, ns=(self.saved_ns, self.saved_ns))
             try:
@@ -58,6 +65,15 @@ class Writing:
         return self.target == path or self.target.startswith(os.path.join(path, "")) or self.folder == path
 
 
+def content_of(path: str) -> Content:
+    """Return what tells whether a file was written or replaced."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size
+
+
 class Background:
     """The files of this process that are still to be written."""
 
@@ -70,6 +86,7 @@ class Background:
         self.on_change: list[Callable[[bool], None]] = []  # told, with `changed` held, whether files are pending
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        self._placed: dict[str, Content] = {}  # what was put in place last
         self._pid = os.getpid()
         os.register_at_fork(after_in_child=self._forked)
 
@@ -191,13 +208,22 @@ class Background:
                         return
                     writing = self.pending[0]
                 try:
-                    writing.run()
+                    writing.run(partial(self._was_overwritten, writing))
+                    self._placed[writing.target] = content_of(writing.target)
                 except Exception as error:
                     self._error = self._error or error
                 with self.changed:
                     self.pending.popleft()
                     del writing
                     self.changed.notify_all()
+
+    def _was_overwritten(self, writing: Writing) -> bool:
+        """Tell whether something that is not held back has written a file in this place since it was saved."""
+        now = content_of(writing.target)
+        if now is None or now in (writing.before, self._placed.get(writing.target)):
+            return False
+        sys.stderr.write(f"flatout: {writing.target} was written again after torch.save: that stays\n")
+        return True
 
     def _wait_for_parent(self, path: str | None) -> None:
         """In a child: the parent's folders go away as their files are put in place."""

@@ -1,5 +1,6 @@
 """Checkpoints written in the background: the same file, seen by nobody before it is whole, never lost in silence."""
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -249,13 +250,56 @@ def test_the_end_of_the_process_waits_for_the_file(end, workdir):
 def test_a_disk_that_fills_up_after_the_save_shows_in_the_exit_status(end, workdir):
     slow = "from flatout.fixes.snapshot import Snapshot as S\nimport time\nwrite = S.write\n"
     slow += "S.write = lambda *a: (time.sleep(0.5), write(*a))\n"
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+    limit = "import ctypes; ctypes.CDLL(None).setrlimit(1, (ctypes.c_ulong * 2)(1_000_000, 1_000_000))\n"
     done = run(
         slow + "torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\n" + limit + "print('done')\n" + end, workdir
     )
     assert done.returncode == 1
     assert "a checkpoint could not be written" in done.stderr
     assert sorted(os.listdir(workdir)) == ["script.py"]
+
+
+def test_what_was_saved_before_a_limit_of_files_is_whole(workdir):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+    done = run("torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\n" + limit, workdir)
+    assert done.returncode == 0, done.stderr
+    assert content(workdir / "model.pt") == 1
+
+
+def scripted(path):
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
+
+
+def scripted_by_itself(path):
+    torch.jit.script(torch.nn.Linear(2, 2)).save(path)
+
+
+def by_native_code(path):
+    libc = ctypes.CDLL(None)
+    file = libc.open(os.fsencode(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    libc.write(file, b"native", 6)
+    libc.close(file)
+
+
+@pytest.mark.parametrize("write", [scripted, scripted_by_itself, by_native_code])
+@pytest.mark.parametrize("old", [False, True])
+def test_what_is_written_there_after_it_was_saved_stays(write, old, workdir, gate, capfd):
+    if old:
+        torch.save({"x": torch.zeros(10)}, "model.pt")
+    with under("async-checkpoint"):
+        torch.save({"x": torch.ones(BIG)}, "model.pt")
+        write("model.pt")
+    assert os.path.getsize("model.pt") < BIG
+    said = "was written again after torch.save: that stays" in capfd.readouterr().err
+    assert said == (write is by_native_code)
+
+
+def test_one_file_saved_again_and_again_and_touched_meanwhile_is_the_last(workdir, gate):
+    with under("async-checkpoint"):
+        for number in range(6):
+            torch.save({"x": torch.full((BIG,), float(number))}, "model.pt")
+            ctypes.CDLL(None).utimensat(-100, b"model.pt", None, 0)
+    assert content("model.pt") == 5
 
 
 @pytest.mark.slow
