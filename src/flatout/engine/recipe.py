@@ -34,6 +34,7 @@ _HEAD = """\
 # What a fix does and when it is wrong: `flatout explain NAME`. Nothing in this file is executed.
 
 """
+_POSITIVE, _NOT_NEGATIVE = ("speedup", "low", "high"), ("num_cpus", "world_size", "num_pairs", "baseline_ms")
 _PLAIN = (bool, int, float, str)
 _DIGITS = 4
 _MOST_BYTES = 1024 * 1024
@@ -160,10 +161,12 @@ def _recipe(body: Mapping[str, Any]) -> Recipe:
     if not isinstance(tables, list):
         raise ValueError("`fix` is not a list of [[fix]] tables")
     proven = {name: value for name, value in body["proven"].items() if name != "interval"}
+    proof = from_plain(Proof, {**proven, **_interval(body["proven"])})
+    _checked(proof)
     return Recipe(
         script=from_plain(str, body["script"]),
         fixes=tuple(_kept(table) for table in tables),
-        proof=from_plain(Proof, {**proven, **_interval(body["proven"])}),
+        proof=proof,
     )
 
 
@@ -178,7 +181,24 @@ def _kept(table: Mapping[str, Any]) -> Kept:
             **_interval(table),
         },
     )
+    _checked(kept)
     return kept
+
+
+def _checked(figures: Kept | Proof) -> None:
+    """Refuse figures that no measurement gives.
+
+    Raises:
+        ValueError: naming the first of them.
+    """
+    for name in _POSITIVE:
+        value = getattr(figures, name, 1.0)
+        if not value > 0:  # nor NaN; an interval may have no end
+            raise ValueError(f"`{name}` is {value}")
+    for name in _NOT_NEGATIVE:
+        value = getattr(figures, name, 0)
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"`{name}` is {value}")
 
 
 def _interval(table: Mapping[str, Any]) -> dict[str, float]:

@@ -12,7 +12,23 @@ _SURE = frozenset(
     (
         *("password", "passwd", "passphrase", "passcode", "secret", "secrets", "apikey", "credential", "credentials"),
         *("creds", "authorization", "bearer", "apitoken", "authtoken", "accesstoken", "secretkey", "accesskey"),
-        *("privatekey", "webhook", "cookie", "dsn", "jwt", "passw", "passwo", "passwor", "passphr", "pwd"),
+        *(
+            "privatekey",
+            "webhook",
+            "cookie",
+            "dsn",
+            "jwt",
+            "psk",
+            "otp",
+            "totp",
+            "passkey",
+            "passkeys",
+            "passw",
+            "passwo",
+            "passwor",
+            "passphr",
+            "pwd",
+        ),
     )
 )
 """Words that say so wherever they stand in a name; the last ones before `pwd` are what argparse takes for them."""
@@ -103,7 +119,11 @@ _SCHEMES = frozenset(
     )
 )
 _SMALL = re.compile(r"[-+]?(?:\d{1,2}|\d*\.\d+(?:e[-+]?\d+)?|\d+e-?\d+)", re.IGNORECASE)
-_PLAIN = re.compile(r"[A-Za-z]+\d?(?:[_.,:/-][A-Za-z]+\d?)*|[-+]?\d*\.?\d+(?:e[-+]?\d+)?|<.*>|\[.*\]|", re.DOTALL)
+_WORD = r"[A-Za-z]+\d?(?:[_.,:/-][A-Za-z]+\d?)*"
+_QUOTED = rf"""["']?{_WORD}["']?"""
+_PLAIN = re.compile(
+    rf"{_WORD}|[-+]?\d*\.?\d+(?:e[-+]?\d+)?|<{_WORD}>|\[\s*{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*\]|", re.DOTALL
+)
 
 
 class Naming:

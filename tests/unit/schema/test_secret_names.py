@@ -77,6 +77,17 @@ def test_what_belongs_to_somebody_and_is_named_as_a_secret_is_hidden(style, owne
     assert masked_words([f"+{name}={value}"]) == (f"+{name}=***",)
 
 
+def test_a_list_of_keys_hides_what_no_list_of_words_is():
+    assert masked_words(["--keys", '["A13bcd9","A14xxz9"]']) == ("--keys", "***")
+    for words in ('["rgb", "depth"]', "[rgb,depth]", "<pad>", "[MASK]"):
+        assert masked_words(["--keys", words]) == ("--keys", words)
+
+
+@pytest.mark.parametrize("name", ["wifi_psk", "otp", "totp", "passkey", "wifi-psk"])
+def test_names_of_what_one_signs_in_with_once(name):
+    assert masked_words([f"--{name}", "483920"]) == (f"--{name}", "***")
+
+
 def test_the_name_of_an_option_is_no_token():
     assert masked_words(["--hf_password2", "A000"]) == ("--hf_password2", "***")
     assert masked_words(["hf_abcdefg12345"]) == ("***",)
