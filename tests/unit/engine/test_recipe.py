@@ -209,7 +209,7 @@ def test_toml_of_another_program_is_refused(tmp_path):
         (("interval = [1.35, 1.4912]", "interval = [nan, 1.4]"), "no numbers"),
         (("interval = [1.35, 1.4912]", "interval = [-2.0, 1.4]"), "`low` is -2.0"),
         (("speedup = 1.42", "speedup = nan"), "`speedup` is nan"),
-        (("[proven]", "[proven]\nnum_pairs = -5"), "num_pairs"),
+        (("num_cpus = 2", "num_cpus = -2"), "`num_cpus` is -2"),
         (("[fix.settings]\nworkers = 2", "settings = 3"), "settings"),
         (("[proven]", "[unproven]"), "date"),
         (('name = "anything"', "name = 7"), "fix"),
