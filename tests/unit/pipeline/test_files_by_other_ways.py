@@ -149,3 +149,28 @@ def test_a_data_base_that_another_connection_writes(journal, tmp_path):
     writer.commit()
     assert values(loader) == values(DataLoader(Selected(name), batch_size=6)) != before
     writer.close()
+
+
+class Mapped(Rows):
+    """Rows of a memory map that the data set holds."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.rows = np.memmap(name, dtype=np.float64, mode="r")
+
+    def __getitem__(self, index):
+        sum(range(3000))
+        return torch.from_numpy(self.rows[index : index + 1] * 2)
+
+
+@pytest.mark.parametrize("change", WAYS[:2])
+def test_a_map_that_the_data_set_holds_is_in_the_next_batch(change, rows, tmp_path):
+    data = Mapped(rows)
+    loader, before = compiled(data)
+    walked = iter(loader)
+    next(walked)
+    change(tmp_path)
+    plain = values(DataLoader(data, batch_size=6))
+    assert plain != before
+    assert values(walked) == plain[1:]
+    assert values(loader) == plain

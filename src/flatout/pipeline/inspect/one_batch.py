@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flatout.pipeline.inspect.file_questions import read_by_number
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
 from flatout.pipeline.inspect.object_kinds import POINTERS
@@ -62,7 +63,7 @@ def make_some(loader: Any, fresh: Freshness, *, may_set_up: bool) -> Made:
 
 
 def _made(loader: Any, fresh: Freshness, may_set_up: bool) -> Made:
-    iterator, ear, sets_up = _alone(loader), Ear(), False
+    iterator, ear, numbers, sets_up = _alone(loader), Ear(), read_by_number(), False
     asked = told_of(sys.modules["torch"].utils.data.get_worker_info)
     for number in range(_BATCHES):
         if next(iterator, None) is None:
@@ -75,6 +76,8 @@ def _made(loader: Any, fresh: Freshness, may_set_up: bool) -> Made:
     sys.setprofile(None)
     if asked:
         return Made("asks which worker it is in")
+    if numbers:
+        return Made(f"reads an open file by its number ({numbers[0]}), which may change unseen")
     if ear.written:
         return Made(f"writes to {ear.written} while it is read")
     if ear.taken() and keeps_results(loader.dataset, loader.collate_fn):

@@ -59,7 +59,7 @@ class ReadFiles:
         self._files = {name: _mark(name) for name in mapped}
         self._folders = {folder: _marks(folder) if listed else {} for folder in folders}
         held = (name for name in names if name not in opened and os.path.dirname(os.path.abspath(name)) in named_in)
-        near = [*sorted(opened), *held, *folders][:_NEAR]
+        near = [*sorted(opened), *mapped, *held, *folders][:_NEAR]
         self._near = {name: mark for name in near if (mark := _whole_mark(name)) is not None}
         self._few = self._near if len(self._near) <= _FEW else {}
         self._content = _contents(self._near)
