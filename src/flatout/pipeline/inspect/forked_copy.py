@@ -224,7 +224,11 @@ def _no_collection() -> Iterator[None]:
 def _read(start: int, length: int) -> bytes:
     """Return what stands in memory, up to where it cannot be read: a file may be shorter by now than its map."""
     parts: list[bytes] = []
-    with contextlib.suppress(OSError), open("/proc/self/mem", "rb", buffering=0) as memory:
+    try:
+        memory = open("/proc/self/mem", "rb", buffering=0)  # noqa: SIM115 - closed below; here, failing says more
+    except OSError:
+        return ctypes.string_at(start, length)
+    with memory, contextlib.suppress(OSError):
         memory.seek(start)
         while length > 0 and (part := memory.read(length)):
             parts.append(part)
