@@ -34,6 +34,10 @@ _NATIVE = (
     "torch.jit:RecursiveScriptModule.save",
     "torch.jit:load",
 )  # by code that Python sees nothing of
+_RIGHTS = (  # without which, or in another place, what was saved before could not be written any more
+    *("closerange", "chroot", "setuid", "seteuid", "setreuid", "setresuid", "setgid", "setegid", "setregid"),
+    *("setresgid", "setgroups", "initgroups"),
+)
 _SIGNALS = frozenset(("os.kill", "os.killpg", "signal.pthread_kill"))  # to whom they tell that it is there, or to us
 _UNAUDITED = ("stat", "lstat", "access")  # and with them os.path.exists, getsize, pathlib
 
@@ -51,7 +55,8 @@ def hold_back(site: "Site", background: Background) -> None:
         for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
             if plain in supported:  # `shutil` asks by the function itself
                 supported.add(getattr(os, name))
-    for name in ("multiprocessing.util:spawnv_passfds", *_NATIVE):
+    rights = (f"os:{name}" for name in _RIGHTS if hasattr(os, name))
+    for name in ("multiprocessing.util:spawnv_passfds", *_NATIVE, *rights):
         site.wrap(name, partial(_after_all, background))
     sys.addaudithook(hook)
 

@@ -209,7 +209,10 @@ def _free_memory() -> int:
     """Return the bytes that this process may still take."""
     import psutil
 
-    free = int(psutil.virtual_memory().available)
+    try:
+        free = int(psutil.virtual_memory().available)
+    except (OSError, psutil.Error):  # no /proc any more, as behind `os.chroot`: torch writes at once
+        return 0
     try:
         with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as now:
             free = min(free, int(most.read()) - int(now.read()))

@@ -21,7 +21,8 @@ key is made anew from time to time while the training runs. Nothing in the file 
 
 ## When it is wrong
 
-What nothing names is in no key: environment variables, the network, settings of packages that were changed after their
+What nothing names is in no key: environment variables, the command line, the current folder, the number of threads, the
+network, settings of packages that were changed after their
 import. The key and the checksums are made before the first batch, which waits for them. A data set without a key (it
 holds a generator or a handle, or changes as it is read) is kept in memory only. The folder takes up to 20 GB, or half
 of what is free on the disk if that is less; deleting it is always safe. Ranks that each see a part of the samples never

@@ -90,7 +90,8 @@ class Rescuer:
         self._is_lost = True
         line, self._line = self._line, None
         if line is not None:
-            line.close()
+            with contextlib.suppress(OSError):  # the script may have closed every file that it has
+                line.close()
 
 
 def wait_for_rescuers(folder: Path, limit_s: float = 600.0) -> None:

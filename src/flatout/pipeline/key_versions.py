@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 import torch
@@ -83,6 +84,16 @@ def _flatout() -> str:
     return f"flatout {_version('flatout')} {told.hexdigest()}"
 
 
+def _of_numbers() -> list[str]:
+    """Return how decimal and NumPy compute, where they are there."""
+    decimal, numpy = sys.modules.get("decimal"), sys.modules.get("numpy")
+    context = decimal.getcontext() if decimal is not None else None
+    return [
+        f"{context.prec} {context.rounding}" if context is not None else "",
+        f"{sorted(numpy.geterr().items())}" if numpy is not None else "",
+    ]
+
+
 def environment() -> list[str]:
     """Return what every sample depends on: versions, the processor's instructions, settings of the process."""
     known = {"torch": "", "torchvision": "", "PIL": "pillow", "numpy": ""}
@@ -92,5 +103,7 @@ def environment() -> list[str]:
         f"{torch.backends.cpu.get_cpu_capability()} {platform.machine()} {sys.byteorder}",
         f"{getattr(sys.modules.get('torchvision'), '_image_backend', None)}",
         f"{getattr(sys.modules.get('PIL.ImageFile'), 'LOAD_TRUNCATED_IMAGES', False)}",
+        f"{torch.are_deterministic_algorithms_enabled()} {torch.get_float32_matmul_precision()} {time.tzname}",
+        *_of_numbers(),
     ]
     return [sys.version, _flatout(), *versions, *settings]

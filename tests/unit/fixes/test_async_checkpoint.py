@@ -266,6 +266,31 @@ def test_what_was_saved_before_a_limit_of_files_is_whole(workdir):
     assert content(workdir / "model.pt") == 1
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        "os.closerange(3, 1000)",
+        pytest.param(
+            "os.setgid(65534); os.setuid(65534)", marks=pytest.mark.skipif(os.geteuid() != 0, reason="not root")
+        ),
+        pytest.param("os.chroot('.')", marks=pytest.mark.skipif(os.geteuid() != 0, reason="not root")),
+    ],
+)
+def test_what_was_saved_before_the_script_lets_go_of_files_or_rights_is_whole(act, workdir):
+    save = "torch.save({'x': torch.ones(5_000_000)}, 'one.pt')\n"
+    done = run(f"{save}import os\n{act}\n", workdir)
+    assert done.returncode == 0, done.stderr
+    assert content(workdir / "one.pt") == 1
+    assert sorted(os.listdir(workdir)) == ["one.pt", "script.py"]
+
+
+def test_a_script_that_closes_all_its_files_saves_again(workdir):
+    saves = [f"torch.save({{'x': torch.ones({number})}}, '{name}.pt')" for name, number in (("one", BIG), ("two", 9))]
+    done = run("import os\n" + "\nos.closerange(3, 1000)\n".join(saves), workdir)
+    assert done.returncode == 0, done.stderr
+    assert content(workdir / "one.pt") == content(workdir / "two.pt") == 1
+
+
 def scripted(path):
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
 

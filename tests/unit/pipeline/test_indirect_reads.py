@@ -1,5 +1,6 @@
 """Samples that read something without naming it where it stands: what changes there is in the next batch."""
 
+import enum
 import importlib
 import operator
 import os
@@ -7,6 +8,7 @@ import pickle
 import sys
 import types
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -193,3 +195,81 @@ def test_a_module_that_a_closure_holds_and_one_that_makes_its_attributes(late):
         before = [values(loader) for _ in range(3)][-1]
         change()
         assert values(loader) == values(DataLoader(data, batch_size=8)) != before
+
+
+class Mode(enum.Enum):
+    FAST = 1
+
+
+def test_members_of_an_enumeration_may_change(late):
+    Mode.FAST.extra = 2.0
+    data = Reads(lambda _: Mode.FAST.value + Mode["FAST"].extra)
+    loader = compile_loader(DataLoader(data, batch_size=8))
+    before = [values(loader) for _ in range(3)][-1]
+    Mode.FAST.extra = 5.0
+    assert values(loader) == values(DataLoader(data, batch_size=8)) != before
+    Mode.FAST._value_ = 1
+
+
+def test_the_command_line_and_the_type_of_an_array_count(late, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    rows = np.arange(LENGTH, dtype=np.int32)
+    for read, change in (
+        (lambda _: len(sys.argv), lambda: sys.argv.append("--fast")),
+        (lambda _: float(rows[3]), lambda: setattr(rows, "dtype", np.float32)),
+    ):
+        data = Reads(read)
+        loader = compile_loader(DataLoader(data, batch_size=8))
+        before = [values(loader) for _ in range(3)][-1]
+        walked = iter(loader)
+        next(walked)
+        change()
+        plain = values(DataLoader(data, batch_size=8))
+        assert values(walked) == plain[1:]
+        assert values(loader) == plain != before
+
+
+class Together(Dataset):
+    """Samples that are asked for several at once, in `order`."""
+
+    def __init__(self, order):
+        self.order = order
+
+    def __len__(self):
+        return LENGTH
+
+    def __getitem__(self, index):
+        sum(range(4000))
+        return torch.tensor([index * 2.0])
+
+    def __getitems__(self, indices):
+        return [self[index] for index in self.order(indices)]
+
+
+@pytest.mark.parametrize("collate", [None, lambda samples: torch.stack(samples).sum(0)])
+def test_samples_that_come_otherwise_together_are_left_alone(collate):
+    odd = compile_loader(DataLoader(Together(sorted), batch_size=5, shuffle=True, collate_fn=collate))
+    assert "gives other samples where it is asked for several at once" in odd.explain()
+    usual = compile_loader(DataLoader(Together(list), batch_size=5, shuffle=True, collate_fn=collate))
+    assert "left as it is" not in usual.explain()
+    for compiled, order in ((odd, sorted), (usual, list)):
+        plain = DataLoader(Together(order), batch_size=5, shuffle=True, collate_fn=collate)
+        for seed in range(3):
+            torch.manual_seed(seed)
+            found = values(compiled)
+            torch.manual_seed(seed)
+            assert found == values(plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.float8_e4m3fn])
+def test_samples_of_types_that_torch_cannot_read_back_are_served(dtype):
+    class Odd(Together):
+        def __getitem__(self, index):
+            sum(range(4000))
+            return torch.tensor([float(index)]).to(dtype)
+
+    plain = DataLoader(Odd(list), batch_size=8)
+    loader = compile_loader(plain)
+    for _ in range(4):
+        assert [batch.float().tolist() for batch in loader] == [batch.float().tolist() for batch in plain]
+    assert "samples kept" in loader.explain()

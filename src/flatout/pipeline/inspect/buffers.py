@@ -92,7 +92,7 @@ def _of_storage(storage: Any) -> Memory:
 def _of_numpy(values: Any) -> Memory:
     numpy = sys.modules["numpy"]
     at = id(values) + HEAD
-    ranges = [(at, 5 * WORD), (word_at(at + 2 * WORD), 2 * WORD * values.ndim)]
+    ranges = [(at, 6 * WORD), (word_at(at + 2 * WORD), 2 * WORD * values.ndim)]  # the last of the six: its type
     held: list[Any] = []
     if values.size:
         view = numpy.asarray(values)

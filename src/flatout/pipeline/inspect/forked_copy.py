@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.pipeline.inspect.refused_writes import in_words
+from flatout.pipeline.signals import any_but_signals
 
 __all__ = ["Answer", "ask_a_copy", "in_a_copy"]
 
@@ -119,7 +120,10 @@ def _received(pipe: int, until: float) -> Answer | None:
         parts += part
     if len(parts) < 8 or len(parts) != 8 + struct.unpack_from("Q", parts)[0]:
         return Answer(failed=_NO_ANSWER)
-    found: Answer = pickle.loads(bytes(parts[8:]))  # what our own copy has just sent
+    try:
+        found: Answer = pickle.loads(bytes(parts[8:]))  # what our own copy has just sent
+    except any_but_signals() as error:  # torch cannot read back tensors of some of its types, as uint16
+        return Answer(failed=f"its answer cannot be read: {in_words(error)}")
     return found
 
 

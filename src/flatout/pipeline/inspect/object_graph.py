@@ -8,6 +8,7 @@ is not followed, objects made of its classes are.
 
 import argparse
 import builtins
+import enum
 import functools
 import operator
 import os
@@ -107,6 +108,8 @@ class ObjectGraph:
         """Follow the variables of the environment where code names them."""
         if _READ_VARIABLES & (self.names.attributes | self.names.globals):
             self._follow([os.environ._data])  # type: ignore[attr-defined]
+        if "argv" in self.names.attributes | self.names.globals:
+            self._follow([sys.argv])
 
     def _follow(self, things: list[Any]) -> None:
         found = deque(self._tracer.follow(things))
@@ -133,7 +136,8 @@ class ObjectGraph:
         """Watch under which names an installed module has what code asks it for; none of that is followed."""
         within = vars(module)
         wanted = [name for name in names if name in within]
-        self._tracer.pass_over([within[name] for name in wanted if not isinstance(within[name], types.ModuleType)])
+        followed = (types.ModuleType, list)  # of lists there is `sys.argv`
+        self._tracer.pass_over([within[name] for name in wanted if not isinstance(within[name], followed)])
         self._filter(within, set(wanted), f"module {module.__name__}")
         inner = [within[name] for name in wanted if isinstance(within[name], types.ModuleType)]
         for one in inner if depth else ():
@@ -265,7 +269,7 @@ class ObjectGraph:
         few = self._num_of.get(kind, 0) < _FEW
         self._num_of[kind] = self._num_of.get(kind, 0) + 1
         own = is_own(module_of(kind)) or kind in (argparse.Namespace, types.SimpleNamespace)
-        filtered = few and own and not self.names.dynamic
+        filtered = few and own and not self.names.dynamic and not isinstance(thing, enum.Enum)
         if is_plain_instance(kind) and not filtered:
             self._kinds[kind] = INSTANCE
             self._tracer.inside(thing, INSTANCE)

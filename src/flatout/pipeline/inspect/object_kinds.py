@@ -15,13 +15,13 @@ import types
 import weakref
 from typing import Any
 
-from flatout.pipeline.reach import module_of
+from flatout.pipeline.reach import is_own, module_of
 
 __all__ = ["POINTERS", "base_container", "behind", "is_immutable", "is_mutable_iterator", "referents", "unfollowed"]
 
 _IMMUTABLE = (
     *(pathlib.PurePath, re.Pattern, range, slice, types.CodeType, type(...), type(NotImplemented), decimal.Decimal),
-    *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, enum.Enum, types.GetSetDescriptorType),
+    *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, types.GetSetDescriptorType),
     *(types.MemberDescriptorType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GenericAlias),
     types.ClassMethodDescriptorType,
 )
@@ -46,6 +46,8 @@ def is_immutable(thing: Any) -> bool:
         return True
     if isinstance(thing, types.BuiltinFunctionType | types.MethodWrapperType):
         return isinstance(getattr(thing, "__self__", None), types.ModuleType | type | None)
+    if isinstance(thing, enum.Enum):  # as long as nobody gives a member attributes or another value
+        return not is_own(module_of(kind))
     package = module_of(kind).partition(".")[0]
     if package == "numpy":
         numpy = sys.modules["numpy"]

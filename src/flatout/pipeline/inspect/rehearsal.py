@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.dataset_state import random_states
+from flatout.pipeline.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.pipeline.inspect.batch_owners import owned
 from flatout.pipeline.inspect.file_questions import Asked, asked_of_files, may_be_data, read_by_number
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
@@ -84,6 +84,9 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     differs = _of_workers(loader, watch)
     if differs:
         return Rehearsal(f"{name}: {differs}")
+    odd = _of_length(dataset) or _of_many(dataset)
+    if odd:
+        return Rehearsal(f"{name} {odd}")
     logged, ear, held, numbers = _records_made(), Ear(), files_held(), read_by_number()
     with asked_of_files() as asked, Untouched(dataset, collate) as untouched:
         reason, found = begin()
@@ -118,6 +121,40 @@ def _records_made() -> list[str]:
 
     logging.setLogRecordFactory(noted)
     return names
+
+
+def _of_length(dataset: Any) -> str:
+    """Return what is odd about asking for the length: that is asked for more often here than by the plain loader."""
+    before = random_states()
+    with contextlib.suppress(Exception):  # `refusal` says it
+        if len(dataset) != len(dataset):
+            return "has another length each time"
+        if not undrawn(before, random_states()):
+            return "draws random numbers to tell its length"
+    return ""
+
+
+def _of_many(dataset: Any) -> str:
+    """Return how samples that are asked for together differ from those asked for one by one; "" where they do not."""
+    many = getattr(dataset, "__getitems__", None)
+    length = len(dataset)
+    if not callable(many) or length < _FEW:
+        return ""
+    some = [length - 1, 0, length // 2]
+    try:
+        with Untouched(dataset):
+            states, asked = random_states(), list(some)
+            together = many(asked)
+            after = random_states()
+            restore_random_states(states)
+            alone = [dataset[index] for index in some]
+    except any_but_signals():  # one of the two ways is not there: nobody can hold one against the other
+        return ""
+    alike = asked == some and len(together) == len(alone)
+    if alike and undrawn(after, random_states()) and not undrawn(states, after):
+        return ""  # random ones, in the same order
+    alike = alike and all(same(one, other) for one, other in zip(together, alone, strict=True))
+    return "" if alike else "gives other samples where it is asked for several at once (`__getitems__`)"
 
 
 def _of_workers(loader: Any, watch: StateWatch) -> str:
