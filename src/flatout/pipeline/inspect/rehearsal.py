@@ -147,7 +147,7 @@ def _of_many(dataset: Any) -> str:
             together = many(asked)
             after = random_states()
             restore_random_states(states)
-            alone = [dataset[index] for index in some]
+            alone = [many([index])[0] for index in some]
     except any_but_signals():  # one of the two ways is not there: nobody can hold one against the other
         return ""
     alike = asked == some and len(together) == len(alone)
