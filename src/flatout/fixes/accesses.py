@@ -29,11 +29,8 @@ _EVERYTHING = frozenset(  # another program, or one that we cannot follow: whate
         *("resource.setrlimit", "resource.prlimit"),  # what was saved before may be larger than files may be then
     )
 )
-_NATIVE = (
-    "torch.jit:save",
-    "torch.jit:RecursiveScriptModule.save",
-    "torch.jit:load",
-)  # by code that Python sees nothing of
+_NATIVE = ("torch.jit:save", "torch.jit:RecursiveScriptModule.save", "torch.jit:load")
+"""What opens files by code that Python sees nothing of."""
 _RIGHTS = (  # without which, or in another place, what was saved before could not be written any more
     *("closerange", "chroot", "setuid", "seteuid", "setreuid", "setresuid", "setgid", "setegid", "setregid"),
     *("setresgid", "setgroups", "initgroups"),

@@ -348,3 +348,5 @@ def test_a_renamed_script_is_the_same_script(project):
     target = parse_target(["sub/train.py"])
     renamed = replace(RECIPE, script="old.py", proof=replace(PROOF, script_digest=script_digest(target)))
     require_same_script(renamed, Path(RECIPE_FILE), target)
+    with pytest.raises(UsageError):  # by its digest alone
+        require_same_script(replace(renamed, proof=PROOF), Path(RECIPE_FILE), target)

@@ -84,12 +84,14 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     differs = _of_workers(loader, watch)
     if differs:
         return Rehearsal(f"{name}: {differs}")
-    odd = _of_length(dataset) or _of_many(dataset)
+    odd = _of_length(dataset)
     if odd:
         return Rehearsal(f"{name} {odd}")
     logged, ear, held, numbers = _records_made(), Ear(), files_held(), read_by_number()
     with asked_of_files() as asked, Untouched(dataset, collate) as untouched:
         reason, found = begin()
+        odd = "" if reason else _of_many(dataset)
+    reason = f"{name} {odd}" if odd else reason
     if logged:
         return Rehearsal(f"{name} logs while it is read")
     numbers += sorted(_BY_NUMBER & watch.graph.names.globals)
