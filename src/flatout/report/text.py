@@ -97,7 +97,8 @@ def _names(report: Report, findings: tuple[Finding, ...], look: Look) -> list[Te
     if not findings:
         return []
     names = ", ".join(f"{each.code} {each.name}" for each in findings)
-    return look.paragraph(f"Found: {names}. Each one: flatout report {report.folder or 'DIR'} --verbose", hanging=2)
+    command = f"flatout report {report.folder or 'DIR'} --verbose"  # on a line of its own: people copy it
+    return [*look.paragraph(f"Found: {names}. Each one:", hanging=2), *look.paragraph(command, indent=2, hanging=2)]
 
 
 def _title(run: Run, look: Look) -> list[Text]:
