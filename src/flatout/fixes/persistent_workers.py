@@ -18,8 +18,9 @@ BITWISE, also for data sets that draw random numbers: every worker begins a pass
 ## When it is wrong
 
 New workers start with the data set as it is in the training process. Workers are therefore started anew when anything
-that samples are made from has changed there ([how it is seen](../input.md)), has changed in a worker after its first
-batch (a cache, a counter), was drawn at the first batch and kept, or when a file that was read then is another by now.
+that samples are made from has changed there ([how it is seen](../input.md)), has changed in a worker (a cache, a
+counter; not so a file or an array that its first batch has opened), was drawn at the first batch and kept, or when a
+file that was read then is another by now. They are left alone where samples depend on which one was made first.
 Left alone: iterable data sets, a `worker_init_fn` that does more than seeding, data sets with a random generator of
 their own, or that hold what cannot be watched (images of Pillow's, iterators, writable maps); two passes at once; all
 that changed at three passes in a row.

@@ -13,6 +13,7 @@ from typing import Any
 from flatout.fixes.lookahead import Peeking
 from flatout.fixes.origins import Origin
 from flatout.fixes.worker_seeds import Begin, NotingCollate, Reseed
+from flatout.pipeline.inspect.one_batch import begins_alike
 
 __all__ = ["Crews", "Staying"]
 
@@ -40,7 +41,7 @@ class Crews:
             self._kept.pop(loader).end()
             self._in_vain[loader] = self._in_vain.get(loader, 0) + 1
         origin = Origin.of(loader) if self._in_vain.get(loader, 0) < _IN_VAIN else None
-        if origin is None:
+        if origin is None or (loader not in self._origins and not begins_alike(loader.dataset)):
             self._in_vain[loader] = _IN_VAIN
             return False
         self._origins[loader] = origin

@@ -9,6 +9,7 @@ from flatout.pipeline.dataset_state import holds_generator, random_states, undra
 from flatout.pipeline.inspect.object_graph import available
 from flatout.pipeline.inspect.one_batch import keeps_results
 from flatout.pipeline.inspect.opened_files import Ear, FileMark, are_as_before, files_held
+from flatout.pipeline.inspect.setting_up import Attributes
 from flatout.pipeline.inspect.state_watch import StateWatch
 
 __all__ = ["Begin", "NotingCollate", "Reseed", "only_seeds"]
@@ -34,7 +35,8 @@ class Begin:
         """Take the script's own functions."""
         self._init, self._collate = init, collate
         self._roots: list[tuple[str, Any]] = []
-        self._made_some = self._drew = False
+        self._made_some = self._drew = self._counted = False
+        self._attributes: Attributes | None = None
         self._before: Any = None
         self._watch: StateWatch | None = None
         self._ear: Ear | None = None
@@ -47,19 +49,22 @@ class Begin:
         self._ear, dataset = Ear(), _worker().dataset
         self._roots = [(type(dataset).__name__, dataset), ("collate_fn", self._collate)]
         self._watch = StateWatch(self._roots, files="passed") if available() else None
+        self._attributes = Attributes(dataset)
         self._before = random_states()
         _beginnings[:] = [self]
 
     def first_batch(self) -> None:
         """Note what the data set is like after its first batch: what is opened then is part of the beginning.
 
-        Not so what is drawn: new workers would draw other numbers.
+        Not so what is drawn: new workers would draw other numbers. Nor what is counted or replaced: which samples
+        stand in the first batch is another thing in each pass.
         """
         if self._made_some or self._watch is None or self._ear is None:
             return
         self._made_some, self._set_up = True, self._ear.taken() | files_held()
         if self._watch.look_deep():
             self._drew = not undrawn(self._before, random_states())
+            self._counted = self._attributes is None or not self._attributes.only_opened(self._watch)
             self._watch = StateWatch(self._roots, files="passed")
 
     def _differs(self) -> str:
@@ -67,7 +72,7 @@ class Begin:
         if self._watch is None or self._ear is None:
             return "cannot be told"
         dataset = _worker().dataset
-        if self._drew or self._watch.look_deep() or holds_generator(dataset):
+        if self._drew or self._counted or self._watch.look_deep() or holds_generator(dataset):
             return "changed"
         if not are_as_before(self._set_up):
             return "files that it read at first have changed"

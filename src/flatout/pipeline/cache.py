@@ -385,7 +385,7 @@ class Cache:
         if answer.failed and (self._has_others or not self._sees_all):
             self._refuse(f"{type(self.dataset).__name__} could not be asked again: {answer.failed}")
         elif not (answer.failed or self._purpose == "timing" or here()):
-            if self._fresh is not None and not self._has_others:
+            if self._fresh is not None and self.served and not self._has_others:
                 self._fresh.too_late(f"sample {indices[0]}", in_this_pass=False)
             self._refuse(f"sample {indices[0]} is another than it was")
         return not self.reason

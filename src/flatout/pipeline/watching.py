@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from flatout.pipeline.dataset_state import random_states, undrawn
 from flatout.pipeline.inspect.object_graph import available
 from flatout.pipeline.inspect.opened_files import Ear, FileMark
+from flatout.pipeline.inspect.setting_up import Attributes
 from flatout.pipeline.inspect.state_watch import StateWatch
 
 __all__ = ["CheckedCollate", "Flagged", "NotedSampler", "StrictCollate"]
@@ -34,6 +35,7 @@ class CheckedCollate:
         self._init = init
         self._before = random_states()
         self._watch: StateWatch | None = None
+        self._attributes: Attributes | None = None
         self._settling = _SETTLING
 
     def begin(self, worker_id: int) -> None:
@@ -47,6 +49,7 @@ class CheckedCollate:
         told = sys.modules["torch"].utils.data.get_worker_info()
         if told is not None and available():
             self._watch = StateWatch([(type(told.dataset).__name__, told.dataset), ("collate_fn", self._collate)])
+            self._attributes = Attributes(told.dataset)
 
     def __call__(self, samples: Any) -> Flagged:
         """Return the batch of `samples`, and whether something was drawn since the last one."""
@@ -58,10 +61,11 @@ class CheckedCollate:
     def _changed(self) -> str:
         """Return what of the data set has changed in this worker; what it sets up for its first batches may."""
         changed = "" if self._watch is None else self._watch.look()
-        if changed and self._settling:
+        if changed and self._settling and self._watch is not None and self._attributes is not None:
             self._settling -= 1
-            self._watched()
-            return ""
+            if self._attributes.only_opened(self._watch):
+                self._watched()
+                return ""
         return f"{changed} changes while it is read" if changed else ""
 
 
@@ -87,6 +91,7 @@ class StrictCollate(CheckedCollate):
         if told is not None and available():
             roots = [(type(told.dataset).__name__, told.dataset), ("collate_fn", self._collate)]
             self._watch = StateWatch(roots, files="passed")
+            self._attributes = Attributes(told.dataset)
 
     def __call__(self, samples: Any) -> Flagged:
         """Return the batch of `samples`, with what speaks against it."""
