@@ -49,7 +49,7 @@ class Begin:
         self._ear, dataset = Ear(), _worker().dataset
         self._roots = [(type(dataset).__name__, dataset), ("collate_fn", self._collate)]
         self._watch = StateWatch(self._roots, files="passed") if available() else None
-        self._attributes = Attributes(dataset)
+        self._attributes = Attributes(dataset, self._collate)
         self._before = random_states()
         _beginnings[:] = [self]
 

@@ -42,8 +42,8 @@ class _RowsChecked(CheckedCollate):
     """Looks whether rows depend on each other, too."""
 
     def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None) -> None:
-        self._by_row = ByRow(collate)
-        super().__init__(self._by_row, init)
+        super().__init__(collate, init)
+        self._collate = self._by_row = ByRow(collate)
 
     def __call__(self, samples: Any) -> Flagged:
         flagged = super().__call__(samples)

@@ -31,7 +31,7 @@ class CheckedCollate:
 
     def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None) -> None:
         """Take the script's own functions."""
-        self._collate = collate
+        self._collate = self._theirs = collate
         self._init = init
         self._before = random_states()
         self._watch: StateWatch | None = None
@@ -48,8 +48,8 @@ class CheckedCollate:
     def _watched(self) -> None:
         told = sys.modules["torch"].utils.data.get_worker_info()
         if told is not None and available():
-            self._watch = StateWatch([(type(told.dataset).__name__, told.dataset), ("collate_fn", self._collate)])
-            self._attributes = Attributes(told.dataset)
+            self._watch = StateWatch([(type(told.dataset).__name__, told.dataset), ("collate_fn", self._theirs)])
+            self._attributes = Attributes(told.dataset, self._theirs)
 
     def __call__(self, samples: Any) -> Flagged:
         """Return the batch of `samples`, and whether something was drawn since the last one."""
@@ -89,9 +89,9 @@ class StrictCollate(CheckedCollate):
     def _watched(self) -> None:
         told = sys.modules["torch"].utils.data.get_worker_info()
         if told is not None and available():
-            roots = [(type(told.dataset).__name__, told.dataset), ("collate_fn", self._collate)]
+            roots = [(type(told.dataset).__name__, told.dataset), ("collate_fn", self._theirs)]
             self._watch = StateWatch(roots, files="passed")
-            self._attributes = Attributes(told.dataset)
+            self._attributes = Attributes(told.dataset, self._theirs)
 
     def __call__(self, samples: Any) -> Flagged:
         """Return the batch of `samples`, with what speaks against it."""

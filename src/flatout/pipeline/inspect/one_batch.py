@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flatout.pipeline.dataset_state import same, seed_streams
-from flatout.pipeline.examination import samples_of
 from flatout.pipeline.inspect.file_questions import read_by_number
 from flatout.pipeline.inspect.forked_copy import ask_a_copy, in_a_copy
 from flatout.pipeline.inspect.freshness import Freshness
@@ -16,10 +14,10 @@ from flatout.pipeline.inspect.object_kinds import POINTERS
 from flatout.pipeline.inspect.opened_files import Ear
 from flatout.pipeline.reach import parts
 
-__all__ = ["Made", "begins_alike", "keeps_results", "make_some", "told_of", "unfollowed"]
+__all__ = ["Made", "keeps_results", "make_some", "told_of", "unfollowed"]
 
 _LONGEST_S = 20.0
-_BATCHES, _SEED = 2, 5741
+_BATCHES = 2
 
 
 def unfollowed(fresh: Freshness) -> str:
@@ -36,23 +34,6 @@ def unfollowed(fresh: Freshness) -> str:
 def keeps_results(*things: Any) -> bool:
     """Tell whether a function that remembers what it gave (`functools.lru_cache`) is among the parts of `things`."""
     return any(isinstance(part, functools._lru_cache_wrapper) for thing in things for part in parts(thing))
-
-
-def begins_alike(dataset: Any) -> bool:
-    """Tell whether a sample comes out the same whichever one was made first, as far as two others show it.
-
-    What is set up at the first sample may depend on it: a mean, an offset. Asked are copies of the process.
-    """
-    last = len(dataset) - 1
-    found = [ask_a_copy(functools.partial(_sample_after, dataset, first, last // 2)) for first in ([], [0], [last])]
-    return not any(one.failed for one in found) and all(same(found[0].value, one.value) for one in found[1:])
-
-
-def _sample_after(dataset: Any, first: list[int], index: int) -> Any:
-    for each in first:
-        samples_of(dataset, [each])
-    seed_streams(_SEED)
-    return samples_of(dataset, [index])
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,24 @@
 """What a data set sets up for itself when it is first read, told from what it counts or replaces."""
 
+import functools
 from typing import Any
 
+from flatout.pipeline.dataset_state import RandomStates, random_states, restore_random_states, same
+from flatout.pipeline.inspect.forked_copy import ask_a_copy
 from flatout.pipeline.inspect.state_watch import StateWatch
 from flatout.pipeline.reach import attributes_of, parts
 
-__all__ = ["Attributes"]
+__all__ = ["Attributes", "begins_alike"]
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 
 
 class Attributes:
-    """The attributes of a data set and of what it is made of, as they were when this was made."""
+    """The attributes of some things and of what they are made of, as they were when this was made."""
 
-    def __init__(self, dataset: Any) -> None:
-        """Note them; nothing of the data set's own code runs."""
-        found = [attributes_of(part) for part in parts(dataset)]
+    def __init__(self, *things: Any) -> None:
+        """Note them; nothing of the things' own code runs."""
+        found = [attributes_of(part) for thing in things for part in parts(thing)]
         self._as_they_were = [(own, dict(own)) for own in found if type(own) is dict]
 
     def only_opened(self, watch: StateWatch) -> bool:
@@ -42,3 +45,21 @@ class Attributes:
         finally:
             for own, name, value, _ in opened:
                 own[name] = value
+
+
+def begins_alike(dataset: Any) -> bool:
+    """Return whether a sample comes out the same whichever one was made first, as far as two others show it.
+
+    What is set up at the first sample may depend on it: a mean, an offset. Asked are copies of the process.
+    """
+    last, states = len(dataset) - 1, random_states()  # of this process: Python seeds its own anew in a copy
+    asked = [functools.partial(_sample_after, dataset, first, last // 2, states) for first in ([], [0], [last])]
+    found = [ask_a_copy(one) for one in asked]
+    return not any(one.failed for one in found) and all(same(found[0].value, one.value) for one in found[1:])
+
+
+def _sample_after(dataset: Any, first: list[int], index: int, states: RandomStates) -> Any:
+    for each in first:
+        dataset[each]
+    restore_random_states(states)
+    return dataset[index]
