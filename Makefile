@@ -16,7 +16,7 @@ help: ## this list
 
 install: $(INSTALLED) ## make .venv with flatout and what its checks need
 
-$(RUNS): pyproject.toml constraints.txt setup.py src/flatout/pipeline/kernels/native.c src/flatout/pipeline/inspect/memory.c src/flatout/probe/ticks.c src/flatout/optimizers/steps.c
+$(RUNS): pyproject.toml constraints.txt setup.py src/flatout/native/native.c src/flatout/watch/memory/memory.c src/flatout/probe/ticks.c src/flatout/optimizers/steps.c
 	@PYTHON="$(PYTHON)" scripts/install demo
 	@touch $@
 

@@ -19,14 +19,14 @@ setup(
     cmdclass={"build_ext": BuildExt},
     ext_modules=[
         Extension(
-            "flatout.pipeline.kernels._native",
-            ["src/flatout/pipeline/kernels/native.c"],
+            "flatout.native._native",
+            ["src/flatout/native/native.c"],
             py_limited_api=True,  # one build for all Pythons from 3.11 on
             optional=True,  # without a compiler flatout installs all the same, and Pillow and torch do the work
         ),
         Extension(
-            "flatout.pipeline.inspect._memory",
-            ["src/flatout/pipeline/inspect/memory.c"],
+            "flatout.watch.memory._memory",
+            ["src/flatout/watch/memory/memory.c"],
             py_limited_api=True,
             optional=True,  # without it nothing tells cheaply whether a data set has changed: nothing is kept
         ),

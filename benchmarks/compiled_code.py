@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from PIL import Image, ImageEnhance
 
-from flatout.pipeline.kernels import native
-from flatout.pipeline.kernels.operation import Operation
+from flatout.native import native
+from flatout.native.operation import Operation
 
 IMAGES, SIDE = 32, 224
 BILINEAR, BICUBIC = Image.Resampling.BILINEAR, Image.Resampling.BICUBIC

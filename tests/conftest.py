@@ -97,7 +97,7 @@ def nothing_left_behind(own_environment: None) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_kept_by_others() -> None:
     """Let no test find what loaders of another have kept, nor what became of its data sets."""
-    compiled = sys.modules.get("flatout.pipeline.compiled")
+    compiled = sys.modules.get("flatout.pipeline.serve.compiled_loader")
     if compiled is not None:
         compiled._common.clear()
 

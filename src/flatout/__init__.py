@@ -19,8 +19,8 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "collect_rarely": "flatout.fixes.gc_control",
-    "compile_loader": "flatout.pipeline.compiled",
-    "explain": "flatout.pipeline.explaining",
+    "compile_loader": "flatout.pipeline.serve.compiled_loader",
+    "explain": "flatout.pipeline.serve.explanation",
     "one_pass_optimizers": "flatout.fixes.one_pass_optimizer",
     "recording": "flatout.inside.recording",
     "lightning_callback": "flatout.inside.callbacks",

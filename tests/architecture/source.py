@@ -17,9 +17,10 @@ LAYERS = (
     ("child",),
     ("rules", "fixes"),
     ("probe", "analysis"),
-    ("train",),
-    ("pipeline", "optimizers", "data"),
-    ("schema",),
+    ("pipeline", "optimizers"),
+    ("torch_loader",),
+    ("watch",),
+    ("native", "schema"),
     ("units", "errors", "machine", "state", "demo"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.architecture import source
-from tests.architecture.source import LAYERS, LEVEL, Import, Module, imports, is_stdlib, modules, none_of
+from tests.architecture.source import LEVEL, Import, Module, imports, is_stdlib, modules, none_of
 
 PARENT = ("", "__main__", "cli", "engine", "report", "edits", "rules", "fixes", "analysis", "schema", "units", "errors")
-CHILD_ONLY = ("child", "probe", "train", "data")
-NOT_THE_ENGINES = (*CHILD_ONLY, "pipeline", "optimizers")  # of the compiler, fixes import the parts that need no torch
+CHILD_ONLY = ("child", "probe")
+BELOW = ("pipeline", "optimizers", "torch_loader", "watch", "native")  # of these, fixes import what needs no torch
+NOT_THE_ENGINES = (*CHILD_ONLY, *BELOW)
 LOADED_BY = {"flatout.inside.pytest_plugin": "pytest"}  # a module that only this package imports
-TORCH_AT_MODULE_LEVEL = ("pipeline", "optimizers", "data", "train", "probe")
+TORCH_AT_MODULE_LEVEL = (*BELOW, "probe")
 RUNTIME_DEPENDENCIES = ("torch", "click", "rich", "psutil", "pynvml", "tomli_w", "jinja2", "libcst")
 
 
@@ -67,9 +68,9 @@ def test_torch_is_imported_at_module_level_only_where_tensors_are_the_subject():
     )
 
 
-@pytest.mark.parametrize("layer", LAYERS[LEVEL["pipeline"]])
-def test_the_input_compiler_and_the_data_sources_know_only_the_bottom_layer(layer: str):
-    allowed = (None, layer, "errors", "units", "machine")
+@pytest.mark.parametrize("layer", BELOW)
+def test_the_input_compiler_and_what_it_stands_on_know_nothing_of_recordings(layer: str):
+    allowed = (None, *(below for below in BELOW if LEVEL[below] >= LEVEL[layer]), "errors", "units", "machine")
     none_of([m.at(i.line, i.target) for m, i in every_import(in_layers(layer)) if i.layer not in allowed])
 
 

@@ -8,7 +8,7 @@ from tests.architecture.source import Module, modules, none_of
 MAY_PRINT_AND_EXIT = ("cli", "__main__")
 MAY_PATCH = (
     "flatout.probe.seams",
-    "flatout.pipeline.inspect.file_questions",  # in a copy of the process, which ends with its answer
+    "flatout.watch.files.file_questions",  # in a copy of the process, which ends with its answer
 )
 SEEDS_A_WHOLE_PROCESS = (
     "flatout.probe.verify",

@@ -10,10 +10,11 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 from torch.utils.data import DataLoader, TensorDataset
 
 from flatout.pipeline import compile_loader
-from flatout.pipeline.dataset_state import same
-from flatout.pipeline.kernels.table import table_of
-from flatout.pipeline.moving import replaced, tensors_of
-from tests.unit.pipeline.test_device import (
+from flatout.pipeline.compile.pointwise_table import table_of
+from flatout.pipeline.device.batch_tensors import replaced, tensors_of
+from flatout.watch.random_streams import same
+from tests.unit.pipeline.compile.test_batch_compiler import Pictures
+from tests.unit.pipeline.device.test_device_pass import (
     AUGMENTED,
     CHAINS,
     ONLY_ON_CPU,
@@ -21,7 +22,6 @@ from tests.unit.pipeline.test_device import (
     UNKNOWN,
     steps,
 )
-from tests.unit.pipeline.test_maker import Pictures
 
 SLEEP = 20_000_000  # cycles, some 10 ms: the host is far ahead of the device
 

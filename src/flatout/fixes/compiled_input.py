@@ -63,8 +63,8 @@ def _may_be_kept(loader: LoaderFacts) -> bool:
 
 def patch(site: "Site", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones delivered."""
-    from flatout.pipeline.compiled import Kept
-    from flatout.pipeline.dataset_state import in_a_worker
+    from flatout.pipeline.serve.compiled_loader import Kept
+    from flatout.watch.random_streams import in_a_worker
 
     kept = Kept(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), on_change=on_change)
 

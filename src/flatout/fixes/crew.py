@@ -10,8 +10,8 @@ from typing import Any
 
 from flatout.fixes.lookahead import arrived
 from flatout.fixes.origins import Origin
-from flatout.pipeline.inspect.opened_files import FileMark
-from flatout.pipeline.watching import Flagged, StrictCollate
+from flatout.torch_loader.noted_batches import Flagged, StrictCollate
+from flatout.watch.files.opened_files import FileMark
 
 __all__ = ["Ahead", "Crew", "draws_at_start", "generator_of"]
 

@@ -50,7 +50,7 @@ from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
     from flatout.fixes.site import Site
-    from flatout.pipeline.device_pass import Begun
+    from flatout.pipeline.device.device_pass import Begun
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -91,8 +91,8 @@ class _Served:
         import weakref
 
         from flatout.fixes.copies import Marked
-        from flatout.pipeline.compiled import Kept
-        from flatout.pipeline.device import Device
+        from flatout.pipeline.device.device_stream import Device
+        from flatout.pipeline.serve.compiled_loader import Kept
 
         self._site, self._kind = site, kind
         self._device = Device(kind)
@@ -104,9 +104,9 @@ class _Served:
 
     def walks(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Serve every pass whose batches are made from what is kept."""
-        from flatout.pipeline.dataset_state import in_a_worker
-        from flatout.pipeline.device_pass import begin_ahead
-        from flatout.pipeline.passes import KeptPass
+        from flatout.pipeline.device.device_pass import begin_ahead
+        from flatout.pipeline.serve.passes import KeptPass
+        from flatout.watch.random_streams import in_a_worker
 
         def iterate(loader: Any) -> Any:
             if in_a_worker() or not self._ready() or self._kept.others_lead():
@@ -131,9 +131,9 @@ class _Served:
         from torch.utils.data._utils.pin_memory import pin_memory
 
         from flatout.fixes.copies import tensors_at
-        from flatout.pipeline.device import Arrived
-        from flatout.pipeline.late import LateTensor
-        from flatout.pipeline.moving import replaced
+        from flatout.pipeline.device.batch_tensors import replaced
+        from flatout.pipeline.device.device_stream import Arrived
+        from flatout.pipeline.device.lazy_tensor import LateTensor
 
         batch, event, again = begun.batch, begun.event, begun.again
         paths = {id(tensor): path for path, tensor in tensors_at(batch) if tensor.device == self._device.device}
@@ -167,7 +167,7 @@ class _Served:
         from torch.compiler import is_dynamo_compiling
 
         from flatout.fixes.copies import asked_device
-        from flatout.pipeline.late import LateTensor
+        from flatout.pipeline.device.lazy_tensor import LateTensor
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling():

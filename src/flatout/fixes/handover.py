@@ -18,9 +18,9 @@ from typing import Any
 
 from flatout.fixes.crew import Ahead, Crew, generator_of
 from flatout.fixes.origins import Origin, Origins
-from flatout.pipeline.dataset_state import parts, random_states, same, undrawn, unsafe
-from flatout.pipeline.inspect.opened_files import are_as_before, mark_of
-from flatout.pipeline.watching import Flagged
+from flatout.torch_loader.noted_batches import Flagged
+from flatout.watch.files.opened_files import are_as_before, mark_of
+from flatout.watch.random_streams import parts, random_states, same, undrawn, unsafe
 
 __all__ = ["Handover", "Plan"]
 

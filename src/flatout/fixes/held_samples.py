@@ -25,7 +25,7 @@ def patch(site: "Site", *, place: str = "raw", workers: bool = False) -> None:
     `workers`: the training's samples are made there; what is held here, for a validation, does not count as having
     acted.
     """
-    import flatout.pipeline.held  # noqa: F401  (before workers are forked, of which each would import it anew)
+    import flatout.pipeline.read.fixed_input  # noqa: F401  (before workers are forked, of which each would import it anew)
 
     held = _Fetched(site, place, workers)
     site.wrap("torch.utils.data._utils.fetch:_MapDatasetFetcher.fetch", held.fetches, in_workers=True)
@@ -60,7 +60,7 @@ class _Fetched:
 
     def _hold(self, fetcher: Any, indices: list[int]) -> Any:
         """Return what is held of a data set, None where that cannot be: its own samples come then."""
-        from flatout.pipeline.held import hold
+        from flatout.pipeline.read.fixed_input import hold
 
         try:
             return hold(fetcher.dataset, indices, self._place, fetcher.collate_fn)

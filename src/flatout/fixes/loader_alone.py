@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.pipeline.pass_start import drawn_from
 from flatout.schema.run import Step
+from flatout.torch_loader.pass_start import drawn_from
 
 if TYPE_CHECKING:
     from flatout.probe.seams import Hits, Seams
@@ -40,7 +40,7 @@ class LoaderAlone:
         """Note which loaders are drawn from."""
         seams.wrap("torch.utils.data.dataloader:DataLoader.__iter__", self._begins)
         seams.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", self._asks)
-        seams.wrap("flatout.pipeline.pass_start:begin_pass", self._begins)
+        seams.wrap("flatout.torch_loader.pass_start:begin_pass", self._begins)
 
     def write(self, kind: str, body: Mapping[str, object]) -> None:
         """Pass a record of the alternation on; the script's own steps in it are what this is compared with."""

@@ -124,7 +124,7 @@ def patch(
 def _suits(loader: Any, plan: "Plan") -> bool:
     """Return whether other workers than those of `loader` may make its batches, by what it is."""
     from flatout.fixes.crew import draws_at_start
-    from flatout.pipeline.dataset_state import in_a_worker, unsafe
+    from flatout.watch.random_streams import in_a_worker, unsafe
 
     wanted = loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)
     if not wanted or loader in plan.left_alone or in_a_worker():

@@ -9,9 +9,9 @@ import time
 import weakref
 from typing import Any
 
-from flatout.pipeline.inspect.freshness import Freshness
-from flatout.pipeline.inspect.object_graph import available
-from flatout.pipeline.inspect.one_batch import Made, make_some, unfollowed
+from flatout.watch.batch_side_effects import Made, make_some, unfollowed
+from flatout.watch.freshness import Freshness
+from flatout.watch.memory.object_graph import available
 
 __all__ = ["Origin", "Origins"]
 

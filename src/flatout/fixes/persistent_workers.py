@@ -54,7 +54,7 @@ def patch(site: "Site") -> None:
     """Keep the workers of every loader that has some and would end them."""
     from flatout.fixes.staying import Crews
     from flatout.fixes.worker_seeds import only_seeds
-    from flatout.pipeline.dataset_state import holds_generator, in_a_worker
+    from flatout.watch.random_streams import holds_generator, in_a_worker
 
     crews = Crews(lambda: site.hit("DataLoader"))
 

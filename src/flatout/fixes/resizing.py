@@ -14,7 +14,7 @@ from typing import Any
 from flatout.errors import ChangedTooLate
 from flatout.fixes.crew import Ahead
 from flatout.fixes.handover import Handover, Plan
-from flatout.pipeline.dataset_state import random_states, restore_random_states, undrawn
+from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 
 __all__ = ["Resizing"]
 

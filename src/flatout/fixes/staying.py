@@ -13,7 +13,7 @@ from typing import Any
 from flatout.fixes.lookahead import Peeking
 from flatout.fixes.origins import Origin
 from flatout.fixes.worker_seeds import Begin, NotingCollate, Reseed
-from flatout.pipeline.inspect.setting_up import begins_alike
+from flatout.watch.first_use import begins_alike
 
 __all__ = ["Crews", "Staying"]
 

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from flatout.pipeline.dataset_state import holds_generator, random_states, undrawn
-from flatout.pipeline.inspect.object_graph import available
-from flatout.pipeline.inspect.one_batch import keeps_results
-from flatout.pipeline.inspect.opened_files import Ear, FileMark, are_as_before, files_held
-from flatout.pipeline.inspect.setting_up import Attributes
-from flatout.pipeline.inspect.state_watch import StateWatch
+from flatout.watch.batch_side_effects import keeps_results
+from flatout.watch.files.opened_files import Ear, FileMark, are_as_before, files_held
+from flatout.watch.first_use import Attributes
+from flatout.watch.memory.object_graph import available
+from flatout.watch.random_streams import holds_generator, random_states, undrawn
+from flatout.watch.state_watch import StateWatch
 
 __all__ = ["Begin", "NotingCollate", "Reseed", "only_seeds"]
 

@@ -7,7 +7,7 @@ that needs it, so that other packages may look at this one without it.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flatout.pipeline.compiled import CompiledLoader, compile_loader
+    from flatout.pipeline.serve.compiled_loader import CompiledLoader, compile_loader
 
 __all__ = ["CompiledLoader", "compile_loader"]
 
@@ -15,6 +15,6 @@ __all__ = ["CompiledLoader", "compile_loader"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from flatout.pipeline import compiled
+    from flatout.pipeline.serve import compiled_loader
 
-    return getattr(compiled, name)
+    return getattr(compiled_loader, name)

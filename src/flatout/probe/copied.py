@@ -15,7 +15,7 @@ import torch
 from torch.cuda import synchronize as _synchronize  # before any probe has wrapped it
 from torch.utils._pytree import tree_leaves, tree_map
 
-from flatout.pipeline.ranks import local_ranks
+from flatout.pipeline.cache.ranks import local_ranks
 
 __all__ = ["CallKeeper", "KeptCall", "timed_pass", "wait"]
 

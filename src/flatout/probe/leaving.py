@@ -8,7 +8,7 @@ import contextlib
 import time
 from pathlib import Path
 
-from flatout.pipeline.ranks import local_ranks
+from flatout.pipeline.cache.ranks import local_ranks
 
 __all__ = ["Leaving"]
 

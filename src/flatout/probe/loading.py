@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch.utils import data as torch_data
 
-from flatout.pipeline.pass_start import drawn_from
 from flatout.probe.places import caller
 from flatout.probe.rounds import Event
 from flatout.probe.seams import Hits, Seams
@@ -18,6 +17,7 @@ from flatout.probe.spans import LEAD
 from flatout.probe.tape import Tape
 from flatout.probe.trouble import guarded
 from flatout.schema.run import Frame, LoaderFacts
+from flatout.torch_loader.pass_start import drawn_from
 
 __all__ = ["LoaderWatch", "WatchedLoader", "batch_size", "tensors_in"]
 
@@ -165,7 +165,7 @@ class LoaderWatch:
         seams.wrap(place + "DataLoader.__init__", self._init)
         seams.wrap(place + "DataLoader.__iter__", self._iter)
         seams.wrap(place + "_BaseDataLoaderIter.__next__", self._next)
-        seams.wrap("flatout.pipeline.pass_start:begin_pass", self._iter)
+        seams.wrap("flatout.torch_loader.pass_start:begin_pass", self._iter)
 
     def describe(self, training: set[int]) -> tuple[LoaderFacts, ...]:
         """Return the facts of every loader that was walked."""

@@ -16,7 +16,7 @@ import torch
 from torch import get_num_threads, set_num_threads  # before any probe has wrapped them
 
 from flatout.machine import usable_cores
-from flatout.pipeline.ranks import local_ranks
+from flatout.pipeline.cache.ranks import local_ranks
 from flatout.probe.loading import WatchedLoader
 from flatout.probe.places import caller
 from flatout.probe.seams import Hits, Seams

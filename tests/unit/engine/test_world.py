@@ -14,7 +14,7 @@ from tests.e2e.support import picture, why_no_private_world
 from flatout.engine import world as world_module
 from flatout.engine.rooms import make_rooms, remove_left_over_rooms
 from flatout.engine.world import HARMFUL_FILE, Refused, World
-from flatout.pipeline.inspect.forked_copy import go_on_alone
+from flatout.watch.forked_copy import go_on_alone
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="overlays are Linux's")]
 

@@ -12,13 +12,13 @@ from torch.utils.data import DataLoader
 from flatout.fixes.apply import install_fix
 from flatout.fixes.cached_input import choices
 from flatout.fixes.catalog import find_fix
-from flatout.pipeline.dataset_state import same
 from flatout.probe.modules import ModuleWatch
 from flatout.probe.seams import Seams
 from flatout.probe.tape import Tape
 from flatout.rules.catalog import catalog
 from flatout.schema.run import Header, LoaderFacts, Run, SamplePrefix
 from flatout.schema.trial import Selection
+from flatout.watch.random_streams import same
 
 BATCHES = 5
 
@@ -50,7 +50,7 @@ def test_the_next_training_has_its_batches_from_the_first_pass_on(workdir):
 
 def wait(process):
     """Wait until what the fix saves is saved, as the end of a process does."""
-    from flatout.pipeline.saving import _busy
+    from flatout.pipeline.cache.disk.background_writes import _busy
 
     for behind in list(_busy):
         assert behind.wait(30)

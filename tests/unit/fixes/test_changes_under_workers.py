@@ -8,7 +8,7 @@ from tests.unit.fixes.training import under
 from torch.utils.data import DataLoader
 
 from flatout.errors import ChangedTooLate
-from flatout.pipeline.dataset_state import same
+from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow
 

@@ -19,10 +19,10 @@ from tests.unit.fixes.training import Process, train
 from torch.utils.data import DataLoader
 
 from flatout.fixes.catalog import find_fix, fixes
-from flatout.pipeline.dataset_state import same
 from flatout.rules.catalog import catalog
 from flatout.schema.run import Environment, Header, LoaderFacts, ModelFacts, Run
 from flatout.schema.trial import Equivalence
+from flatout.watch.random_streams import same
 
 HEADINGS = ["## What it does", "## Why it helps", "## How equal", "## When it is wrong"]
 ALL = {fix.name: fix for fix in fixes()}

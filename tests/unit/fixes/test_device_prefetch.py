@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 from flatout.fixes import device_prefetch, lookahead, pinned_copy
 from flatout.fixes.copies import Marked, asked_device, tensors_at
 from flatout.fixes.lookahead import Lookahead, Streams, Wanted
-from flatout.pipeline.dataset_state import same
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
+from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow
 

@@ -12,14 +12,14 @@ import torch
 from tests.torchvision_stub import torchvision
 from tests.unit.fixes.inputs import Counting, Drawing, Rows
 from tests.unit.fixes.training import Process, under
+from tests.unit.pipeline.compile.test_batch_compiler import RGB, Pictures
 from tests.unit.pipeline.programs import _copied
-from tests.unit.pipeline.test_maker import RGB, Pictures
 from torch.utils.data import DataLoader
 
 from flatout.fixes import device_resident_input
-from flatout.pipeline.dataset_state import same
-from flatout.pipeline.late import LateTensor, Twin
+from flatout.pipeline.device.lazy_tensor import LateTensor, Twin
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
+from flatout.watch.random_streams import same
 
 v1 = torchvision.transforms
 RESIZED = v1.Compose([v1.Resize(12), v1.ToTensor(), v1.Normalize(*RGB)])

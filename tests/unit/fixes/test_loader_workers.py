@@ -18,8 +18,8 @@ from tests.unit.fixes.training import under
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRandomSampler, WeightedRandomSampler
 
 from flatout.fixes.loader_workers import choices
-from flatout.pipeline.dataset_state import parts, same, unsafe
 from flatout.schema.run import Environment, Header, LoaderFacts, Run, SamplePrefix
+from flatout.watch.random_streams import parts, same, unsafe
 
 pytestmark = pytest.mark.slow
 

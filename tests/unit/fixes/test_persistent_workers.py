@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 
 from flatout.fixes.persistent_workers import choices
 from flatout.fixes.worker_seeds import only_seeds
-from flatout.pipeline.dataset_state import same
 from flatout.schema.run import Header, LoaderFacts, Run
+from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,10 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from flatout.pipeline import compile_loader, plan
-from flatout.pipeline.dataset_state import same
-from flatout.pipeline.examination import some_indices
+from flatout.pipeline import compile_loader
+from flatout.pipeline.inspect.determinism import some_indices
+from flatout.pipeline.serve import plan
+from flatout.watch.random_streams import same
 
 MANY = settings(  # each looks at the data set in two copies of the process, which take most of its time
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -1,1 +1,1 @@
-"""What a data set is made from, found without a trace, and whether it is as it was."""
+"""What a data set and a collate function do when they are asked, before anything relies on it."""

@@ -1,0 +1,1 @@
+"""What is kept of a data set: rows, samples, columns, and the memory they may take."""

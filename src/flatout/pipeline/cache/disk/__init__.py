@@ -1,0 +1,1 @@
+"""Prepared samples kept on disk between runs, and the keys they are found by."""

@@ -1,0 +1,308 @@
+"""Rows that are kept, and how missing ones come: as parts of delivered batches, or made by kernels."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from flatout.pipeline.cache.batch_layout import Layout, Rows, layout_of
+from flatout.pipeline.cache.cache_stage import worth_keeping
+from flatout.pipeline.cache.gather import Gather, gathering, gathering_of_arrays
+from flatout.pipeline.cache.memory_budget import Budget, memory_of_workers
+from flatout.pipeline.cache.rank_sharing import shared_store
+from flatout.pipeline.cache.row_store import Store, mapped_bytes
+from flatout.pipeline.compile.batch_compiler import Maker
+from flatout.pipeline.inspect.determinism import ask, some_indices
+from flatout.pipeline.inspect.row_independence import DEPENDS, DRAWS, rows_equal
+from flatout.pipeline.read.worker_reader import Given
+from flatout.units import format_bytes
+from flatout.watch.batch_owners import stands_twice
+from flatout.watch.random_streams import random_states, restore_random_states, undrawn
+from flatout.watch.refused_writes import in_words
+from flatout.watch.signals import any_but_signals
+from flatout.watch.state_guard import Untouched
+
+__all__ = ["Content", "Keeping", "Room", "no_room", "rows_refused"]
+
+Content = tuple[dict[str, torch.Tensor], dict[str, object]]
+Room = Callable[[int], torch.Tensor | None]
+
+_AT_ONCE_BYTES = 512 * 1024**2  # made before the first batch: 0.2 s at the 3 GB/s that fresh memory takes
+_SOME = 1024
+_FEW = 4
+_OF_OTHERS = 8  # samples of another rank that are held against the data set before others are taken
+_MOST_MISSING = 0.1  # of the samples: where fewer are missing, they are made in the training process
+
+
+def no_room(num_bytes: int) -> None:
+    """Give none."""
+
+
+class Keeping:
+    """The rows of one data set; functions that may refuse return why, an empty string when all is well."""
+
+    def __init__(
+        self, collate: Callable[[Any], Any], budget: Budget, maker: Maker | None = None, room: Room = no_room
+    ) -> None:
+        """Keep nothing yet.
+
+        `maker`: makes rows, so that no batch need be delivered first. `room(num_bytes)` gives memory beyond the budget,
+        in a file, or None.
+        """
+        self._collate = collate
+        self._room = room
+        self._budget = budget
+        self.maker = maker
+        self.name = ""  # under which other ranks of this machine find the rows
+        self.by_workers = False  # they may write rows themselves, where the memory is in common with them
+        self.in_common = False
+        self.layout: Layout | None = None if maker is None else maker.layout
+        self.store: Store | None = None
+        self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
+
+    @property
+    def makes(self) -> bool:
+        """Return whether rows can be made without the data set's own transform."""
+        return self.maker is not None
+
+    @property
+    def ready(self) -> bool:
+        """Return whether batches can be served without a pass of the script's own."""
+        store = self.store
+        return self.makes or (store is not None and store.num_filled >= (1 - _MOST_MISSING) * store.num_samples)
+
+    @property
+    def empty(self) -> bool:
+        """Return whether nothing is kept yet."""
+        return self.store is None and not self._direct
+
+    @property
+    def direct(self) -> bool:
+        """Return whether nothing is kept, and batches are made anew each time."""
+        return self._direct
+
+    @property
+    def read_anew(self) -> frozenset[int]:
+        """Return the addresses of numbers that are gathered from the data set's own arrays for each batch."""
+        columns = self.maker.source.columns if self._direct and self.maker is not None else None
+        return frozenset(column.data_ptr() for column in columns or ())
+
+    @property
+    def full(self) -> bool:
+        """Return whether every sample can be taken."""
+        return self._direct or (self.store is not None and self.store.full)
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes set aside for rows."""
+        return 0 if self.store is None else self.store.num_bytes
+
+    @property
+    def num_kept(self) -> int:
+        """Return the number of samples that are kept."""
+        return 0 if self.store is None else self.store.num_filled
+
+    @property
+    def shown(self) -> Callable[[torch.Tensor], Any]:
+        """Return what does as `take`, in the memory of the CPU: for comparing."""
+        return self.take
+
+    @property
+    def gather(self) -> Gather | None:
+        """Return what does as `take` as long as this stays as it is; None where there is no shorter way."""
+        if self._direct and self.maker is not None:
+            return gathering_of_arrays(self.maker)
+        if self.store is None or self.layout is None or not self.full:
+            return None
+        return gathering(self.store, self.maker, self.layout)
+
+    def missing(self, indices: torch.Tensor) -> torch.Tensor:
+        """Return those of `indices` that must be made or delivered before they can be taken."""
+        if self._direct:
+            return indices[:0]
+        return indices if self.store is None else self.store.missing(indices)
+
+    def some_known(self, length: int, number: int) -> list[int]:
+        """Return some samples of `length` that can be taken, others each time."""
+        if self._direct:
+            return some_indices(length, number)
+        if self.store is None:
+            return []
+        return self.store.some_filled(_OF_OTHERS if self.store.filled.doubted else number)
+
+    def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: Given | None = None) -> Any:
+        """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own.
+
+        `given`: what was read of each sample, where nothing is kept.
+        """
+        assert self.layout is not None
+        if self.maker is None:
+            assert self.store is not None
+            return self.layout.build(self.store.take(indices))
+        if self.store is None:
+            parts = self.maker.parts(indices, given)
+        else:
+            parts = self.store.take(indices, self.maker.source.place if self.maker.reads_where_they_lie else None)
+        return self.maker.finish(parts, stream)
+
+    # -- adding rows --------------------------------------------------------------------------------------------
+
+    def make(self, indices: torch.Tensor, given: Given | None = None) -> None:
+        """Make the rows of `indices`; `given`: what was read of each.
+
+        Where values lie in memory and all rows take little time, all are made.
+        """
+        assert self.maker is not None
+        assert self.store is not None
+        if self.maker.in_memory and not self.store.num_filled and self.store.num_bytes <= _AT_ONCE_BYTES:
+            number = self.maker.num_samples
+            for start in range(0, number, _SOME):
+                some = torch.arange(start, min(start + _SOME, number))
+                self.store.fill(slice(start, start + len(some)), self.maker.parts(some))
+            return
+        into = self.store.into(indices, self.maker.source.place)
+        self.store.fill(indices, self.maker.parts(indices, given, into))
+
+    def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
+        """Keep the rows of a batch that was made of `indices`."""
+        if self.maker is not None:
+            return ""
+        found = layout_of(batch, len(indices))
+        if found is None:
+            return "its batches hold something that is not one row a sample"
+        if self._collate is not torch.utils.data.dataloader.default_collate and stands_twice(batch):
+            return "a tensor stands in its batches twice, or two share memory"
+        layout, parts = found
+        if self.store is None:
+            reason = self._collates_by_row(dataset, indices, parts) or self._open(layout, len(dataset))
+            if reason:
+                return reason
+        assert self.layout is not None
+        assert self.store is not None
+        if (layout.skeleton, layout.rows) != (self.layout.skeleton, self.layout.rows):
+            return "its batches are not all of one shape"
+        if len(self.store.filled.lacking(indices)):
+            self.store.fill(indices, parts)
+        return ""
+
+    def open(self) -> None:
+        """Make room for rows that a maker makes, of the latest stage that fits; where none does, nothing is kept."""
+        maker = self.maker
+        if maker is None or self.store is not None:
+            return
+        number = maker.num_samples
+        for stage in reversed(range(worth_keeping(maker, alone=not self.name) + 1)):
+            if stage == 0 and maker.in_memory:
+                break
+            maker.keep(stage)
+            if self._in_memory(maker.rows(), number):
+                return
+        maker.keep(0)
+        self._direct = maker.in_memory or maker.ragged or not self._in_file(maker.rows(), number)
+
+    def _open(self, layout: Layout, number: int) -> str:
+        if self._in_memory(layout.rows, number) or self._in_file(layout.rows, number):
+            self.layout = layout
+            return ""
+        return (
+            f"{number} samples of {format_bytes(layout.num_bytes)} take {format_bytes(number * layout.num_bytes)}, "
+            f"and {format_bytes(max(0, self._budget.left))} may be taken"
+        )
+
+    def _in_memory(self, rows: Sequence[Rows], number: int) -> bool:
+        """Return whether there is memory for the rows: what all ranks have in common, else this process's own."""
+        wanted = number * sum(each.num_bytes for each in rows)
+        self.store = shared_store(self.name, rows, number, self._budget)
+        if self.store is None and self._budget.fits(wanted):
+            memory = memory_of_workers(mapped_bytes(rows, number)) if self.by_workers else None
+            self.store, self.in_common = Store(rows, number, memory), memory is not None
+            self._budget.take(wanted, self.store)
+        return self.store is not None
+
+    def _in_file(self, rows: Sequence[Rows], number: int) -> bool:
+        """Return whether there is a file for the rows; plain values stay in memory until they are saved."""
+        plain = number * sum(each.num_bytes for each in rows if each.dtype is None)
+        memory = self._room(mapped_bytes(rows, number)) if rows and self._budget.fits(plain) else None
+        if memory is None:
+            return False
+        self.store = Store(rows, number, memory)
+        self._budget.take(plain, self.store)
+        return True
+
+    # -- between processes --------------------------------------------------------------------------------------
+
+    def content(self, pause: Callable[[], None]) -> Content:
+        """Return all rows as arrays, and what `take_up` must know of them."""
+        assert self.store is not None
+        last = self.maker is None or self.maker.stage + 1 == self.maker.num_stages
+        stage = -1 if last or self.maker is None else self.maker.stage
+        return self.store.arrays(pause, self._room), _facts(self.store.rows, self.store.num_samples, stage)
+
+    def take_up(self, dataset: Any, content: Content) -> bool:
+        """Return whether rows that another process kept are what would be kept here; from now on they are."""
+        arrays, facts = content
+        stage, number = facts.get("stage"), len(dataset)
+        if self.maker is not None and type(stage) is int and stage < self.maker.num_stages:
+            self.maker.keep(stage % self.maker.num_stages)
+            layout, rows = self.maker.layout, self.maker.rows()
+        else:
+            some = some_indices(number, 3)
+            found = layout_of(self._collate(ask(dataset, some)), len(some))
+            if found is None or stage != -1:
+                return False
+            layout, rows = found[0], found[0].rows
+        if facts != _facts(rows, number, stage):
+            return False
+        self.layout, self.store = layout, Store.of(rows, number, arrays)
+        return True
+
+    # -- whether rows stand for themselves ----------------------------------------------------------------------
+
+    def _collates_by_row(self, dataset: Any, indices: torch.Tensor, parts: list[Any]) -> str:
+        """Return why a row may depend on the others of its batch, an empty string when it does not."""
+        default, whole = torch.utils.data.dataloader.default_collate, indices.tolist()
+        if self._collate is not default and len(set(whole)) == 1 < len(dataset):
+            whole = [whole[0], (whole[0] + 1) % len(dataset)]  # one sample, or one twice, shows nothing
+            found = layout_of(self._collate(ask(dataset, whole)), len(whole))
+            parts = found[1] if found is not None else []
+        tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self._collate is not default else [whole[:1]]
+        for some in tried[:1] if len(whole) == 1 else tried:
+            samples, before = ask(dataset, some), random_states()
+            with Untouched(self._collate) as untouched:
+                try:
+                    made = self._collate(samples)
+                except any_but_signals() as error:  # a stranger's function on a batch of a size it may never have seen
+                    return f"its collate function {in_words(error, message=False)} on {len(some)} samples"
+                if not undrawn(before, random_states()):
+                    restore_random_states(before)
+                    return DEPENDS
+            found = layout_of(made, len(some))
+            places = [whole.index(index) for index in some]
+            if untouched.changed or found is None or not rows_equal(found[1], parts, places):
+                return DEPENDS
+        return ""
+
+
+def rows_refused(keeping: Keeping, loader: Any) -> str:
+    """Return why batches of `loader`, as some few samples show it, cannot be kept row by row; nothing stays kept.
+
+    An empty string where that is not known, or where they come from workers.
+    """
+    default = torch.utils.data.dataloader.default_collate
+    if keeping.makes or loader.num_workers or loader.collate_fn is default:
+        return ""
+    some, before = some_indices(len(loader.dataset), _FEW), random_states()
+    try:
+        batch = loader.collate_fn(ask(loader.dataset, some))
+        drew = not undrawn(before, random_states())
+        return (DRAWS if drew else "") or keeping.add(loader.dataset, torch.tensor(some), batch)
+    except any_but_signals():  # the script's own batches will show it
+        return ""
+    finally:
+        restore_random_states(before)
+
+
+def _facts(rows: Sequence[Rows], number: int, stage: int) -> dict[str, object]:
+    """Return what says how samples are laid out; the last stage is -1."""
+    told = [[list(each.shape), str(each.dtype), list(each.axes)] for each in rows]
+    return {"rows": told, "num_samples": number, "stage": stage}

@@ -1,0 +1,1 @@
+"""One operation of a transform a file, done to a whole batch."""

@@ -1,0 +1,107 @@
+"""Passes whose batches come on a device, one ahead of the script where that draws nothing earlier than it would."""
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from flatout.pipeline.device.begun_batches import Ahead
+from flatout.pipeline.device.device_stream import Device
+from flatout.pipeline.device.resident_rows import DeviceKeeping
+from flatout.pipeline.serve.loader_server import Cache
+from flatout.pipeline.serve.passes import KeptPass
+from flatout.torch_loader.sampler_order import may_draw_ahead
+
+__all__ = ["Begun", "DevicePass", "begin_ahead", "draws_nothing"]
+
+
+def draws_nothing(walked: Any, cache: Cache) -> Callable[[], bool]:
+    """Return what says whether the next batch of `walked`, which `cache` gave, may be made earlier than asked for.
+
+    That is where all samples are kept and the order is drawn at the start: there a batch draws nothing.
+    """
+    known = isinstance(walked, KeptPass) and may_draw_ahead(walked._index_sampler)
+
+    def may() -> bool:
+        maker = cache.keeping.maker
+        return known and cache.keeping.full and not cache.reason and (maker is None or not maker.random)
+
+    return may
+
+
+class DevicePass:
+    """An iterator over what another one gives, brought to the device. Errors come at their batch.
+
+    Nothing in it holds the pass itself: pinned memory that a process forked later finds in a circle and frees there
+    ends that process (seen on an H200: a loader worker, aborted).
+    """
+
+    def __init__(self, inner: Any, device: Device, cache: Cache) -> None:
+        """Walk `inner`, which `cache` gave."""
+        self._inner, self._device, self._cache = inner, device, cache
+        if isinstance(inner, KeptPass):
+            inner.leave_to_device(_resident(cache))
+        self._ahead = Ahead(partial(_taken, inner, device, cache), draws_nothing(inner, cache))
+
+    def __iter__(self) -> "DevicePass":
+        return self
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __next__(self) -> Any:
+        taken = self._ahead.next()
+        if taken.indices is not None and not self._cache.stands():  # begun before something changed
+            return self._device.hand_out(self._device.bring(self._cache.as_plain(taken.indices)), self._device.event())
+        return self._device.hand_out(taken.batch, taken.event)
+
+
+class _Taken(NamedTuple):
+    """A batch on a device, there after `event`; `indices`: what it was made of, where that was what is kept."""
+
+    batch: Any
+    event: Any
+    indices: Any
+
+
+def _taken(inner: Any, device: Device, cache: Cache) -> _Taken:
+    batch = next(inner)
+    indices = inner.latest if isinstance(inner, KeptPass) and cache.stands() else None
+    return _Taken(device.bring(batch), device.event(), indices)
+
+
+def _resident(cache: Cache) -> bool:
+    return isinstance(cache.keeping, DeviceKeeping) and cache.keeping.resident and cache.keeping.full
+
+
+class Begun(NamedTuple):
+    """A batch on a device, there after `event`; `again()` gathers it anew, None where more than that would be done."""
+
+    batch: Any
+    event: Any
+    again: Callable[[], Any] | None
+    indices: Any = None
+
+
+def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Begun], Any]) -> None:
+    """Let `walked` give what `change` makes of its batches; each is begun one batch ahead if may be."""
+    weak, kind = weakref.ref(walked), type(walked)
+
+    def take() -> Begun:
+        alive: Any = weak()  # held by whoever asks
+        batch, keeping = kind._next_data(alive), cache.keeping
+        again = None
+        if isinstance(keeping, DeviceKeeping) and not cache.reason and alive.latest is not None:
+            again = keeping.again(alive.latest)
+        indices = alive.latest if cache.stands() else None
+        return Begun(batch, device.event(), again, indices)
+
+    def give() -> Any:
+        begun = ahead.next()
+        if begun.indices is not None and not cache.stands():  # begun before something changed
+            begun = Begun(cache.as_plain(begun.indices), device.event(), None)
+        return change(begun)
+
+    walked.leave_to_device(_resident(cache))
+    ahead = Ahead(take, draws_nothing(walked, cache))
+    walked._next_data = give  # type: ignore[method-assign]

@@ -1,0 +1,135 @@
+"""What can be done for a loader: its data set and its collate function are looked at, and left as they were."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from flatout.pipeline.cache.batch_layout import layout_of
+from flatout.pipeline.cache.memory_budget import Budget
+from flatout.pipeline.cache.row_cache import Keeping, rows_refused
+from flatout.pipeline.compile.batch_compiler import Maker, maker_of
+from flatout.pipeline.inspect.determinism import draws, examine, may_be_left_out, read_alone, refusal, streams_kept
+from flatout.pipeline.read.one_core import programs
+from flatout.pipeline.read.thread_prefetcher import in_flight, num_reading, reads_quickly, suit_one_core
+from flatout.pipeline.read.worker_reader import can_read
+from flatout.torch_loader.worker_start import computing_on, threads_of
+from flatout.watch.random_streams import draws_elsewhere, holds_generator
+from flatout.watch.signals import any_but_signals
+from flatout.watch.state_guard import Untouched
+
+__all__ = ["Plan", "plan_here", "plan_of"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done for the batches of one data set and collate function.
+
+    Attributes:
+        reason: why samples stand neither for themselves nor before a random transform; empty when they do.
+        random: why samples are other ones each time, as far as is known by a transform; empty when they are the same.
+        rows: why no rows are kept, as far as it is known by now.
+        once: why the collate function may be called once a batch, in order, and not besides; empty when it may.
+        maker: what makes rows.
+        makes: there is a maker; in a plan that another process sent, it is still to be made.
+        threads: on how many threads values are read for it.
+        workers: the loader's workers read values for it.
+        in_flight: how many samples are asked for at a time, since making one is mostly waiting; 0 where it is not.
+        one_core: the threads that ask for them stay on one core.
+        passed_through: those are not kept: no room for them, or no rows.
+    """
+
+    reason: str
+    random: str = ""
+    rows: str = ""
+    once: str = ""
+    maker: Maker | None = None
+    makes: bool = False
+    threads: int = 0
+    workers: bool = False
+    in_flight: int = 0
+    one_core: bool = False
+    passed_through: bool = False
+
+    def sent(self) -> "Plan":
+        """Return what of this plan another process can use."""
+        return replace(self, maker=None)
+
+
+def plan_of(loader: Any, budget: Budget) -> Plan:
+    """Look at the data set and at the collate function of `loader`."""
+    reason = refusal(loader)
+    if reason:
+        return Plan(reason)
+    with computing_on(threads_of(loader)), Untouched(loader.dataset, loader.collate_fn) as untouched:
+        plan = _plan(loader, budget)
+    return Plan(f"{type(loader.dataset).__name__} changes while it is read") if _changed(plan, untouched) else plan
+
+
+def plan_here(loader: Any, budget: Budget, sent: Plan | None, *, traces: bool) -> Plan:
+    """Return a plan with its maker: what a copy of this process found and sent, where there is one.
+
+    `traces`: looking leaves some, which can be put back; a maker is then looked for with everything else.
+    """
+    if sent is None or (sent.makes and traces):
+        return plan_of(loader, budget)
+    if not sent.makes:
+        return sent
+    with computing_on(threads_of(loader)):
+        maker = maker_of(loader, proven_before=True)
+    return plan_of(loader, budget) if maker is None else replace(sent, maker=maker)
+
+
+def _changed(plan: Plan, untouched: Untouched) -> bool:
+    return untouched.changed and not plan.reason
+
+
+def _plan(loader: Any, budget: Budget) -> Plan:
+    dataset = loader.dataset
+    times: list[tuple[float, float]] = []
+    samples: list[Any] = []
+    before = programs()
+    reason = examine(dataset, times, samples)
+    alone_here = before is not None and before == programs()
+    random = reason if may_be_left_out(reason) else ""
+    if reason and not random:
+        return Plan(reason)
+    maker, alone = (maker_of(loader) if not reason or draws(reason) else None), read_alone(dataset)
+    reads = maker is not None and not maker.in_memory and not alone
+    quick = maker is not None and reads and loader.num_workers and reads_quickly(maker.reader, maker.num_samples)
+    workers = maker is not None and reads and not quick and can_read(loader, maker.source)
+    threads = num_reading(maker.reader, maker.num_samples) if maker is not None and reads and not workers else 0
+    if maker is not None and loader.num_workers:
+        suits = maker.in_memory or threads or quick or workers
+        maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
+    one_core = suit_one_core(times) and threads_of(loader) == 1 and alone_here  # torch's threads would stay there, too
+    waiting = 0 if maker is not None or random or alone else in_flight(times, one_core)
+    once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
+    passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))
+    makes = maker is not None
+    return Plan("", random, "" if makes else rows, once, maker, makes, threads, workers, waiting, one_core, passed)
+
+
+def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
+    """Return whether all samples, of which this is one, make rows that there is room for."""
+    try:
+        with streams_kept():
+            found = layout_of(loader.collate_fn(samples), 1)
+    except any_but_signals():  # a stranger's function on a batch of a size it may never have seen
+        return False
+    return found is not None and budget.fits(found[0].num_bytes * len(loader.dataset))
+
+
+def _collated(loader: Any, budget: Budget) -> tuple[str, str]:
+    """Return why the collate function may not be tried, and why no rows are kept."""
+    if loader.collate_fn is torch.utils.data.dataloader.default_collate:
+        return "", ""
+    elsewhere = draws_elsewhere(loader.collate_fn)
+    if elsewhere or holds_generator(loader.collate_fn):
+        once = f"its collate function {elsewhere or 'holds a random generator'}"
+        return once, once
+    with Untouched(loader.dataset, loader.collate_fn) as untouched:
+        rows = rows_refused(Keeping(loader.collate_fn, budget), loader)
+        made = holds_generator(loader.collate_fn)
+    once = "its collate function changes when it is called" if untouched.changed or made else ""
+    return once, once or rows

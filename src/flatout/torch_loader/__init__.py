@@ -1,0 +1,1 @@
+"""Torch's DataLoader from inside: its iterators, workers, seeds and samplers."""

@@ -1,0 +1,1 @@
+"""The objects, files and random streams that samples are made from, and whether they are as they were."""

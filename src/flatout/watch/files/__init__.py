@@ -1,0 +1,1 @@
+"""The files that samples are made from."""
