@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from flatout.engine.diagnose import Limits, diagnose
-from flatout.engine.target import parse_target
+from flatout.engine.process.target import parse_target
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run

@@ -67,7 +67,7 @@ class Case:
 
 def run(case: Case) -> None:
     """Train under the fixes of `case` and save."""
-    from flatout.fixes.catalog import find_fix
+    from flatout.fixes.core.catalog import find_fix
     from flatout.schema.codec import write_order
     from flatout.schema.order import ORDER_VARIABLE, Order
     from flatout.schema.trial import Selection
@@ -107,7 +107,7 @@ def note_acts(case: Case) -> None:
 
 def alone(folder: Path, only: str) -> list[Case]:
     """Return the plain trainings and every fix alone."""
-    from flatout.fixes.catalog import fixes
+    from flatout.fixes.core.catalog import fixes
 
     tried = [fix for fix in fixes() if only in fix.name and not fix.on_request]  # those make another training
     chosen = [(fix.name, settings) for fix in tried for settings in SETTINGS.get(fix.name, ({},))]
@@ -128,7 +128,7 @@ def combined(folder: Path, number: int, acted: list[str], seed: int) -> list[Cas
 
 def case(kind: str, selections: tuple[tuple[str, dict[str, object]], ...], folder: Path) -> Case:
     """Return one case; it is held to the last bit where every one of its fixes promises that."""
-    from flatout.fixes.catalog import find_fix
+    from flatout.fixes.core.catalog import find_fix
     from flatout.schema.trial import Equivalence
 
     bitwise = all(find_fix(name).equivalence is Equivalence.BITWISE for name, _ in selections)

@@ -19,7 +19,7 @@ from tunes import SCRIPTS, bounds, tune
 
 GOAL = "goal: a recipe with any fix kept in <= 2% of >= 60 tunes"
 FIXES = """
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
 

@@ -29,9 +29,9 @@ from flatout.analysis.difference import difference, judge_limit
 from flatout.analysis.judge import compare
 from flatout.analysis.starts import Start, of_starts
 from flatout.cli.recordings import find_recording, read_report
-from flatout.engine.blocks import Measured, enough
-from flatout.engine.checkouts import LOOKS, are_enough, pace_of, pairs_in, target_in
-from flatout.engine.timing import Bench
+from flatout.engine.compare_versions import LOOKS, are_enough, pace_of, pairs_in, target_in
+from flatout.engine.trial.block_results import Measured, enough
+from flatout.engine.trial.timing import Bench
 from flatout.schema.difference import Difference
 from flatout.schema.report import Report
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from flatout.analysis.stairs import left_between
 from flatout.engine.diagnose import Limits, diagnose
-from flatout.engine.target import parse_target
+from flatout.engine.process.target import parse_target
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, LOADER_ALONE
 
 GOAL = "goal: the ceiling within 10% of the truth in the median, within 25% in nine cases of ten"

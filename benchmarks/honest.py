@@ -67,9 +67,9 @@ def main() -> int:
 
 def verdicts(script, only):
     """Yield fix, promised class, verdict, reason and the closest checks, for each fix on one script."""
-    from flatout.engine.target import parse_target
-    from flatout.engine.verify import Verifier
-    from flatout.fixes.catalog import fixes
+    from flatout.engine.process.target import parse_target
+    from flatout.engine.trial.verify import Verifier
+    from flatout.fixes.core.catalog import fixes
     from flatout.schema.trial import Equivalence
 
     offered = [fix for fix in fixes() if not fix.on_request and (not only or fix.name in only)]

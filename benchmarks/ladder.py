@@ -36,7 +36,7 @@ from trainings import (
     write_variants,
 )
 
-from flatout.fixes.catalog import find_fix
+from flatout.fixes.core.catalog import find_fix
 from flatout.schema.trial import Equivalence
 
 SCRIPT = Path(__file__).resolve().parent / "ladder" / "train.py"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from flatout.probe import lines
+from flatout.probe.system import line_sampler
 from flatout.schema.phase import Phase
 
 _SECONDS = 1.0
@@ -113,11 +113,11 @@ def _timed(loop: Callable[[], object], seconds: float) -> list[float]:
 
 @contextlib.contextmanager
 def _without_the_clock_in_c() -> Iterator[None]:
-    kept, lines._ticks = lines._ticks, None
+    kept, line_sampler._ticks = line_sampler._ticks, None
     try:
         yield
     finally:
-        lines._ticks = kept
+        line_sampler._ticks = kept
 
 
 def _seen(loop: Callable[[], object], seconds: float) -> list[float]:
@@ -128,7 +128,7 @@ def _seen(loop: Callable[[], object], seconds: float) -> list[float]:
         for at, line in enumerate(source)
         if line.startswith("    ") and not line.lstrip().startswith(('"""', "return"))
     ]
-    sampler = lines.LineSampler("main", lines.Doing((Phase.HOST, "lead")))
+    sampler = line_sampler.LineSampler("main", line_sampler.Doing((Phase.HOST, "lead")))
     sampler.start()
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from flatout.fixes.apply import install_fix
-from flatout.fixes.site import Site
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.seams import Seams
-from flatout.probe.tape import Tape
+from flatout.fixes.core.apply import install_fix
+from flatout.fixes.core.site import Site
+from flatout.probe.core.event_log import Tape
+from flatout.probe.core.seams import Seams
+from flatout.probe.model.modules import ModuleWatch
 from flatout.schema.trial import Selection
 
 WAYS = ("torch's loop", "one pass", "torch's fused code", "one pass, hardware roots")

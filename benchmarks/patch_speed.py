@@ -8,12 +8,12 @@ the recorded passes are short beside what starting them takes. That is said. Whe
 (each decides on the spot whether it pays), the two train differently: that is said, and not counted. What no seam tells
 of (the allocator, the number of threads) is left out. Two plain processes of each script, one in a folder of its own,
 show what the method can tell. Where the program has no workers, both train on one core, in short blocks
-(`engine/checkouts.py`). What comes out above the goal is started again, and the interval is over starts: three to six,
-until it lies on one side of the goal. If their mean stays above, the untouched script under the fixes is held against
-itself without, with starts in the same way: what is slower there beyond noise stands in no recipe, is marked so, and is
-not counted. Both sides train as a training does, first passes over the data included (a trial shows later ones at once,
-by repeating rows). The trainings of honest/, most of which end within a second or two, have 20 times their epochs on
-both sides.
+(`engine/compare_versions.py`). What comes out above the goal is started again, and the interval is over starts:
+three to six, until it lies on one side of the goal. If their mean stays above, the untouched script under the fixes is
+held against itself without, with starts in the same way: what is slower there beyond noise stands in no recipe, is
+marked so, and is not counted. Both sides train as a training does, first passes over the data included (a trial shows
+later ones at once, by repeating rows). The trainings of honest/, most of which end within a second or two, have 20
+times their epochs on both sides.
 
     python benchmarks/patch_speed.py [--quick] [--only SCRIPT] [--out FILE]
 """
@@ -35,10 +35,10 @@ from flatout.analysis.breakdown import account
 from flatout.analysis.judge import compare
 from flatout.cli.changes import recorded_loaders
 from flatout.cli.recordings import find_recording
-from flatout.engine.blocks import Measured, enough
-from flatout.engine.checkouts import target_in
-from flatout.engine.pace import Pace
-from flatout.engine.timing import Bench
+from flatout.engine.compare_versions import target_in
+from flatout.engine.trial.block_results import Measured, enough
+from flatout.engine.trial.pace import Pace
+from flatout.engine.trial.timing import Bench
 from flatout.schema.codec import read_run
 from flatout.schema.trial import Pair, Selection
 

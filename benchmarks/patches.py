@@ -170,7 +170,7 @@ def patched(entry, root, names, recorded=(), step_s=0.0):
 
 def written(found):
     """Return the table of what can be written, and how often a second time changed something."""
-    from flatout.fixes.catalog import find_fix
+    from flatout.fixes.core.catalog import find_fix
 
     lines = [f"{'fix':20} {'class':10} {'scripts':>7} {'written':>7} {'there':>6} {'left':>5}  {'lines':>5} (median)"]
     twice = total = expressed = 0
@@ -346,7 +346,7 @@ def trained(folder, entry, root, project, steps, fixes=()):
 def recipe_of(folder, script, fixes):
     """Write a recipe of these fixes, return its file."""
     from flatout.engine.recipe import RECIPE_FILE, write_recipe
-    from flatout.fixes.catalog import find_fix
+    from flatout.fixes.core.catalog import find_fix
     from flatout.schema.recipe import Kept, Proof, Recipe
     from flatout.schema.trial import Selection
 

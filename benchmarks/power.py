@@ -38,7 +38,7 @@ BLOCK_S, SKIP = 0.25, 2
 WASTED = 0.3  # as in tunes.SCRIPTS
 
 INJECTED = """
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
 

@@ -30,7 +30,7 @@ from tunes import SCRIPTS, write_project
 GOAL = "goal: the same recipe each time, no process left, no file changed"
 FIXES = """
 import waiting
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
 

@@ -52,7 +52,7 @@ for line in sys.stdin:
 """
 
 IDLE = """
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.trial import Equivalence
 def patch(site): ...
 FIX = Fix(name="idle", equivalence=Equivalence.BITWISE, phases=(), patch=patch)

@@ -56,8 +56,8 @@ def main() -> int:
 
 def verdicts(script, cases):
     """Yield a line for each case on one script, and whether it was found out."""
-    from flatout.engine.target import parse_target
-    from flatout.engine.verify import Verifier
+    from flatout.engine.process.target import parse_target
+    from flatout.engine.trial.verify import Verifier
     from flatout.schema.trial import Selection
 
     with tempfile.TemporaryDirectory(prefix="sabotage-") as folder:

@@ -21,9 +21,9 @@ from planted import Cause, Script, machine, read_truth, say
 
 from flatout.analysis.breakdown import account
 from flatout.cli.recordings import find_recording
-from flatout.rules.catalog import catalog
-from flatout.rules.find import examine
-from flatout.rules.rule import Rule
+from flatout.rules.core.catalog import catalog
+from flatout.rules.core.find import examine
+from flatout.rules.core.rule import Rule
 from flatout.schema.codec import read_run
 from flatout.schema.finding import Breakdown, Finding
 from flatout.schema.run import Run
@@ -34,7 +34,7 @@ THRESHOLDS = {
     "AHEAD", "ALL_CORES", "COMPILED_SHARE", "EQUALLY_LONG", "FACTOR", "GROWING", "HARDLY", "MORE_SAMPLES", "MOSTLY",
     "NEARLY_ALL", "NOTEWORTHY", "SLOW", "STILL", "TOGETHER",
 }  # fmt: skip
-SHARED = ("exchanges", "gaps", "growth", "launches", "lines", "loading", "machine")
+SHARED = ("gradient_exchanges", "gaps", "growth", "launches", "user_lines", "loader_facts", "machine_facts")
 ON_GPUS = {
     "launch_bound_h100": ("CO013",),
     "attention_by_hand_h100": ("CO012",),
@@ -107,7 +107,7 @@ def thresholds(rule: Rule) -> Iterator[tuple[ModuleType, str, float]]:
     """Yield the numbers that something has to pass for a rule: of its own module and of those that it shares."""
     own = sys.modules[rule.check.__module__]
     used = {getattr(value, "__module__", "") for value in vars(own).values()}
-    shared = [f"flatout.rules.{name}" for name in SHARED if f"flatout.rules.{name}" in used]
+    shared = [f"flatout.rules.facts.{name}" for name in SHARED if f"flatout.rules.facts.{name}" in used]
     for module in (own, *(sys.modules[name] for name in shared)):
         for name, value in vars(module).items():
             number = isinstance(value, int | float) and not isinstance(value, bool)

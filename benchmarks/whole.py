@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from flatout.probe.whole import WholePart
+from flatout.probe.system.whole_file import WholePart
 from flatout.schema.codec import RUN_FILE, write_run
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.run import End, Header, Outside, Step
@@ -51,7 +51,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         us, mib = simulate(folder, num_steps)
-        from flatout.engine.collect import collect_run
+        from flatout.engine.process.collect import collect_run
 
         run = collect_run(folder / "parts", "whole")
         assert run is not None and run.num_steps > num_steps - run.steps_each

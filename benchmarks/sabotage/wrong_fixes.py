@@ -5,7 +5,7 @@ Found by `FLATOUT_EXTRA_FIXES=wrong_fixes`. `CASES` names the script on which ea
 
 from typing import NamedTuple
 
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
 

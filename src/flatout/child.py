@@ -17,7 +17,7 @@ __all__ = ["attach", "protect", "protect_safetensors"]
 
 def protect(order_file: str) -> None:
     """Keep the user's files as they are, from the first moment of this process on, if the order asks for it."""
-    from flatout.probe.files import keep_files
+    from flatout.probe.files.guarded_files import keep_files
     from flatout.schema.codec import read_order
 
     order = read_order(Path(order_file))
@@ -27,8 +27,8 @@ def protect(order_file: str) -> None:
 
 def protect_safetensors(order_file: str) -> None:
     """Set aside what `safetensors.torch.save_file` is about to overwrite: its writer is native code."""
-    from flatout.probe.files import keep_files
-    from flatout.probe.seams import Hits, Seams
+    from flatout.probe.core.seams import Hits, Seams
+    from flatout.probe.files.guarded_files import keep_files
     from flatout.schema.codec import read_order
 
     order = read_order(Path(order_file))
@@ -75,22 +75,22 @@ def attach(order_file: str) -> None:
 def _train(order: Any) -> None:
     """Put the recipe's fixes in place; around them, where it is asked for, what tells how the training goes."""
     if order.fixes or not order.live:
-        from flatout.fixes.under_recipe import train_under
+        from flatout.fixes.core.under_recipe import train_under
 
         train_under(order)
     if order.live:
-        from flatout.probe.live import follow
+        from flatout.probe.system.live_status import follow
 
         follow(order)
 
 
 def _prepare_timing(recorder: Any) -> None:
     """Install the fixes of a timing, and let it follow the steps."""
-    from flatout.fixes.alternation import Alternation
-    from flatout.fixes.apply import install_fix, install_fixes
-    from flatout.fixes.following import Following, Leading
-    from flatout.fixes.loader_alone import LoaderAlone
-    from flatout.fixes.turns import Turns, WholeProcess
+    from flatout.fixes.core.apply import install_fix, install_fixes
+    from flatout.fixes.trial.alternation import Alternation
+    from flatout.fixes.trial.following import Following, Leading
+    from flatout.fixes.trial.loader_alone import LoaderAlone
+    from flatout.fixes.trial.turns import Turns, WholeProcess
 
     order = recorder.order
     purpose = "run" if order.timing.as_trained else order.mode
@@ -118,8 +118,8 @@ def _prepare_timing(recorder: Any) -> None:
 
 def _prepare_verification(recorder: Any) -> None:
     """Install the fixes of a verification, and let it take the training down."""
-    from flatout.fixes.apply import install_fixes
-    from flatout.probe.verify import Verification
+    from flatout.fixes.core.apply import install_fixes
+    from flatout.probe.verify.compared_execution import Verification
 
     sites = install_fixes(recorder.order.fixes, recorder.seams, recorder.modules, recorder.order.mode)
     verification = Verification(recorder, lambda: [{"hits": site.hits, "failure": site.failure} for site in sites])

@@ -70,7 +70,7 @@ class Module:
 
 
 def layer_of(dotted: str) -> str:
-    """Return `engine` for `flatout.engine.launch`, and an empty string for `flatout` itself."""
+    """Return `engine` for `flatout.engine.process.launch`, and an empty string for `flatout` itself."""
     return (*dotted.split("."), "")[1]
 
 

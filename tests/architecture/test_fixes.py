@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flatout.fixes.catalog import fixes
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.catalog import fixes
+from flatout.fixes.core.fix import Fix
 from flatout.rules import catalog
 from flatout.schema.trial import Equivalence
 from tests.architecture.source import REPO, Module, modules, none_of

@@ -3,7 +3,7 @@
 import pytest
 from benchmarks import planted
 
-from flatout.rules.catalog import catalog
+from flatout.rules.core.catalog import catalog
 
 SCRIPTS = planted.read_truth()
 FLAWED = [script for script in SCRIPTS if script.kind == "flawed"]

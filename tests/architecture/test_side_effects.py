@@ -7,13 +7,13 @@ from tests.architecture.source import Module, modules, none_of
 
 MAY_PRINT_AND_EXIT = ("cli", "__main__")
 MAY_PATCH = (
-    "flatout.probe.seams",
+    "flatout.probe.core.seams",
     "flatout.watch.files.file_questions",  # in a copy of the process, which ends with its answer
 )
 SEEDS_A_WHOLE_PROCESS = (
-    "flatout.probe.verify",
-    "flatout.probe.aftermath",
-    "flatout.fixes.worker_seeds",  # as torch seeds a new worker
+    "flatout.probe.verify.compared_execution",
+    "flatout.probe.verify.after_steps",
+    "flatout.torch_loader.reseeding",  # as torch seeds a new worker
     "flatout.demo.train",
 )
 OPENLY_SETTABLE = ("sys.argv",)  # what the script will read as its own command line

@@ -15,11 +15,11 @@ from flatout.cli import names
 from flatout.cli.demo import FOLDER, Training, train
 from flatout.cli.main import COMMANDS, cli, main, run
 from flatout.errors import ScriptFailed
-from flatout.fixes.catalog import fixes
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.catalog import fixes
+from flatout.fixes.core.fix import Fix
 from flatout.report.json import dumps
-from flatout.rules.catalog import catalog
-from flatout.rules.rule import Rule
+from flatout.rules.core.catalog import catalog
+from flatout.rules.core.rule import Rule
 from flatout.schema.codec import write_run
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Ceiling
@@ -42,7 +42,7 @@ def catalogs(monkeypatch):
         Rule(code="XX001", name="waits", check=check, fires_on=(), quiet_on=()),
         Rule(code="XX002", name="waits-for-long", check=check, fires_on=(), quiet_on=(), preview=True),
     )
-    monkeypatch.setattr(sys.modules["flatout.rules.catalog"], "catalog", lambda: rules)
+    monkeypatch.setattr(sys.modules["flatout.rules.core.catalog"], "catalog", lambda: rules)
     monkeypatch.setattr(names, "catalog", lambda: rules)
 
     def patch(site):
@@ -53,7 +53,7 @@ def catalogs(monkeypatch):
         Fix(name="hurry", equivalence=Equivalence.ROUNDING, phases=(), patch=patch, addresses=("XX001", "XX002")),
         Fix(name="larger-batch", equivalence=Equivalence.SEMANTIC, phases=(), patch=patch, on_request=True),
     )
-    monkeypatch.setattr(sys.modules["flatout.fixes.catalog"], "fixes", lambda: cures)
+    monkeypatch.setattr(sys.modules["flatout.fixes.core.catalog"], "fixes", lambda: cures)
     monkeypatch.setattr(names, "fixes", lambda: cures)
 
 
@@ -181,7 +181,7 @@ def test_an_unknown_rule_comes_with_its_neighbours(catalogs, capsys, golden):
 @pytest.fixture
 def recorded(project, monkeypatch):
     """The ordinary recording, written where a diagnosis would have put it."""
-    monkeypatch.setattr(sys.modules["flatout.rules.find"], "catalog", lambda: ())
+    monkeypatch.setattr(sys.modules["flatout.rules.core.find"], "catalog", lambda: ())
     folder = project / ordinary().folder
     write_run(ordinary().run, folder / "run.jsonl")
     return folder
@@ -295,7 +295,7 @@ def test_a_rule_that_fails_becomes_a_note(recorded, capsys, monkeypatch):
         raise RuntimeError("no idea")
 
     broken = Rule(code="XX001", name="broken", check=check, fires_on=(), quiet_on=())
-    monkeypatch.setattr(sys.modules["flatout.rules.find"], "catalog", lambda: (broken,))
+    monkeypatch.setattr(sys.modules["flatout.rules.core.find"], "catalog", lambda: (broken,))
     assert run(["report", "."]) == 0
     assert "XX001 broken could not be applied" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
 

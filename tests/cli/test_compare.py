@@ -16,7 +16,7 @@ STEP = {"input": 62, "forward": 20, "backward": 15, "optimizer": 2.5, "host": 0.
 
 @pytest.fixture(autouse=True)
 def no_rules(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("flatout.rules.find"), "catalog", lambda: ())
+    monkeypatch.setattr(importlib.import_module("flatout.rules.core.find"), "catalog", lambda: ())
 
 
 @pytest.fixture

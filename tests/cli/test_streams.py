@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from flatout.rules.example import example
+from flatout.rules.core.example import example
 from flatout.schema.codec import RUN_FILE, write_run
 
 pytestmark = pytest.mark.slow

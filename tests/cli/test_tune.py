@@ -20,12 +20,12 @@ from tests.unit.report.specimens import (
 
 from flatout.cli import names
 from flatout.cli.main import run
-from flatout.engine.journal import TrialJournal, TuneState, write_state
 from flatout.engine.recipe import write_recipe
+from flatout.engine.trial.journal import TrialJournal, TuneState, write_state
 from flatout.errors import Interrupted, NothingMeasured, ScriptFailed
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.report.json import from_json
-from flatout.rules.rule import Rule
+from flatout.rules.core.rule import Rule
 from flatout.schema.codec import write_run
 from flatout.schema.trial import Equivalence
 

@@ -19,7 +19,7 @@ from flatout.schema.codec import RUN_FILE, read_run
 MARK = "E2E_MARK"
 TRY_A_WORLD = """
 import os, subprocess, tempfile
-from flatout.engine.world import Refused, World
+from flatout.engine.process.private_world import Refused, World
 with tempfile.TemporaryDirectory() as folder:
     session, journal = os.path.join(folder, "session"), os.path.join(folder, "journal")
     os.mkdir(session), os.mkdir(journal)
@@ -189,7 +189,7 @@ class Flatout:
         return left
 
     def guard(self):
-        return next(one for one in self.processes() if "flatout.engine.guard" in " ".join(one.cmdline()))
+        return next(one for one in self.processes() if "flatout.engine.process.guard" in " ".join(one.cmdline()))
 
     def script(self, name="train.py"):
         """The first process that runs the script itself."""

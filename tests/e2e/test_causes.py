@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from flatout.analysis.breakdown import account
-from flatout.rules.find import find
+from flatout.rules.core.find import find
 
 PADDED = """
 import torch

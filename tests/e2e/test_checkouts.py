@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from flatout.engine import checkouts
-from flatout.engine.checkouts import compare_checkouts, target_in
+from flatout.engine import compare_versions
+from flatout.engine.compare_versions import compare_checkouts, target_in
 from flatout.errors import ScriptFailed
 from tests.e2e.support import picture, training
 
@@ -17,9 +17,9 @@ WRITES = "if done == 30:\n    open('best.txt', 'w').write(str(done))"
 def versions(flatout, monkeypatch):
     """Return a function that writes two checkouts; few starts are enough for them."""
     monkeypatch.chdir(flatout.folder)
-    monkeypatch.setattr(checkouts, "LOOKS", (3,))
-    monkeypatch.setattr(checkouts, "PAIRS", 4)
-    monkeypatch.setattr(checkouts, "PAIRS_S", 2.0)
+    monkeypatch.setattr(compare_versions, "LOOKS", (3,))
+    monkeypatch.setattr(compare_versions, "PAIRS", 4)
+    monkeypatch.setattr(compare_versions, "PAIRS_S", 2.0)
 
     def write(**scripts):
         for name, script in scripts.items():

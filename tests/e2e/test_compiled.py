@@ -1,7 +1,7 @@
 """Scripts that compile their model: what ends a graph and what is compiled again, and nothing that is not so."""
 
 from flatout.analysis.breakdown import account
-from flatout.rules.find import find
+from flatout.rules.core.find import find
 from tests.e2e.support import training
 
 MODEL = """

@@ -3,7 +3,7 @@
 import pytest
 
 from flatout.analysis.breakdown import account
-from flatout.rules.find import find
+from flatout.rules.core.find import find
 from tests.e2e.support import training
 
 RANKS = """

@@ -23,7 +23,7 @@ FIXES = '''
 
 ## What it does
 """
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.trial import Equivalence
 
 

@@ -69,8 +69,8 @@ def test_a_script_that_quotes_its_secrets_and_its_environment_is_stored_without_
 
 
 def test_a_tune_is_found_again_by_its_secrets_without_keeping_them(tmp_path, monkeypatch):
-    from flatout.engine.journal import TuneState, find_unfinished, write_state
-    from flatout.engine.target import Target
+    from flatout.engine.process.target import Target
+    from flatout.engine.trial.journal import TuneState, find_unfinished, write_state
     from flatout.engine.tune import TuneLimits, _told
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from flatout.engine.blocks import Measured
-from flatout.engine.pace import Pace
-from flatout.engine.target import parse_target
-from flatout.engine.timing import Bench
+from flatout.engine.process.target import parse_target
+from flatout.engine.trial.block_results import Measured
+from flatout.engine.trial.pace import Pace
+from flatout.engine.trial.timing import Bench
 from flatout.schema.trial import Selection, Verdict
 from tests.e2e.support import picture, training
 
@@ -85,7 +85,7 @@ def timed(flatout, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.syspath_prepend(HERE)
     monkeypatch.chdir(flatout.folder)
-    from flatout.fixes.catalog import fixes
+    from flatout.fixes.core.catalog import fixes
 
     fixes.cache_clear()
 

@@ -2,7 +2,7 @@
 
 import os
 
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.trial import Equivalence
 

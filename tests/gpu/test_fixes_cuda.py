@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from flatout.engine.process.target import parse_target, script_digest
 from flatout.engine.recipe import write_recipe
-from flatout.engine.target import parse_target, script_digest
-from flatout.engine.verify import Verifier
-from flatout.fixes.catalog import find_fix
+from flatout.engine.trial.verify import Verifier
+from flatout.fixes.core.catalog import find_fix
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.trial import Selection
 

@@ -64,7 +64,7 @@ def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Cha
     """Yield what can be written for a finding: its own edit, then its fixes, with the settings that come first."""
     from flatout.edits.findings import EDITS, write_findings_in
     from flatout.edits.plan import write_recipe_in
-    from flatout.fixes.catalog import find_fix
+    from flatout.fixes.core.catalog import find_fix
     from flatout.schema.trial import Selection
 
     if finding.code in EDITS:

@@ -105,7 +105,7 @@ def compare(
 def _by_training(before: Path, after: Path, words: tuple[str, ...], limit: float | None, budget_s: float) -> Difference:
     """Train both, with somebody watching."""
     from flatout.cli.progress import Watcher
-    from flatout.engine.checkouts import compare_checkouts
+    from flatout.engine.compare_versions import compare_checkouts
 
     with Watcher(bar=True) as watcher:
         return compare_checkouts(before, after, words, limit=limit, budget_s=budget_s, watch=watcher.watch)

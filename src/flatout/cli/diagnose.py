@@ -141,8 +141,8 @@ def diagnose_and_present(
 
 def _whole(words: Sequence[str], out: Path | None) -> Report:
     """Let the script train to its end under light probes."""
-    from flatout.engine.target import parse_target
-    from flatout.engine.whole import record_whole
+    from flatout.engine.process.target import parse_target
+    from flatout.engine.whole_training import record_whole
 
     return record_whole(parse_target(words), out)
 
@@ -152,7 +152,7 @@ def _diagnose(words: Sequence[str], steps: int | None, budget_s: float, out: Pat
     from flatout.cli.progress import Watcher, echo_bytes
     from flatout.engine.diagnose import Limits
     from flatout.engine.diagnose import diagnose as measure
-    from flatout.engine.target import parse_target
+    from flatout.engine.process.target import parse_target
 
     target = parse_target(words)
     limits = Limits(steps=steps, budget_s=budget_s, headroom=True)

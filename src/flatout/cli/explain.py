@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from flatout.fixes.fix import Fix
-    from flatout.rules.rule import Rule
+    from flatout.fixes.core.fix import Fix
+    from flatout.rules.core.rule import Rule
 
 __all__ = ["explain"]
 
@@ -29,8 +29,8 @@ def explain(name: str | None) -> None:
 
 def _list() -> None:
     """Print name and first sentence of every rule and every fix."""
-    from flatout.fixes.catalog import fixes
-    from flatout.rules.catalog import catalog
+    from flatout.fixes.core.catalog import fixes
+    from flatout.rules.core.catalog import catalog
 
     rules, cures = catalog(), fixes()
     click.echo("Rules: what flatout looks for\n")
@@ -66,7 +66,7 @@ def _page(name: str) -> None:
     from rich.markdown import Markdown
 
     from flatout.cli.names import page_named
-    from flatout.rules.rule import Rule
+    from flatout.rules.core.rule import Rule
 
     page = page_named(name)
     text = _rule_page(page) if isinstance(page, Rule) else _fix_page(page)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from flatout.errors import UsageError
-from flatout.fixes.catalog import fixes
-from flatout.fixes.fix import Fix
-from flatout.rules.catalog import catalog
-from flatout.rules.rule import Rule
+from flatout.fixes.core.catalog import fixes
+from flatout.fixes.core.fix import Fix
+from flatout.rules.core.catalog import catalog
+from flatout.rules.core.rule import Rule
 
 __all__ = ["fix_names", "page_named", "rule_codes", "rule_named"]
 

@@ -16,7 +16,7 @@ from flatout.schema.recipe import Recipe
 if TYPE_CHECKING:
     from flatout.edits.plan import Outcome
     from flatout.edits.project import Project
-    from flatout.engine.target import Target
+    from flatout.engine.process.target import Target
     from flatout.schema.facts import LoaderFacts
     from flatout.schema.report import Report
     from flatout.schema.trial import Selection
@@ -45,7 +45,7 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
     With `--findings` a recipe is not needed: what `flatout diagnose` found is cured where a change of its line does it.
     """
     from flatout.edits.plan import write_recipe_in
-    from flatout.engine.target import parse_target
+    from flatout.engine.process.target import parse_target
 
     _check_options(words)
     target, project = parse_target(words), _project(words)
@@ -85,7 +85,7 @@ def _recipe(
 ) -> "tuple[Recipe | None, Path, list[Selection]]":
     """Return the recipe, where it lies, and which of its fixes are to be written; none where none is `needed`."""
     from flatout.cli.run import chosen
-    from flatout.engine.elsewhere import require_same_script
+    from flatout.engine.provenance import require_same_script
     from flatout.engine.recipe import find_recipe, read_recipe
 
     try:
@@ -178,7 +178,7 @@ def _check_unchanged(recipe: Recipe | None, target: "Target", *, refuse: bool) -
     Raises:
         UsageError: it has changed, and is to be written.
     """
-    from flatout.engine.target import script_digest
+    from flatout.engine.process.target import script_digest
 
     proven, now = recipe.proof.script_digest if recipe is not None else "", script_digest(target)
     if not proven or proven == now:

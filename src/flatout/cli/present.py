@@ -71,7 +71,7 @@ def store_page(report: Report, *, handover: "Handover | None" = None, price_h: f
 
 def _preview() -> frozenset[str]:
     """Return the codes of the rules that no real recording has confirmed yet."""
-    from flatout.rules.catalog import catalog
+    from flatout.rules.core.catalog import catalog
 
     return frozenset(rule.code for rule in catalog() if rule.preview)
 

@@ -111,7 +111,7 @@ def read_report(file: Path) -> Report:
 
 def _read_report(file: Path) -> Report:
     from flatout.analysis.breakdown import account
-    from flatout.rules.find import examine
+    from flatout.rules.core.find import examine
     from flatout.schema.codec import read_run
 
     run = read_run(file)
@@ -151,7 +151,7 @@ def _require_finite(value: object, place: str) -> None:
 
 def _with_trials(shown: Report, folder: Path) -> Report:
     """Return `shown` with what a tune has left beside the recording, as far as it came."""
-    from flatout.engine.journal import STATE_FILE, TRIALS_FILE, TrialJournal, read_state
+    from flatout.engine.trial.journal import STATE_FILE, TRIALS_FILE, TrialJournal, read_state
     from flatout.schema.trial import Verdict
 
     there = [folder / name for name in (TRIALS_FILE, STATE_FILE) if os.path.lexists(folder / name)]

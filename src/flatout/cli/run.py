@@ -13,12 +13,12 @@ from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option, verbose_option
 from flatout.cli.order import advice_on_order
 from flatout.errors import UsageError
-from flatout.fixes.catalog import find_fix
+from flatout.fixes.core.catalog import find_fix
 from flatout.schema.recipe import Kept, Recipe
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
-    from flatout.engine.target import Target
+    from flatout.engine.process.target import Target
     from flatout.engine.train import Trained
 
 __all__ = ["chosen", "run"]
@@ -58,9 +58,9 @@ def run(
     SCRIPT is as for `flatout diagnose`. Its input, output, signals and exit code are its own; what flatout has to say
     it says on stderr, before and after.
     """
-    from flatout.engine.elsewhere import here, require_same_script, warnings
+    from flatout.engine.process.target import parse_target
+    from flatout.engine.provenance import here, require_same_script, warnings
     from flatout.engine.recipe import find_recipe, read_recipe
-    from flatout.engine.target import parse_target
 
     target = parse_target(words)
     path = find_recipe(target, recipe_file)

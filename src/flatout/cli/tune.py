@@ -124,7 +124,7 @@ def tune_and_present(
 def _tune(words: Sequence[str], limits: "TuneLimits", out: Path | None, verbose: bool) -> Report:
     """Call the engine, with somebody watching."""
     from flatout.cli.progress import Watcher, echo_bytes
-    from flatout.engine.target import parse_target
+    from flatout.engine.process.target import parse_target
     from flatout.engine.tune import tune as search
 
     target = parse_target(words)
@@ -150,8 +150,8 @@ def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[Hando
 
 def _command(words: Sequence[str], file: Path) -> tuple[str, ...]:
     """Return the command that trains under `file`; it is named only where `flatout run` would find another one."""
+    from flatout.engine.process.target import parse_target
     from flatout.engine.recipe import find_recipe
-    from flatout.engine.target import parse_target
 
     try:
         found: Path | None = find_recipe(parse_target(words), None)

@@ -10,7 +10,7 @@ from flatout.edits.project import Project
 from flatout.edits.rewrite import OnStatement, Unplaced, parse_line
 from flatout.edits.source import Source
 from flatout.edits.written import Context, Written, with_changes, with_import
-from flatout.fixes.edit import Autocast
+from flatout.fixes.core.edit import Autocast
 
 __all__ = ["autocast"]
 

@@ -13,7 +13,7 @@ from flatout.edits.project import Project
 from flatout.edits.rewrite import OnCall
 from flatout.edits.source import Source
 from flatout.edits.written import Context, Written, with_changes
-from flatout.fixes.edit import CopyArgument
+from flatout.fixes.core.edit import CopyArgument
 
 __all__ = ["copy_argument"]
 

@@ -16,7 +16,7 @@ from flatout.edits.rewrite import OnCall
 from flatout.edits.source import Source
 from flatout.edits.training_loaders import LoaderCall, Role
 from flatout.edits.written import Context, Written, with_changes, with_import
-from flatout.fixes.edit import LoaderArgument, WrappedLoader
+from flatout.fixes.core.edit import LoaderArgument, WrappedLoader
 
 __all__ = ["loader_argument", "made_for_training", "training_loaders", "wrapped_loader"]
 

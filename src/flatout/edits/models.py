@@ -15,7 +15,7 @@ from flatout.edits.project import Project
 from flatout.edits.rewrite import Unplaced, parse_line
 from flatout.edits.source import Function, Source
 from flatout.edits.written import Context, Written, with_changes, with_import
-from flatout.fixes.edit import ModelLine
+from flatout.fixes.core.edit import ModelLine
 
 __all__ = ["Model", "find_model", "model_line", "training_calls"]
 

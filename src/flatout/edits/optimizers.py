@@ -10,7 +10,7 @@ from flatout.edits.rewrite import OnCall
 from flatout.edits.source import Source
 from flatout.edits.unpacked import Held, unpacked, with_item
 from flatout.edits.written import Context, Written, with_changes
-from flatout.fixes.edit import OptimizerArgument
+from flatout.fixes.core.edit import OptimizerArgument
 
 __all__ = ["optimizer_argument", "optimizer_calls"]
 

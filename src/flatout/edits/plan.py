@@ -14,8 +14,8 @@ from flatout.edits.rewrite import Unplaced
 from flatout.edits.switches import anomaly_off, switch_line
 from flatout.edits.training_loaders import loader_calls
 from flatout.edits.written import Context, Written
-from flatout.fixes.catalog import find_fix
-from flatout.fixes.edit import (
+from flatout.fixes.core.catalog import find_fix
+from flatout.fixes.core.edit import (
     AnomalyOff,
     Autocast,
     CopyArgument,

@@ -11,7 +11,7 @@ from flatout.edits.project import Project
 from flatout.edits.rewrite import Unplaced, insert_line
 from flatout.edits.source import Source, span
 from flatout.edits.written import Context, Written, after_head, root, with_changes, with_import
-from flatout.fixes.edit import AnomalyOff, SwitchLine
+from flatout.fixes.core.edit import AnomalyOff, SwitchLine
 
 __all__ = ["anomaly_off", "no_anomaly_detection", "switch_line"]
 

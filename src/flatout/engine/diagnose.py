@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.analysis.breakdown import account
-from flatout.engine.collect import assemble, collect_run
-from flatout.engine.failure import explain_nothing, script_failure
-from flatout.engine.folder import one_at_a_time, run_folder
-from flatout.engine.headroom import measure_headroom
-from flatout.engine.launch import Execution, Outcome, read_notes
-from flatout.engine.leftovers import settle_left_over
+from flatout.engine.process.collect import assemble, collect_run
+from flatout.engine.process.failure import explain_nothing, script_failure
+from flatout.engine.process.launch import Execution, Outcome, read_notes
+from flatout.engine.process.leftovers import settle_left_over
+from flatout.engine.process.run_folder import one_at_a_time, run_folder
+from flatout.engine.process.target import Target
 from flatout.engine.progress import Progress
-from flatout.engine.target import Target
+from flatout.engine.trial.headroom import measure_headroom
 from flatout.errors import FlatoutError, Interrupted
 from flatout.rules import examine
 from flatout.schema.codec import RUN_FILE, write_order, write_run

@@ -16,9 +16,9 @@ from typing import Any
 
 import tomli_w
 
-from flatout.engine.target import Target
+from flatout.engine.process.target import Target
 from flatout.errors import BadRecording, UsageError
-from flatout.fixes.catalog import find_fix, fixes
+from flatout.fixes.core.catalog import find_fix, fixes
 from flatout.schema.files import read_whole, write_whole
 from flatout.schema.plain import from_plain, to_plain
 from flatout.schema.recipe import SCHEMA, Kept, Proof, Recipe

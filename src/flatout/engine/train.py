@@ -18,24 +18,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flatout.engine.elsewhere import Here
-from flatout.engine.target import Target
+from flatout.engine.process.target import Target
+from flatout.engine.provenance import Here
 from flatout.errors import NothingMeasured
-from flatout.fixes.catalog import find_fix
-from flatout.fixes.rescuer import wait_for_rescuers
+from flatout.fixes.checkpoint.rescuer import wait_for_rescuers
+from flatout.fixes.core.catalog import find_fix
 from flatout.schema.codec import write_order
 from flatout.schema.order import ORDER_VARIABLE, Order
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
-    from flatout.engine.live import Following, Onlooker
+    from flatout.engine.live_view import Following, Onlooker
 
 __all__ = ["ORDER_FILE", "Act", "Trained", "train", "train_observed"]
 
 ORDER_FILE = "under-recipe.json"
 """An order of this name asks for fixes alone: processes that do not import torch are left as they are."""
 
-_ACTS_FILE = "acts.jsonl"  # as in fixes/under_recipe.py
+_ACTS_FILE = "acts.jsonl"  # as in fixes/core/under_recipe.py
 _INJECT = Path(__file__).resolve().parents[1] / "inject"
 _PR_SET_PDEATHSIG = 1
 _HANDED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
@@ -86,7 +86,7 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
         if onlooker is None:
             code = _exit_code(_run(target, environment))
         else:
-            from flatout.engine.live import Following
+            from flatout.engine.live_view import Following
 
             with Following(target.name, folder, onlooker) as following:
                 code = _exit_code(_run(target, environment, following))

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.analysis.judge import allocate
-from flatout.engine.candidates import candidates
 from flatout.engine.diagnose import Limits, conclude, diagnose_in
-from flatout.engine.folder import one_at_a_time, run_folder
-from flatout.engine.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
-from flatout.engine.launch import read_notes
-from flatout.engine.leftovers import settle_left_over
-from flatout.engine.own_key import own_key
+from flatout.engine.process.launch import read_notes
+from flatout.engine.process.leftovers import settle_left_over
+from flatout.engine.process.own_key import own_key
+from flatout.engine.process.run_folder import one_at_a_time, run_folder
+from flatout.engine.process.target import Target, script_digest
 from flatout.engine.progress import Progress
-from flatout.engine.search import Search
-from flatout.engine.taking_up import taken_up
-from flatout.engine.target import Target, script_digest
+from flatout.engine.trial.candidates import candidates
+from flatout.engine.trial.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
+from flatout.engine.trial.search import Search
+from flatout.engine.trial.taking_up import taken_up
 from flatout.errors import FlatoutError, Interrupted
 from flatout.schema.report import Report
 from flatout.schema.secrets import digest, masked_words

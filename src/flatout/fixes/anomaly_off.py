@@ -21,14 +21,14 @@ While a NaN is being looked for. A script that catches the error and goes on wou
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import AnomalyOff
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.edit import AnomalyOff
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 

@@ -47,21 +47,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.accesses import hold_back
-from flatout.fixes.background import Background, Writing, content_of
-from flatout.fixes.edit import Unwritten
-from flatout.fixes.endings import write_before_end
-from flatout.fixes.fix import Fix
-from flatout.fixes.replacing import made_alike, replaceable
-from flatout.fixes.rescuer import Rescuer
-from flatout.fixes.snapshot import Snapshot, TooLargeError
+from flatout.fixes.checkpoint.background_writer import Background, Writing, content_of
+from flatout.fixes.checkpoint.file_accesses import hold_back
+from flatout.fixes.checkpoint.file_replacement import made_alike, replaceable
+from flatout.fixes.checkpoint.process_endings import write_before_end
+from flatout.fixes.checkpoint.rescuer import Rescuer
+from flatout.fixes.checkpoint.snapshot import Snapshot, TooLargeError
+from flatout.fixes.core.edit import Unwritten
+from flatout.fixes.core.fix import Fix
 from flatout.schema.order import ORDER_VARIABLE
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX"]
 

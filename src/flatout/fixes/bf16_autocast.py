@@ -32,15 +32,15 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import Autocast
-from flatout.fixes.fix import Fix
-from flatout.fixes.kept_values import Survey, Surveys, change_in_place
+from flatout.fixes.core.edit import Autocast
+from flatout.fixes.core.fix import Fix
+from flatout.fixes.model.kept_values import Survey, Surveys, change_in_place
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX"]
 

@@ -35,15 +35,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import FOLDER, ON_CHANGE
-from flatout.fixes.edit import WrappedLoader
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import FOLDER, ON_CHANGE
+from flatout.fixes.core.edit import WrappedLoader
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 

@@ -33,18 +33,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import ModelLine
-from flatout.fixes.fix import Fix
-from flatout.fixes.moments import Moments
-from flatout.fixes.nested import map_tensors
-from flatout.fixes.strides import usual_strides, write_usual_strides
-from flatout.fixes.usual_order import UsualOrder
+from flatout.fixes.core.edit import ModelLine
+from flatout.fixes.core.fix import Fix
+from flatout.fixes.model.default_order import UsualOrder
+from flatout.fixes.model.nested_tensors import map_tensors
+from flatout.fixes.model.optimizer_layout import Moments
+from flatout.fixes.model.saved_strides import usual_strides, write_usual_strides
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX"]
 

@@ -39,15 +39,15 @@ Trials fill the memory with repeated rows, so that they see the speed of later e
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import ON_CHANGE
-from flatout.fixes.edit import WrappedLoader
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import ON_CHANGE
+from flatout.fixes.core.edit import WrappedLoader
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 

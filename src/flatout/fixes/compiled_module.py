@@ -45,17 +45,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import among
-from flatout.fixes.edit import ModelLine, Unwritten
-from flatout.fixes.fix import Fix
-from flatout.fixes.graph_twins import TwinBackend
-from flatout.fixes.nested import map_tensors
+from flatout.fixes.core.bounds import among
+from flatout.fixes.core.edit import ModelLine, Unwritten
+from flatout.fixes.core.fix import Fix
+from flatout.fixes.model.graph_twins import TwinBackend
+from flatout.fixes.model.nested_tensors import map_tensors
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX"]
 

@@ -25,14 +25,14 @@ alone where the script asks for deterministic algorithms.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flatout.fixes.edit import SwitchLine
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.edit import SwitchLine
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 

@@ -26,15 +26,15 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import KIND
-from flatout.fixes.edit import Unwritten
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import KIND
+from flatout.fixes.core.edit import Unwritten
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -48,7 +48,7 @@ def patch(site: "Site", *, kind: str = "cuda") -> None:
     """Copy batches ahead to devices of that kind; "cpu" makes the same copies in memory, to see what it does."""
     import torch
 
-    from flatout.fixes.copies import pin_loaders
+    from flatout.fixes.core.pinned_loaders import pin_loaders
 
     if kind == "cuda":
         if not torch.cuda.is_available():
@@ -66,7 +66,7 @@ class _Prefetch:
     def __init__(self, site: "Site", kind: str) -> None:
         import weakref
 
-        from flatout.fixes.lookahead import Streams
+        from flatout.torch_loader.lookahead import Streams
 
         self._site = site
         self._kind = kind
@@ -85,8 +85,8 @@ class _Prefetch:
         return call
 
     def _begin(self, iterator: Any) -> None:
-        from flatout.fixes.crew import draws_at_start
-        from flatout.fixes.lookahead import Lookahead, Peeking, Wanted
+        from flatout.torch_loader.lookahead import Lookahead, Peeking, Wanted
+        from flatout.torch_loader.worker_pool import draws_at_start
 
         sampler = iterator._index_sampler
         source = getattr(iterator, "_batches", None)  # of workers that another fix has put there
@@ -104,7 +104,7 @@ class _Prefetch:
         """Answer a copy that was made ahead."""
         from torch.compiler import is_dynamo_compiling
 
-        from flatout.fixes.copies import asked_device
+        from flatout.torch_loader.device_copies import asked_device
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if self._pass is None or is_dynamo_compiling() or tensor.device.type != "cpu":

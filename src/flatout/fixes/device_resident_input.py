@@ -41,15 +41,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes import compiled_input
-from flatout.fixes.bounds import KIND, ON_CHANGE
-from flatout.fixes.edit import Unwritten
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import KIND, ON_CHANGE
+from flatout.fixes.core.edit import Unwritten
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
     from flatout.pipeline.device.device_pass import Begun
 
 __all__ = ["FIX", "choices", "patch"]
@@ -90,9 +90,9 @@ class _Served:
     def __init__(self, site: "Site", kind: str, on_change: str) -> None:
         import weakref
 
-        from flatout.fixes.copies import Marked
         from flatout.pipeline.device.device_stream import Device
         from flatout.pipeline.serve.compiled_loader import Kept
+        from flatout.torch_loader.device_copies import Marked
 
         self._site, self._kind = site, kind
         self._device = Device(kind)
@@ -130,10 +130,10 @@ class _Served:
         import torch
         from torch.utils.data._utils.pin_memory import pin_memory
 
-        from flatout.fixes.copies import tensors_at
         from flatout.pipeline.device.batch_tensors import replaced
         from flatout.pipeline.device.device_stream import Arrived
         from flatout.pipeline.device.lazy_tensor import LateTensor
+        from flatout.torch_loader.device_copies import tensors_at
 
         batch, event, again = begun.batch, begun.event, begun.again
         paths = {id(tensor): path for path, tensor in tensors_at(batch) if tensor.device == self._device.device}
@@ -158,7 +158,7 @@ class _Served:
         return replaced(batch, change)
 
     def _again(self, gather: Callable[[], Any], path: tuple[object, ...]) -> tuple[Any, Any]:
-        from flatout.fixes.copies import tensors_at
+        from flatout.torch_loader.device_copies import tensors_at
 
         return dict(tensors_at(gather()))[path], self._device.event()
 
@@ -166,8 +166,8 @@ class _Served:
         """Answer what is on the device already."""
         from torch.compiler import is_dynamo_compiling
 
-        from flatout.fixes.copies import asked_device
         from flatout.pipeline.device.lazy_tensor import LateTensor
+        from flatout.torch_loader.device_copies import asked_device
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling():

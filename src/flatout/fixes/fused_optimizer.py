@@ -29,15 +29,15 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import among
-from flatout.fixes.edit import OptimizerArgument
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import among
+from flatout.fixes.core.edit import OptimizerArgument
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX"]
 

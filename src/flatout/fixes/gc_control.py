@@ -29,15 +29,15 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import within
-from flatout.fixes.edit import SwitchLine
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import within
+from flatout.fixes.core.edit import SwitchLine
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "bound", "collect_rarely", "patch"]
 

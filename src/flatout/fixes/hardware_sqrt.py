@@ -31,15 +31,15 @@ torch does not ask Intel's library, it is `one-pass-optimizer` under another nam
 import platform
 from typing import TYPE_CHECKING
 
-from flatout.fixes.edit import SwitchLine
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.edit import SwitchLine
+from flatout.fixes.core.fix import Fix
 from flatout.fixes.one_pass_optimizer import loops_on_cpu, stand_for_loops
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX"]
 

@@ -33,15 +33,15 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import PLACE, within
-from flatout.fixes.edit import Unwritten
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import PLACE, within
+from flatout.fixes.core.edit import Unwritten
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -94,7 +94,7 @@ def _name(place: Frame) -> str:
 
 def patch(site: "Site", *, factor: int, lr_factor: float, loader: str) -> None:
     """Build the loader made at `loader`, a file and its line, with `factor` times its batch size."""
-    from flatout.probe.places import caller
+    from flatout.probe.core.user_places import caller
 
     def make_init(original: Any) -> Any:
         def init(made: Any, *args: Any, **kwargs: Any) -> None:

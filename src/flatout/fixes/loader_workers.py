@@ -35,16 +35,16 @@ a copy of the process first.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.bounds import ON_CHANGE, WORKERS, within
-from flatout.fixes.edit import LoaderArgument, Unwritten
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.bounds import ON_CHANGE, WORKERS, within
+from flatout.fixes.core.edit import LoaderArgument, Unwritten
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.handover import Plan
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
+    from flatout.torch_loader.handover import Plan
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -90,9 +90,9 @@ def patch(
     site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool = False, on_change: str = "stop"
 ) -> None:
     """Serve loaders that have other numbers of workers by `workers` of them, `prefetch` batches ahead each."""
-    from flatout.fixes.handover import Handover, Plan
-    from flatout.fixes.origins import Origins
-    from flatout.fixes.resizing import Resizing
+    from flatout.torch_loader.handover import Handover, Plan
+    from flatout.torch_loader.worker_origins import Origins
+    from flatout.torch_loader.worker_resizing import Resizing
 
     def hit() -> None:
         site.hit("DataLoader")
@@ -123,7 +123,7 @@ def patch(
 
 def _suits(loader: Any, plan: "Plan") -> bool:
     """Return whether other workers than those of `loader` may make its batches, by what it is."""
-    from flatout.fixes.crew import draws_at_start
+    from flatout.torch_loader.worker_pool import draws_at_start
     from flatout.watch.random_streams import in_a_worker, unsafe
 
     wanted = loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)
@@ -141,7 +141,7 @@ def _is_plain(loader: Any) -> bool:
 
     from torch.utils.data import IterableDataset, MapDataPipe
 
-    from flatout.fixes.worker_seeds import only_seeds
+    from flatout.torch_loader.reseeding import only_seeds
 
     forks = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
     if not forks or isinstance(loader.dataset, IterableDataset | MapDataPipe) or not getattr(loader, "in_order", True):

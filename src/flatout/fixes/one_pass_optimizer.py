@@ -38,16 +38,16 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import SwitchLine
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.edit import SwitchLine
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Make, Site
+    from flatout.fixes.core.site import Make, Site
     from flatout.optimizers.kinds import Step
-    from flatout.probe.seams import Hits
+    from flatout.probe.core.seams import Hits
 
 __all__ = ["FIX", "loops_on_cpu", "one_pass_optimizers", "stand_for_loops"]
 
@@ -69,7 +69,7 @@ def one_pass_optimizers(*, hardware_sqrt: bool = False) -> None:
     and so does everything where flatout was installed without a C compiler. `hardware_sqrt`: square roots are the
     processor's own, so that weights may differ from the loop's in their last bits (docs/fixes/hardware-sqrt.md).
     """
-    from flatout.probe.seams import Seams
+    from flatout.probe.core.seams import Seams
 
     if hardware_sqrt not in _IN_PLACE and _is_compiled():
         seams = Seams()

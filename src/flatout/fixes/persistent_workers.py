@@ -29,14 +29,14 @@ that changed at three passes in a row.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import Unwritten
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.edit import Unwritten
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -52,8 +52,8 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
 
 def patch(site: "Site") -> None:
     """Keep the workers of every loader that has some and would end them."""
-    from flatout.fixes.staying import Crews
-    from flatout.fixes.worker_seeds import only_seeds
+    from flatout.torch_loader.kept_workers import Crews
+    from flatout.torch_loader.reseeding import only_seeds
     from flatout.watch.random_streams import holds_generator, in_a_worker
 
     crews = Crews(lambda: site.hit("DataLoader"))

@@ -25,14 +25,14 @@ that cannot be paged out.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import CopyArgument, LoaderArgument
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.edit import CopyArgument, LoaderArgument
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -46,7 +46,8 @@ def patch(site: "Site") -> None:
     """Pin what loaders hand out, and do not wait for its copies."""
     from torch.compiler import is_dynamo_compiling
 
-    from flatout.fixes.copies import Marked, asked_device, pin_loaders, tensors_at
+    from flatout.fixes.core.pinned_loaders import pin_loaders
+    from flatout.torch_loader.device_copies import Marked, asked_device, tensors_at
 
     fresh = Marked()
 

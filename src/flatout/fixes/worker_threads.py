@@ -26,14 +26,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.edit import LoaderArgument
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.edit import LoaderArgument
+from flatout.fixes.core.fix import Fix
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run, WorkerFacts
 from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
-    from flatout.fixes.site import Site
+    from flatout.fixes.core.site import Site
 
 __all__ = ["FIX", "OneThread", "choices", "patch", "use_one_thread"]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flatout.engine.collect import collect_run
 from flatout.engine.diagnose import conclude
-from flatout.engine.folder import run_folder
+from flatout.engine.process.collect import collect_run
+from flatout.engine.process.run_folder import run_folder
 from flatout.errors import NothingMeasured
 from flatout.schema.codec import RUN_FILE, write_order, write_run
 from flatout.schema.order import Order

@@ -9,34 +9,34 @@ from threading import get_ident
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from flatout.probe.anomaly import AnomalyPrice
-from flatout.probe.arithmetic import ArithmeticWatch
-from flatout.probe.collector import CollectorWatch
-from flatout.probe.compiling import compiled_functions, graph_breaks
-from flatout.probe.convolutions import ConvolutionWatch
-from flatout.probe.copies import CopyWatch
-from flatout.probe.datasets import look_at_samples, random_states_kept
-from flatout.probe.device_trace import DeviceTrace, device_work, drawn
-from flatout.probe.exchange import ExchangeWatch
-from flatout.probe.fallbacks import FallbackWatch
-from flatout.probe.fetching import FetchStats, FetchWatch, dataset_key
-from flatout.probe.frameworks import driving_framework
-from flatout.probe.gradients import LOOKED, GradientWatch
-from flatout.probe.graphs import GraphWatch
-from flatout.probe.lines import Doing, LineSampler, where
-from flatout.probe.padding import PaddingWatch
-from flatout.probe.precision import PrecisionWatch
-from flatout.probe.prices import PriceWatch
-from flatout.probe.reductions import ReductionWatch
-from flatout.probe.repeats import RepeatWatch
-from flatout.probe.retention import RetentionWatch
-from flatout.probe.seams import Seams
-from flatout.probe.stages import look_at_stages
-from flatout.probe.timeline import DRAWN_FROM, READING, STEPS, Timeline, fetched
-from flatout.probe.trouble import guarded
-from flatout.probe.unchanging import UnchangingWatch
-from flatout.probe.uncompiled import UncompiledWatch
-from flatout.probe.workers import watch_workers
+from flatout.probe.core.probe_failure import guarded
+from flatout.probe.core.seams import Seams
+from flatout.probe.loader.fetching import FetchStats, FetchWatch, dataset_key
+from flatout.probe.loader.repeated_samples import look_at_samples, random_states_kept
+from flatout.probe.loader.transform_stages import look_at_stages
+from flatout.probe.loader.workers import watch_workers
+from flatout.probe.model.anomaly_detection import AnomalyPrice
+from flatout.probe.model.compilations import compiled_functions, graph_breaks
+from flatout.probe.model.convolutions import ConvolutionWatch
+from flatout.probe.model.graph_recording import GraphWatch
+from flatout.probe.model.loop_invariant import UnchangingWatch
+from flatout.probe.model.operations import ArithmeticWatch
+from flatout.probe.model.padding import PaddingWatch
+from flatout.probe.model.precision import PrecisionWatch
+from flatout.probe.model.repeated_forward import RepeatWatch
+from flatout.probe.model.retained_graphs import RetentionWatch
+from flatout.probe.model.slow_reductions import ReductionWatch
+from flatout.probe.model.training_framework import driving_framework
+from flatout.probe.model.uncompiled import UncompiledWatch
+from flatout.probe.model.unused_gradients import LOOKED, GradientWatch
+from flatout.probe.system.cpu_fallback import FallbackWatch
+from flatout.probe.system.device_copies import CopyWatch
+from flatout.probe.system.device_trace import DeviceTrace, device_work, drawn
+from flatout.probe.system.garbage_collector import CollectorWatch
+from flatout.probe.system.gradient_exchange import ExchangeWatch
+from flatout.probe.system.line_sampler import Doing, LineSampler, where
+from flatout.probe.system.setting_trial import PriceWatch
+from flatout.probe.system.timeline import DRAWN_FROM, READING, STEPS, Timeline, fetched
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.plain import to_plain
 from flatout.schema.run import Causes, ModelFacts, RemoteReads, Retained, Step

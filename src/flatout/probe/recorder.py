@@ -14,23 +14,23 @@ from typing import Any
 
 import torch
 
-from flatout.probe.clock import DeviceClock
-from flatout.probe.cost import cost_of_probes
+from flatout.probe.core.clock import DeviceClock
+from flatout.probe.core.enough import enough
+from flatout.probe.core.environment import describe_environment, describe_memory
+from flatout.probe.core.event_log import Tape
+from flatout.probe.core.light_cost import cost_of_probes
+from flatout.probe.core.part_file import PartFile
+from flatout.probe.core.probe_failure import in_one_line
+from flatout.probe.core.seams import Seams
 from flatout.probe.deep import DeepWatch
-from flatout.probe.devices import DeviceWatch
-from flatout.probe.enough import enough
-from flatout.probe.environment import describe_environment, describe_memory
-from flatout.probe.files import keep_files
-from flatout.probe.leaving import Leaving
-from flatout.probe.loading import LoaderWatch
-from flatout.probe.losses import Losses
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.part import PartFile
-from flatout.probe.seams import Seams
-from flatout.probe.tape import Tape
-from flatout.probe.training import TrainingWatch
-from flatout.probe.trouble import in_one_line
-from flatout.probe.whole import WholePart
+from flatout.probe.files.guarded_files import keep_files
+from flatout.probe.loader.loading import LoaderWatch
+from flatout.probe.model.losses import Losses
+from flatout.probe.model.modules import ModuleWatch
+from flatout.probe.model.training_loop import TrainingWatch
+from flatout.probe.system.devices import DeviceWatch
+from flatout.probe.system.rank_barrier import Leaving
+from flatout.probe.system.whole_file import WholePart
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
 from flatout.schema.run import DeviceMemory, End, Header, Outside, Step

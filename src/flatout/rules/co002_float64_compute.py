@@ -24,10 +24,10 @@ Simulation, physics and some optimization problems need the precision. Results c
 """
 
 from flatout.analysis.judge import FLOOR
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, LoaderFacts, ModelFacts, PrecisionTrial, Run

@@ -31,13 +31,13 @@ still help. Loops over layers, heads or scales are how models are written, and a
 import re
 from collections import defaultdict
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.hosting import TORCH
-from flatout.rules.lines import Hotspot, costs, hottest, seconds
-from flatout.rules.loops import data_loop, in_loop, may_multiply
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.host_python import TORCH
+from flatout.rules.facts.loops import data_loop, in_loop, may_multiply
+from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run

@@ -21,11 +21,11 @@ A break whose line takes little time is not reported, though it hinders fusion a
 measured, by removing it.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.lines import MIN_SAMPLES, costs, seconds
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.user_lines import MIN_SAMPLES, costs, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, GraphBreak, LineCost, Run

@@ -26,10 +26,10 @@ to compile, nor of the time that compiling takes: the steps of a long training h
 still fit a variant, less comes of it than is stated.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, CompiledFunction, CompiledTrial, Frame, Run

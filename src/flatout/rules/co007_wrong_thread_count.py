@@ -26,12 +26,12 @@ cores, an epoch on two threads took 7.1 s in place of 0.7 s, on one thread 1.4 s
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.machine import is_disturbed
-from flatout.rules.prices import computing, priced
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.machine_facts import is_disturbed
+from flatout.rules.facts.setting_trials import computing, priced
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Price, Run, Utilization

@@ -28,11 +28,11 @@ are compared in its place.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.prices import computing, priced
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.setting_trials import computing, priced
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Denormals, Environment, Price, Run

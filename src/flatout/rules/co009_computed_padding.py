@@ -25,10 +25,10 @@ by length changes which samples share a batch. Attention that skips masked block
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, ModelFacts, Padding, Run

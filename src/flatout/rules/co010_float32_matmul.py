@@ -25,11 +25,11 @@ are compared with float64, that may be too few.
 
 from dataclasses import replace
 
-from flatout.rules.arithmetic import TRAINING, counted, share_of
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.operations import TRAINING, counted, share_of
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Arithmetic, Causes, Environment, Run

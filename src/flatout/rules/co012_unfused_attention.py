@@ -25,11 +25,11 @@ time of these products for all there is; the softmax between them comes on top.
 
 from dataclasses import replace
 
-from flatout.rules.arithmetic import counted
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at
+from flatout.rules.facts.operations import counted
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Arithmetic, Causes, Environment, Frame, Run

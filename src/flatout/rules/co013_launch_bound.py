@@ -24,11 +24,11 @@ as much. What the profiler itself costs a launch is not in these times.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.launches import LAUNCHING, launches
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.launches import LAUNCHING, launches
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.run import Causes, DeviceWork, Environment, Run
 from flatout.units import format_ms

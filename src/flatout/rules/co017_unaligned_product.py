@@ -25,12 +25,12 @@ A layer of another size has other weights: a checkpoint no longer fits. Newer li
 
 from dataclasses import replace
 
-from flatout.rules.arithmetic import counted
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.prices import computing
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.operations import counted
+from flatout.rules.facts.setting_trials import computing
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Arithmetic, Causes, Environment, Frame, Run

@@ -27,11 +27,11 @@ under both: nothing changes there.
 from dataclasses import replace
 from typing import Any
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.launches import launches
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.launches import launches
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, DeviceWork, Environment, ModelFacts, Run

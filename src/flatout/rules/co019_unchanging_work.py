@@ -26,10 +26,10 @@ Where it would take more memory than there is to keep (one large mask a layer), 
 time to time: then keep one for each shape.
 """
 
-from flatout.rules.bounds import share_of_forward, speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import share_of_forward, speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, Unchanging

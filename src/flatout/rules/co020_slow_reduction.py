@@ -29,10 +29,10 @@ pass or outside of modules is not seen.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import share_of_forward, speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import share_of_forward, speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, SlowReduction

@@ -26,11 +26,11 @@ that called it.
 
 from collections import defaultdict
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.lines import AROUND_THE_LOOP, COMPUTING, MIN_SAMPLES, costs, seconds
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.user_lines import AROUND_THE_LOOP, COMPUTING, MIN_SAMPLES, costs, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Fallback, Frame, LineCost, Run

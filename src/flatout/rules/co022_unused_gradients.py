@@ -30,12 +30,12 @@ a trial, and each part is waited for, which makes short ones look longer.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.exchanges import exposed
-from flatout.rules.prices import computing, measured, priced
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.gradient_exchanges import exposed
+from flatout.rules.facts.setting_trials import computing, measured, priced
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Exchange, Frame, Price, RankSummary, Run, UnusedGradients

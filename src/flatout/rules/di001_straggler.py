@@ -26,12 +26,12 @@ to DI005; where ranks run more threads than there are cores, and it computes lon
 from dataclasses import replace
 
 from flatout.analysis.statistics import median
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.exchanges import last_by_size
-from flatout.rules.machine import cores_are_shared
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at
+from flatout.rules.facts.gradient_exchanges import last_by_size
+from flatout.rules.facts.machine_facts import cores_are_shared
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Environment, RankSummary, Run

@@ -25,12 +25,12 @@ Ranks bound to cores of their own (`numactl`, `taskset`) see fewer cores than th
 threads could be tried, that shows.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.machine import cores_are_shared, is_disturbed, num_processes
-from flatout.rules.prices import computing, is_sure, measured
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.machine_facts import cores_are_shared, is_disturbed, num_processes
+from flatout.rules.facts.setting_trials import computing, is_sure, measured
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Price, RankSummary, Run

@@ -26,11 +26,11 @@ threads than there are cores, nothing is said: the exchange has to wait for a co
 training (FSDP) exchanges in other ways, and is not seen.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.exchanges import exposed
-from flatout.rules.machine import cores_are_shared, is_disturbed
-from flatout.rules.rule import Rule
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.gradient_exchanges import exposed
+from flatout.rules.facts.machine_facts import cores_are_shared, is_disturbed
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Exchange, Frame, RankSummary, Run, Utilization

@@ -24,11 +24,11 @@ Under FSDP `no_sync` keeps whole gradients in memory.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.exchanges import exposed
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at
+from flatout.rules.facts.gradient_exchanges import exposed
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Exchange, Frame, RankSummary, Run

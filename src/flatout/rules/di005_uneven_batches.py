@@ -25,10 +25,10 @@ length changes which samples share a batch.
 
 from collections.abc import Sequence
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.exchanges import exposed, last_by_size
-from flatout.rules.rule import Rule
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.gradient_exchanges import exposed, last_by_size
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Exchange, Frame, RankSummary, Run

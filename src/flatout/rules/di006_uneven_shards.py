@@ -25,10 +25,10 @@ Batches that are smaller on the rank with more of them may take as long in sum.
 from collections.abc import Sequence
 from statistics import fmean
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.loading import training_loader
-from flatout.rules.rule import Rule
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.loader_facts import training_loader
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, RankSummary, Run

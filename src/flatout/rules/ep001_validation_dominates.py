@@ -22,11 +22,11 @@ A recording of few steps that happens to hold a whole validation overstates its 
 the steps between two validations.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_loop
-from flatout.rules.validation import passes, place, spent
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_loop
+from flatout.rules.facts.validation import passes, place, spent
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run

@@ -27,12 +27,12 @@ Validation that needs gradients (adversarial examples, physics losses, saliency)
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.gaps import num_pauses
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_loop
-from flatout.rules.validation import passes, place
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_loop
+from flatout.rules.facts.gaps import num_pauses
+from flatout.rules.facts.validation import passes, place
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, LoaderFacts, Outside, Run, UnusedGraphs

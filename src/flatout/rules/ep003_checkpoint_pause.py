@@ -21,11 +21,11 @@ flatout stops after some steps: a script that saves every few minutes may show o
 `flatout diagnose --whole` sees all of them.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line, steps_of
-from flatout.rules.lines import costs, hottest
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_loop
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line, steps_of
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_loop
+from flatout.rules.facts.user_lines import costs, hottest
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run

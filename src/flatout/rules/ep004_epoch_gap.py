@@ -22,13 +22,13 @@ collector and nobody asks: `flatout.collect_rarely()`.
 Epochs as short as the ones recorded make a gap look large: compare the epoch's length with that of the real training.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.gaps import between_epochs, collected_share, num_pauses, own_code, own_gap_s
-from flatout.rules.lines import costs, hottest
-from flatout.rules.loading import training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import goes_to, of_loop
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import goes_to, of_loop
+from flatout.rules.facts.gaps import between_epochs, collected_share, num_pauses, own_code, own_gap_s
+from flatout.rules.facts.loader_facts import training_loader
+from flatout.rules.facts.user_lines import costs, hottest
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, CollectorFacts, LoaderFacts, Run

@@ -27,9 +27,9 @@ validating are left out, and so is an epoch that was cut short.
 from collections import defaultdict
 
 from flatout.analysis.statistics import median
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, steps_of
-from flatout.rules.rule import Rule
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, steps_of
+from flatout.rules.core.rule import Rule
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Header, Run, Step

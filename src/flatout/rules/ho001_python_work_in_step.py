@@ -26,14 +26,14 @@ question is only whether one fused operation (`torch._foreach_...`) can replace 
 most is this time alone: the rest of the step often becomes faster, too, when nothing else has used the caches between.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line, steps_of
-from flatout.rules.growth import growth
-from flatout.rules.hosting import python_work, writing
-from flatout.rules.lines import Hotspot, costs, hottest, seconds
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, goes_to, of_step
-from flatout.rules.statements import of_one_statement
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line, steps_of
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, goes_to, of_step
+from flatout.rules.facts.growth import growth
+from flatout.rules.facts.host_python import python_work, writing
+from flatout.rules.facts.statements import of_one_statement
+from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run

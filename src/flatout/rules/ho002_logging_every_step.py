@@ -22,12 +22,12 @@ A line that computes and writes at once is counted whole, and so is a function t
 source has changed since the recording, lines may be taken for others.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.hosting import writing
-from flatout.rules.lines import costs, hottest, seconds
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.host_python import writing
+from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run

@@ -29,13 +29,13 @@ measured; the line is only where that phase spends its time.
 from collections.abc import Sequence
 
 from flatout.analysis.statistics import median
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line, steps_of
-from flatout.rules.growth import Growth, factor_of, growth
-from flatout.rules.hosting import python_work, writing
-from flatout.rules.lines import Hotspot, costs, hottest, outer_lines, seconds
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line, steps_of
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.growth import Growth, factor_of, growth
+from flatout.rules.facts.host_python import python_work, writing
+from flatout.rules.facts.user_lines import Hotspot, costs, hottest, outer_lines, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run, Step

@@ -21,10 +21,10 @@ hundred steps; better, keep the data in arrays, which are one object.
 A program that makes many reference cycles with large tensors in them needs its collections.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, CollectorFacts, Frame, Run

@@ -28,12 +28,12 @@ deliver every sample once per worker. A dataset that holds an open file or a CUD
 
 from dataclasses import replace
 
-from flatout.rules.bounds import handover_s, speedup_with_workers
-from flatout.rules.example import example
-from flatout.rules.loading import batch_s, cpu_share, gave_batches, picks_rows, training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
-from flatout.rules.workers import samples_wait
+from flatout.rules.core.bounds import handover_s, speedup_with_workers
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.loader_facts import batch_s, cpu_share, gave_batches, picks_rows, training_loader
+from flatout.rules.facts.worker_facts import samples_wait
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Frame, LoaderFacts, Run, Utilization

@@ -21,12 +21,12 @@ list). Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array made for th
 Samples that come as views of a larger array are paid for here, when they are copied, and not where they are made.
 """
 
-from flatout.rules.bounds import speedup_of_input
-from flatout.rules.example import example, line
-from flatout.rules.lines import costs, hottest, seconds
-from flatout.rules.loading import fraction_of_batch, picks_rows, training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_of_input
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
+from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run

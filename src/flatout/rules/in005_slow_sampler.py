@@ -22,12 +22,12 @@ A sampler that prepares the whole epoch in its first `next` is counted with that
 deep run saw: of a longer epoch it is less.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.lines import costs, hottest
-from flatout.rules.loading import batch_s, fraction_of_batch, training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.loader_facts import batch_s, fraction_of_batch, training_loader
+from flatout.rules.facts.user_lines import costs, hottest
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run

@@ -27,11 +27,17 @@ processes do not help here: handing a batch over costs as much as building it.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_of_input
-from flatout.rules.example import example, line
-from flatout.rules.loading import fraction_of_batch, per_sample_s, picks_rows, samples_per_batch, training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import speedup_of_input
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.loader_facts import (
+    fraction_of_batch,
+    per_sample_s,
+    picks_rows,
+    samples_per_batch,
+    training_loader,
+)
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run, SamplePrefix

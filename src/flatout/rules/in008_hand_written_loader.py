@@ -21,12 +21,12 @@ A generator that wraps a `DataLoader` (to repeat it for ever) is the loader's ti
 loader apply.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.handmade import batch_making, fed_by_torch, in_host_time
-from flatout.rules.lines import costs, hottest, seconds
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import goes_to, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import goes_to, of_step
+from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_host_time
+from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, LoaderFacts, Run

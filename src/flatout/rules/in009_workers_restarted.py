@@ -24,12 +24,12 @@ were recorded there was no restart to measure, and the rule stays quiet.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.gaps import restart_s
-from flatout.rules.loading import training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_loop
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_loop
+from flatout.rules.facts.gaps import restart_s
+from flatout.rules.facts.loader_facts import training_loader
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run

@@ -27,12 +27,12 @@ until its batch is there takes up its work more slowly, too.
 from dataclasses import replace
 
 from flatout.analysis.stairs import gain_between
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.loading import training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
-from flatout.rules.workers import Harm, workers_harm
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.loader_facts import training_loader
+from flatout.rules.facts.worker_facts import Harm, workers_harm
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase

@@ -28,13 +28,13 @@ torch's threads are tried, and only in batches of less than 0.15 s.
 from dataclasses import replace
 from statistics import fmean, median
 
-from flatout.rules.bounds import input_gain, speedup_without
-from flatout.rules.example import example
-from flatout.rules.loading import training_loader
-from flatout.rules.machine import while_steps_ran
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
-from flatout.rules.workers import workers_harm
+from flatout.rules.core.bounds import input_gain, speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.loader_facts import training_loader
+from flatout.rules.facts.machine_facts import while_steps_ran
+from flatout.rules.facts.worker_facts import workers_harm
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Frame, LoaderFacts, OneThread, Run, Utilization, WorkerFacts

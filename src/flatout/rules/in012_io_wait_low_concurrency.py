@@ -26,14 +26,14 @@ A pool of threads that the data set has already is not seen: its CPU time is not
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_of_input, speedup_of_waits
-from flatout.rules.example import example, line
-from flatout.rules.inside import sample_lines
-from flatout.rules.lines import hottest
-from flatout.rules.loading import cpu_share, fraction_of_batch, training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
-from flatout.rules.workers import samples_wait
+from flatout.rules.core.bounds import speedup_of_input, speedup_of_waits
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader
+from flatout.rules.facts.sample_stacks import sample_lines
+from flatout.rules.facts.user_lines import hottest
+from flatout.rules.facts.worker_facts import samples_wait
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, LoaderFacts, Run, Utilization

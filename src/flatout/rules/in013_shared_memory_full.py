@@ -25,9 +25,9 @@ Another program may hold what is in use; then this one has only what is left.
 
 from dataclasses import replace
 
-from flatout.rules.example import example
-from flatout.rules.machine import while_steps_ran
-from flatout.rules.rule import Rule
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.machine_facts import while_steps_ran
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import End, Frame, LoaderFacts, Run, Utilization

@@ -24,11 +24,11 @@ the mean of the whole image differs slightly after a crop.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import input_gain, speedup_of_input
-from flatout.rules.example import example
-from flatout.rules.loading import fraction_of_batch, training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
+from flatout.rules.core.bounds import input_gain, speedup_of_input
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.loader_facts import fraction_of_batch, training_loader
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run, SamplePrefix, Stage

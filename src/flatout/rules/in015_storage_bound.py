@@ -27,14 +27,14 @@ counted as storage by the kernel.
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_of_input
-from flatout.rules.example import example, line
-from flatout.rules.inside import sample_lines
-from flatout.rules.lines import hottest
-from flatout.rules.loading import cpu_share, fraction_of_batch, training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
-from flatout.rules.workers import read_bytes_s, storage_limits
+from flatout.rules.core.bounds import speedup_of_input
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader
+from flatout.rules.facts.sample_stacks import sample_lines
+from flatout.rules.facts.user_lines import hottest
+from flatout.rules.facts.worker_facts import read_bytes_s, storage_limits
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run, Utilization

@@ -27,12 +27,12 @@ Where an epoch lasts an hour, a second at its start is nothing: the share is tha
 from dataclasses import replace
 from statistics import median
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, steps_of
-from flatout.rules.gaps import first_batches
-from flatout.rules.loading import training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_loop
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, steps_of
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_loop
+from flatout.rules.facts.gaps import first_batches
+from flatout.rules.facts.loader_facts import training_loader
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, Header, LoaderFacts, Outside, Run, Step

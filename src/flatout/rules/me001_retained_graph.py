@@ -21,11 +21,11 @@ Truncated backpropagation through time and meta-learning keep graphs on purpose,
 lost only as the number grows; the gain stated is what was measured, and 1.0 when the steps did not get slower.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, steps_of
-from flatout.rules.growth import growth
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, steps_of
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at
+from flatout.rules.facts.growth import growth
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Retained, Run

@@ -27,9 +27,9 @@ it is the one that is looked at.
 from dataclasses import replace
 
 from flatout.analysis.statistics import median, quantile
-from flatout.rules.example import example
-from flatout.rules.machine import while_steps_ran
-from flatout.rules.rule import Rule
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.machine_facts import while_steps_ran
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Retained, Run, Utilization

@@ -23,9 +23,9 @@ Another program may hold the memory. In a container with a limit of its own the 
 limit may be lower.
 """
 
-from flatout.rules.example import example
-from flatout.rules.machine import while_steps_ran
-from flatout.rules.rule import Rule
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.machine_facts import while_steps_ran
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Run, Utilization

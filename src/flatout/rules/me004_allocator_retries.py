@@ -23,8 +23,8 @@ Another process on the same device may have taken the memory for a while.
 
 from dataclasses import replace
 
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import DeviceMemory, Environment, Run

@@ -27,11 +27,11 @@ the one before it made (reinforcement learning, online learning), it cannot be h
 from dataclasses import replace
 from typing import Any
 
-from flatout.rules.bounds import MAX_SPEEDUP
-from flatout.rules.example import example
-from flatout.rules.launches import launches
-from flatout.rules.loading import samples_per_batch, training_loader
-from flatout.rules.rule import Rule
+from flatout.rules.core.bounds import MAX_SPEEDUP
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.launches import launches
+from flatout.rules.facts.loader_facts import samples_per_batch, training_loader
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, DeviceMemory, DeviceWork, Environment, LoaderFacts, Run

@@ -20,9 +20,9 @@ more steps. Do not compare two such recordings.
 Batches of different length, or a step that does more every N steps, spread without any disturbance.
 """
 
-from flatout.rules.example import example, steps_of
-from flatout.rules.machine import foreign_cores, is_disturbed, while_steps_ran
-from flatout.rules.rule import Rule
+from flatout.rules.core.example import example, steps_of
+from flatout.rules.core.rule import Rule
+from flatout.rules.facts.machine_facts import foreign_cores, is_disturbed, while_steps_ran
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run, Utilization

@@ -24,8 +24,8 @@ epoch.
 Steps of many seconds each are steady after a few: then look at their spread.
 """
 
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run

@@ -22,8 +22,8 @@ same probes, so what it keeps is not touched by this.
 How much more than in the tight loop they cost is not measured in the script itself.
 """
 
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run

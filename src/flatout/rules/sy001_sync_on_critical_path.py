@@ -22,12 +22,12 @@ Control flow that depends on the value (stopping on NaN) needs the wait. Without
 wait that costs from one that does not, and says so.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.device import device_ms
-from flatout.rules.example import example, line
-from flatout.rules.lines import MIN_SAMPLES, costs, hottest
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.device_waits import device_ms
+from flatout.rules.facts.user_lines import MIN_SAMPLES, costs, hottest
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, SyncPoint

@@ -24,11 +24,11 @@ next allocations cost is not counted.
 
 from collections.abc import Sequence
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.device import idle_ms
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.device_waits import idle_ms
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, SyncPoint

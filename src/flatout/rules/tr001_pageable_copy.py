@@ -22,12 +22,12 @@ Pinning costs a copy on the host, too. For batches of a few kilobytes neither ma
 out: keep it well below the machine's memory.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.loading import training_loader
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
-from flatout.rules.transfers import copies, is_repeated, lost, seconds
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.loader_facts import training_loader
+from flatout.rules.facts.transfers import copies, is_repeated, lost, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer

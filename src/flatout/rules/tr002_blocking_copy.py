@@ -20,11 +20,11 @@ meanwhile, so the device runs empty afterwards.
 Where the copy waits only for work that must be done anyway and the host has nothing else to do, little is gained.
 """
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import of_step
-from flatout.rules.transfers import copies, is_repeated, lost, seconds
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.transfers import copies, is_repeated, lost, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer

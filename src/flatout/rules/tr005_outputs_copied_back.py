@@ -24,13 +24,13 @@ Where the outputs are the purpose (embeddings that are stored), they have to com
 
 from dataclasses import replace
 
-from flatout.rules.bounds import speedup_without
-from flatout.rules.example import example, line
-from flatout.rules.lines import costs
-from flatout.rules.lines import seconds as line_seconds
-from flatout.rules.rule import Rule
-from flatout.rules.sentence import at, of_step
-from flatout.rules.transfers import seconds
+from flatout.rules.core.bounds import speedup_without
+from flatout.rules.core.example import example, line
+from flatout.rules.core.rule import Rule
+from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.transfers import seconds
+from flatout.rules.facts.user_lines import costs
+from flatout.rules.facts.user_lines import seconds as line_seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Environment, Frame, Run, Transfer

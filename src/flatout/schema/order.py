@@ -65,7 +65,7 @@ class Order:
     """One execution of the script under observation.
 
     `steps` ends the recording after that many steps past the first; without it, the recording ends when it is sound:
-    see `flatout.probe.enough`. `max_s` bounds the time since the first step.
+    see `flatout.probe.core.enough`. `max_s` bounds the time since the first step.
     """
 
     mode: str  # "timed", "deep", "whole", "timing", "verify" or "run"

@@ -4,7 +4,7 @@ import pytest
 
 from flatout.analysis.breakdown import account
 from flatout.analysis.epochs import epoch_steps, project_epoch
-from flatout.rules.example import example, steps_of
+from flatout.rules.core.example import example, steps_of
 from flatout.schema.phase import Phase
 from flatout.schema.run import End, Header, LoaderFacts
 

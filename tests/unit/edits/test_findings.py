@@ -10,7 +10,7 @@ from tests.unit.report.specimens import finding
 
 from flatout.edits.findings import EDITS, write_findings_in
 from flatout.edits.project import read_project
-from flatout.rules.catalog import catalog
+from flatout.rules.core.catalog import catalog
 from flatout.schema.facts import Frame
 
 TRAINING = """\

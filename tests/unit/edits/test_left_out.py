@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.edits.scripts import SCRIPT, one, written
 
-from flatout.fixes.catalog import fixes
-from flatout.fixes.edit import Unwritten
+from flatout.fixes.core.catalog import fixes
+from flatout.fixes.core.edit import Unwritten
 from flatout.schema.facts import Frame, LoaderFacts, SamplePrefix
 
 LOADER = "loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 2)), batch_size=2)"

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flatout.engine import recipe as recipes
-from flatout.engine.elsewhere import Here, here, require_same_script, warnings
+from flatout.engine.process.target import Target, parse_target, script_digest
+from flatout.engine.provenance import Here, here, require_same_script, warnings
 from flatout.engine.recipe import RECIPE_FILE, find_recipe, read_recipe, write_recipe
-from flatout.engine.target import Target, parse_target, script_digest
 from flatout.errors import BadRecording, FlatoutError, UsageError
-from flatout.fixes.catalog import find_fix
-from flatout.fixes.fix import Fix
+from flatout.fixes.core.catalog import find_fix
+from flatout.fixes.core.fix import Fix
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.trial import Equivalence, Selection
 

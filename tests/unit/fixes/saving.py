@@ -144,11 +144,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[3]))
     import torch
 
-    from flatout.fixes.apply import install_fixes
-    from flatout.fixes.snapshot import Snapshot
-    from flatout.probe.modules import ModuleWatch
-    from flatout.probe.seams import Seams
-    from flatout.probe.tape import Tape
+    from flatout.fixes.checkpoint.snapshot import Snapshot
+    from flatout.fixes.core.apply import install_fixes
+    from flatout.probe.core.event_log import Tape
+    from flatout.probe.core.seams import Seams
+    from flatout.probe.model.modules import ModuleWatch
     from flatout.schema.trial import Selection
 
     def install():

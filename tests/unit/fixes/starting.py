@@ -57,9 +57,10 @@ if __name__ == "__main__":
     from functorch.compile import min_cut_rematerialization_partition, nop
     from torch._dynamo.backends.common import aot_autograd
 
-    from flatout.fixes import compiled_module, snapshot
-    from flatout.fixes.catalog import fixes as every_fix
-    from flatout.fixes.under_recipe import train_under
+    from flatout.fixes import compiled_module
+    from flatout.fixes.checkpoint import snapshot
+    from flatout.fixes.core.catalog import fixes as every_fix
+    from flatout.fixes.core.under_recipe import train_under
     from flatout.schema.order import Order
     from flatout.schema.trial import Selection
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from tests.unit.fixes.training import Images, same_bits, train, under
 
-from flatout.fixes.snapshot import Snapshot
+from flatout.fixes.checkpoint.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -218,10 +218,10 @@ SCRIPT = """
 import sys, os
 sys.path[:0] = {path!r}
 import torch
-from flatout.fixes.apply import install_fixes
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.seams import Seams
-from flatout.probe.tape import Tape
+from flatout.fixes.core.apply import install_fixes
+from flatout.probe.model.modules import ModuleWatch
+from flatout.probe.core.seams import Seams
+from flatout.probe.core.event_log import Tape
 from flatout.schema.trial import Selection
 nothing = lambda one: None
 install_fixes([Selection("async-checkpoint")], Seams(), ModuleWatch(Tape(nothing, nothing)))
@@ -248,7 +248,7 @@ def test_the_end_of_the_process_waits_for_the_file(end, workdir):
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])
 def test_a_disk_that_fills_up_after_the_save_shows_in_the_exit_status(end, workdir):
-    slow = "from flatout.fixes.snapshot import Snapshot as S\nimport time\nwrite = S.write\n"
+    slow = "from flatout.fixes.checkpoint.snapshot import Snapshot as S\nimport time\nwrite = S.write\n"
     slow += "S.write = lambda *a: (time.sleep(0.5), write(*a))\n"
     limit = "import ctypes; ctypes.CDLL(None).setrlimit(1, (ctypes.c_ulong * 2)(1_000_000, 1_000_000))\n"
     done = run(

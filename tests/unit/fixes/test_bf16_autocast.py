@@ -8,7 +8,7 @@ import torch
 from tests.unit.fixes.training import Images, same_bits, train, under
 from torch import nn
 
-from flatout.fixes.nested import map_tensors
+from flatout.fixes.model.nested_tensors import map_tensors
 
 Pair = namedtuple("Pair", "first second")
 

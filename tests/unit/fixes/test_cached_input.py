@@ -9,13 +9,13 @@ from tests.unit.fixes.inputs import Drawing, Rows, passes
 from tests.unit.fixes.training import Process, under
 from torch.utils.data import DataLoader
 
-from flatout.fixes.apply import install_fix
 from flatout.fixes.cached_input import choices
-from flatout.fixes.catalog import find_fix
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.seams import Seams
-from flatout.probe.tape import Tape
-from flatout.rules.catalog import catalog
+from flatout.fixes.core.apply import install_fix
+from flatout.fixes.core.catalog import find_fix
+from flatout.probe.core.event_log import Tape
+from flatout.probe.core.seams import Seams
+from flatout.probe.model.modules import ModuleWatch
+from flatout.rules.core.catalog import catalog
 from flatout.schema.run import Header, LoaderFacts, Run, SamplePrefix
 from flatout.schema.trial import Selection
 from flatout.watch.random_streams import same

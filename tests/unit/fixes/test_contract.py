@@ -18,8 +18,8 @@ from tests.unit.fixes.inputs import Rows, passes
 from tests.unit.fixes.training import Process, train
 from torch.utils.data import DataLoader
 
-from flatout.fixes.catalog import find_fix, fixes
-from flatout.rules.catalog import catalog
+from flatout.fixes.core.catalog import find_fix, fixes
+from flatout.rules.core.catalog import catalog
 from flatout.schema.run import Environment, Header, LoaderFacts, ModelFacts, Run
 from flatout.schema.trial import Equivalence
 from flatout.watch.random_streams import same

@@ -14,10 +14,11 @@ from tests.unit.fixes.inputs import Drawing, Failing, Rows
 from tests.unit.fixes.training import Process, under
 from torch.utils.data import DataLoader
 
-from flatout.fixes import device_prefetch, lookahead, pinned_copy
-from flatout.fixes.copies import Marked, asked_device, tensors_at
-from flatout.fixes.lookahead import Lookahead, Streams, Wanted
+from flatout.fixes import device_prefetch, pinned_copy
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
+from flatout.torch_loader import lookahead
+from flatout.torch_loader.device_copies import Marked, asked_device, tensors_at
+from flatout.torch_loader.lookahead import Lookahead, Streams, Wanted
 from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import torch
 from tests.unit.fixes.saving import tree
 from tests.unit.fixes.starting import outcomes
 
-from flatout.fixes.catalog import fixes
+from flatout.fixes.core.catalog import fixes
 from flatout.schema.trial import Equivalence
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,9 @@ import torch
 from tests.unit.fixes.training import under
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
-from flatout.engine.candidates import candidates
+from flatout.engine.trial.candidates import candidates
 from flatout.fixes.larger_batch import FIX, choices
-from flatout.fixes.turns import WholeProcess
+from flatout.fixes.trial.turns import WholeProcess
 from flatout.schema.order import TimingOrder
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.run import Frame, Header, LoaderFacts, OptimizerFacts, Run, Step

@@ -13,7 +13,7 @@ import torch
 from tests.loops import LOOPS
 from tests.unit.fixes.training import Process, same_bits
 
-from flatout.fixes.catalog import find_fix
+from flatout.fixes.core.catalog import find_fix
 from flatout.schema.trial import Equivalence
 
 pytestmark = [

@@ -11,8 +11,8 @@ from tests.unit.fixes.training import under
 from torch.utils.data import DataLoader
 
 from flatout.fixes.persistent_workers import choices
-from flatout.fixes.worker_seeds import only_seeds
 from flatout.schema.run import Header, LoaderFacts, Run
+from flatout.torch_loader.reseeding import only_seeds
 from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow

@@ -3,12 +3,12 @@
 import torch
 from torch import nn
 
-from flatout.fixes.apply import install_fix
-from flatout.probe.losses import Losses
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.seams import Seams
-from flatout.probe.tape import Tape
-from flatout.probe.training import TrainingWatch
+from flatout.fixes.core.apply import install_fix
+from flatout.probe.core.event_log import Tape
+from flatout.probe.core.seams import Seams
+from flatout.probe.model.losses import Losses
+from flatout.probe.model.modules import ModuleWatch
+from flatout.probe.model.training_loop import TrainingWatch
 from flatout.schema.trial import Selection
 
 

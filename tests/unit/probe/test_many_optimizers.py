@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.unit.probe.watched import Watch
 
-from flatout.probe import training
+from flatout.probe.model import training_loop
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def in_turn(w, model, optimizers, rounds=3):
 
 
 def test_of_optimizers_that_are_made_one_after_the_other_the_latest_are_held(w, monkeypatch):
-    monkeypatch.setattr(training, "_MOST_HELD", 8)
+    monkeypatch.setattr(training_loop, "_MOST_HELD", 8)
     made = []
     for _ in range(40):
         parameter = torch.nn.Parameter(torch.zeros(3))
@@ -38,7 +38,7 @@ def test_of_optimizers_that_are_made_one_after_the_other_the_latest_are_held(w, 
 
 
 def test_optimizers_that_are_let_go_and_step_again_are_known_again(w, monkeypatch):
-    monkeypatch.setattr(training, "_MOST_HELD", 2)
+    monkeypatch.setattr(training_loop, "_MOST_HELD", 2)
     model = w.model()
     three = [w.sgd(model) for _ in range(3)]
     in_turn(w, model, three)
@@ -55,7 +55,7 @@ def test_optimizers_that_step_side_by_side_take_turns_and_those_for_one_task_do_
 
 
 def test_optimizers_that_take_turns_do_so_still_where_not_all_are_held(w, monkeypatch):
-    monkeypatch.setattr(training, "_MOST_HELD", 2)
+    monkeypatch.setattr(training_loop, "_MOST_HELD", 2)
     model = w.model()
     four = [w.sgd(model) for _ in range(4)]
     in_turn(w, model, four)

@@ -11,11 +11,11 @@ import torch
 from tests import watched
 from tests.watched import line_of, nap, slow_decode
 
-from flatout.probe import lines
-from flatout.probe.lines import Doing, LineSampler
+from flatout.probe.system import line_sampler
+from flatout.probe.system.line_sampler import Doing, LineSampler
 from flatout.schema.phase import Phase
 
-pytestmark = pytest.mark.skipif(lines._ticks is None, reason="the clock in C was not compiled")
+pytestmark = pytest.mark.skipif(line_sampler._ticks is None, reason="the clock in C was not compiled")
 
 
 class For:
@@ -181,7 +181,7 @@ def test_handlers_that_a_framework_puts_back_end_nothing():
 
 _AROUND = """
 import os, signal, sys, threading, time
-from flatout.probe.lines import Doing, LineSampler
+from flatout.probe.system.line_sampler import Doing, LineSampler
 def work(seconds):
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -290,6 +290,6 @@ def test_what_may_happen_to_a_process_that_is_watched(happens):
 
 
 def test_without_the_clock_in_c(monkeypatch):
-    monkeypatch.setattr(lines, "_ticks", None)
+    monkeypatch.setattr(line_sampler, "_ticks", None)
     _, costs = sampled_here(nap, ticking=False)
     assert any(cost.stack[0].line == line_of(nap, "# NAP") for cost in costs)

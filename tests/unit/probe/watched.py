@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from flatout.probe.loading import LoaderWatch
-from flatout.probe.losses import Losses
-from flatout.probe.modules import ModuleWatch
-from flatout.probe.seams import Seams
-from flatout.probe.tape import Tape
-from flatout.probe.training import TrainingWatch
+from flatout.probe.core.event_log import Tape
+from flatout.probe.core.seams import Seams
+from flatout.probe.loader.loading import LoaderWatch
+from flatout.probe.model.losses import Losses
+from flatout.probe.model.modules import ModuleWatch
+from flatout.probe.model.training_loop import TrainingWatch
 from flatout.schema.phase import STEP_PHASES, Phase
 
 MS = 1_000_000

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules import Rule, catalog, examine, example, line
-from flatout.rules.device import device_ms
-from flatout.rules.frameworks import in_its_own_words
-from flatout.rules.workers import workers_harm
+from flatout.rules.core.framework_settings import in_its_own_words
+from flatout.rules.facts.device_waits import device_ms
+from flatout.rules.facts.worker_facts import workers_harm
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Ceiling, Finding
 from flatout.schema.phase import Phase

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flatout.analysis.breakdown import account
 from flatout.rules import Example, examine, example
-from flatout.rules.example import steps_of
+from flatout.rules.core.example import steps_of
 from flatout.schema.phase import OUTSIDE_PHASES, STEP_PHASES, Phase
 from flatout.schema.run import (
     Arithmetic,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flatout.analysis.breakdown import account
-from flatout.rules.find import find
+from flatout.rules.core.find import find
 from flatout.schema.codec import read_run
 from flatout.schema.phase import STEP_PHASES, Phase
 

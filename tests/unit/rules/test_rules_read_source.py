@@ -6,7 +6,7 @@ import pytest
 
 from flatout.rules import example, find, line
 from flatout.rules.co004_python_in_forward import RULE as PYTHON_IN_FORWARD
-from flatout.rules.example import steps_of
+from flatout.rules.core.example import steps_of
 from flatout.rules.ho001_python_work_in_step import RULE as PYTHON_WORK
 from flatout.rules.in008_hand_written_loader import RULE as HAND_WRITTEN
 from flatout.schema.phase import Phase

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules import catalog, example, line
-from flatout.rules.example import steps_of
+from flatout.rules.core.example import steps_of
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.phase import Phase
 from flatout.schema.run import (

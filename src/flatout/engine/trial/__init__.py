@@ -1,0 +1,1 @@
+"""The search for a recipe: trials, their timing, their comparison, their proof."""

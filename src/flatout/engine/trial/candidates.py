@@ -1,0 +1,126 @@
+"""Which fixes are worth a trial on this script, in which order."""
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from flatout.analysis.judge import FLOOR
+from flatout.fixes.core.catalog import find_fix, fixes
+from flatout.fixes.core.fix import Fix
+from flatout.rules.core.bounds import speedup_on_freed_cores
+from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
+from flatout.schema.finding import Breakdown, Finding
+from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Candidate, Equivalence, Selection
+
+__all__ = ["candidates", "lifted", "of_later_passes"]
+
+_MOST = 50.0
+_BEHIND_BITWISE = Equivalence.BITWISE.rank + 0.5
+
+
+def candidates(
+    run: Run,
+    breakdown: Breakdown,
+    findings: Sequence[Finding],
+    *,
+    only: frozenset[str] = frozenset(),
+    also: frozenset[str] = frozenset(),
+    equal: Equivalence = Equivalence.PRECISION,
+    catalog: Iterable[Fix] | None = None,
+) -> tuple[Candidate, ...]:
+    """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
+
+    The ceiling of a candidate is what would be gained if the phases it can shorten took no time at all, or what a
+    finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
+    do; no more than holding the batch gave, or the recording of what it works on says. Whatever is tried behind the
+    input is offered by what it could give in a step without input (`Candidate.least`). Fixes on request, and those of
+    weaker classes than `equal`, are left out unless `only` or `also` names them.
+    """
+    found: list[tuple[tuple[tuple[float, ...], float, float, int], Candidate]] = []
+    for fix in _asked_for(fixes() if catalog is None else catalog, only, only | also, equal):
+        addressed = [finding for finding in findings if finding.code in fix.addresses]
+        hoped = max((finding.max_speedup for finding in addressed), default=1.0)
+        ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
+        least = 0.0 if fix.name in only | also else max(FLOOR, fix.least)  # with less it would not be kept
+        if lifted(ceiling, _rest(fix, breakdown)) < least:
+            continue
+        between = any(phase in _BOTH or phase not in STEP_PHASES for phase in fix.phases)
+        for number, settings in enumerate(fix.choices(run)):
+            candidate = Candidate(
+                selection=Selection(fix.name, settings),
+                equivalence=fix.equivalence,
+                ceiling=ceiling,
+                least=least,
+                switchable=fix.switchable and not fix.environment and not between,
+                whole_epochs=between,
+                reasons=tuple(finding.code for finding in addressed),
+            )
+            found.append(((_turn(fix, candidate.reasons), -min(hoped, ceiling), -ceiling, number), candidate))
+    found.sort(key=lambda each: each[0])
+    return tuple(candidate for _, candidate in found)
+
+
+def _asked_for(catalog: Iterable[Fix], only: Set[str], named: Set[str], equal: Equivalence) -> Iterator[Fix]:
+    """Yield the fixes that may be tried: those named, and where `only` is empty all that are no weaker than `equal`."""
+    for fix in catalog:
+        if fix.name in named or not (only or fix.on_request or fix.equivalence.rank > equal.rank):
+            yield fix
+
+
+def lifted(ceiling: float, rest: float) -> float:
+    """Return the ceiling in steps that others have shortened to `rest` of what they were."""
+    return min(_MOST, 1 / max(1 / _MOST, 1 - (1 - 1 / ceiling) / max(rest, 1 / _MOST)))
+
+
+def of_later_passes(run: Run, kept: Iterable[Selection]) -> list[str]:
+    """Return a note on fixes in `kept` that gain from the second pass over the data on, where `run` saw only one."""
+    known = ((selection.fix, find_fix(selection.fix)) for selection in kept)
+    names = [name for name, fix in known if fix is not None and fix.from_second_pass]
+    if not names or any(step.epoch for step in run.steps):
+        return []
+    return [
+        f"no second pass over the training data was seen: what is told of {' and '.join(names)} is the gain in later "
+        "passes; it is less, or nothing, in the first, and a training of one pass may do without"
+    ]
+
+
+def _rest(fix: Fix, breakdown: Breakdown) -> float:
+    """Return what is left of the step when the fix's turn comes, if all goes well: its input is cured by then."""
+    waiting = breakdown.share(Phase.INPUT) + breakdown.share(Phase.TRANSFER)
+    return 1.0 if Phase.INPUT in fix.phases else 1 - waiting
+
+
+def _turn(fix: Fix, reasons: Sequence[str]) -> tuple[float, ...]:
+    """Return what puts a fix before or behind others, whatever it may give; the smaller comes first.
+
+    What is another training, and asked for, comes right behind the BITWISE ones: a larger batch decides what others
+    give. What helps few scripts and is hinted at by no finding comes after the others of its class, and what takes long
+    to settle (compilation) after all others: it would leave no time for them.
+    """
+    rank = fix.equivalence.rank if fix.equivalence is not Equivalence.SEMANTIC else _BEHIND_BITWISE
+    return fix.usual_s, rank, fix.seldom and not reasons
+
+
+def _ceiling(fix: Fix, breakdown: Breakdown) -> float:
+    """Return the speed-up if the fix's phases took no time."""
+    share = sum(breakdown.share(phase) for phase in fix.phases if phase in STEP_PHASES)
+    outside = sum(breakdown.outside_s(phase) for phase in fix.phases if phase not in STEP_PHASES or phase in _BOTH)
+    share = max(share, breakdown.loop_share(outside))
+    return min(_MOST, 1 / max(1 / _MOST, 1 - share))
+
+
+def _freed(fix: Fix, run: Run) -> float:
+    """Return what the training could gain from the cores of its workers, if the fix takes work off them."""
+    if Phase.INPUT not in fix.phases:
+        return 1.0
+    return max((speedup_on_freed_cores(run, one, 1.0) for one in run.loaders if one.is_training), default=1.0)
+
+
+def _measured_ceiling(fix: Fix, run: Run) -> float:
+    """Return what the fix says of the recording, or holding the batch gave if that takes away all it can shorten."""
+    holds = {HELD_INPUT: {Phase.INPUT}, HELD_TRANSFER: {Phase.INPUT, Phase.TRANSFER}}
+    known = [each.high for each in run.ceilings if set(fix.phases) <= holds.get(each.ceiling, set())]
+    return min(fix.bound(run), *known, _MOST)
+
+
+_BOTH = (Phase.CHECKPOINT,)  # in steps and outside them

@@ -1,0 +1,125 @@
+"""The proof of a recipe: what each fix brings to the whole, and the whole against the untouched script."""
+
+import datetime
+import time
+from collections.abc import Sequence
+
+from flatout import __version__
+from flatout.analysis.judge import CONFIRM_LOOKS, compare, confirm
+from flatout.engine.process.target import Target, script_digest
+from flatout.engine.trial.block_results import Measured, enough
+from flatout.engine.trial.timing import Bench
+from flatout.schema.recipe import Kept, Proof, Recipe
+from flatout.schema.report import Report
+from flatout.schema.trial import Comparison, Selection, Trial
+
+__all__ = ["CONFIRM_PAIRS", "CONFIRM_STARTS", "Confirmation", "make_recipe"]
+
+CONFIRM_PAIRS, CONFIRM_STARTS = CONFIRM_LOOKS[0] // 2, 2
+"""Pairs of blocks before the first look, in each of two starts, the second with the sides swapped."""
+
+_LEFT_OUT_ALPHA = 0.01
+_LEFT_OUT_LOOKS = (8,)
+_FEWEST_PAIRS = 3
+_LEAST_GAIN = 1.01  # a fix without which the recipe is as fast, or nearly, is left out of it
+
+
+class Confirmation:
+    """Measures a recipe that the trials have put together."""
+
+    def __init__(self, bench: Bench, *, together: bool, until: float) -> None:
+        """Take the bench, whether the script is one of several processes, and when the budget ends."""
+        self._bench = bench
+        self._together = together
+        self._until = until
+
+    def leave_one_out(self, kept: Sequence[Trial], *, whole_s: float) -> list[tuple[Trial, Comparison]]:
+        """Return the fixes without which the recipe is as fast as with them, as far as they can be switched off.
+
+        It takes none of the `whole_s` seconds that the whole recipe needs afterwards.
+        """
+        switchable = [trial for trial in kept if trial.candidate.switchable]
+        left_s = self._until - time.monotonic() - whole_s
+        if len(kept) < 2 or not switchable or left_s < 5:
+            return []
+        measured = [Measured() for _ in switchable]
+        self._bench.arms(
+            [trial.candidate.selection for trial in kept],
+            [(trial.candidate.selection,) for trial in switchable],
+            measured,
+            alpha=_LEFT_OUT_ALPHA,
+            max_s=min(left_s, 20.0),
+            without=True,
+        )
+        found = []
+        for trial, each in zip(switchable, measured, strict=True):
+            comparison = compare(each.pairs, alpha=_LEFT_OUT_ALPHA, looks=_LEFT_OUT_LOOKS)
+            if len(each.pairs) >= min(_LEFT_OUT_LOOKS) and 1 / comparison.speedup < _LEAST_GAIN:
+                found.append((trial, comparison))
+        return found[:1]  # two that stand in for each other must not both go
+
+    def whole(self, fixes: Sequence[Selection]) -> Comparison | None:
+        """Return the comparison of the recipe with the untouched script in fresh processes, None without a pair.
+
+        There are more looks, each of more pairs, as long as nothing is decided and time is left.
+        """
+        measured = Measured()
+        for look, wanted in enumerate(CONFIRM_LOOKS):
+            start = time.monotonic()
+            self._measure(fixes, measured, wanted)
+            found = confirm(measured.pairs, look)
+            more_s = 2 * (time.monotonic() - start)  # the next look takes about as long again, with larger ones twice
+            if found.decision != "undecided" or len(measured.pairs) < wanted or time.monotonic() + more_s > self._until:
+                break
+        return found if len(measured.pairs) >= _FEWEST_PAIRS else None
+
+    def _measure(self, fixes: Sequence[Selection], measured: Measured, wanted: int) -> None:
+        """Add pairs up to `wanted`, half of them in each of two starts, the second with the sides swapped."""
+        half = (wanted - len(measured.pairs)) // 2
+        for swap in (False, True):
+            enough_of_them = enough(wanted - (0 if swap else half))
+            left_s = max(8.0, self._until - time.monotonic())
+            if self._together or measured.failure:
+                measured.failure = None
+                self._bench.one_after_the_other(
+                    (), fixes, measured, decide=enough_of_them, max_s=left_s, num_pairs=CONFIRM_PAIRS
+                )
+            else:
+                self._bench.side_by_side(
+                    (), fixes, measured, looks=(half,), decide=enough_of_them, max_s=left_s, swap=swap
+                )
+            measured.decision = ""
+            if self._until - time.monotonic() < 0:
+                return
+
+
+def make_recipe(target: Target, report: Report, kept: Sequence[Trial], confirmation: Comparison) -> Recipe:
+    """Return the recipe of the fixes in `kept`, proven by `confirmation` on the machine of `report`."""
+    environment = report.run.environment
+    proof = Proof(
+        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        flatout=__version__,
+        python=environment.python,
+        torch=environment.torch,
+        device=environment.device,
+        num_cpus=environment.num_cpus,
+        script_digest=script_digest(target),
+        world_size=report.run.header.world_size,
+        speedup=confirmation.speedup,
+        low=confirmation.low,
+        high=confirmation.high,
+        num_pairs=len(confirmation.pairs),
+        baseline_ms=sum(pair.baseline_ms for pair in confirmation.pairs) / len(confirmation.pairs),
+        samples={loader.name: loader.num_samples for loader in report.run.loaders if loader.is_training},
+    )
+    fixes = tuple(
+        Kept(
+            selection=trial.candidate.selection,
+            equivalence=trial.candidate.equivalence,
+            speedup=trial.comparison.speedup if trial.comparison else 1.0,
+            low=trial.comparison.low if trial.comparison else 1.0,
+            high=trial.comparison.high if trial.comparison else 1.0,
+        )
+        for trial in kept
+    )
+    return Recipe(script=target.name, fixes=fixes, proof=proof)

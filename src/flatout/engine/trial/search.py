@@ -1,0 +1,295 @@
+"""The search for a recipe: candidate after candidate on top of what was kept, then the whole against the untouched.
+
+Greedy, in the order of `engine.candidates`. A candidate is timed first, because most bring nothing, and held to its
+claim of equal results only when it is faster. What can be switched inside one process is timed there, several
+candidates in one start of the script; the rest between two processes side by side.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flatout.analysis.epochs import epoch_steps
+from flatout.analysis.judge import compare, last_look
+from flatout.engine.process.target import Target
+from flatout.engine.trial.block_results import Failure, Measured
+from flatout.engine.trial.candidates import lifted, of_later_passes
+from flatout.engine.trial.journal import TrialJournal
+from flatout.engine.trial.pace import Pace
+from flatout.engine.trial.recipe_proof import Confirmation, make_recipe
+from flatout.engine.trial.time_budget import Shares
+from flatout.engine.trial.timing import Bench
+from flatout.engine.trial.verify import Verifier
+from flatout.fixes.core.catalog import find_fix
+from flatout.schema.recipe import Recipe
+from flatout.schema.report import Report
+from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, Pair, Selection, Trial, Verdict
+
+__all__ = ["Search"]
+
+_LOOKS = (4, 8, 16, 32, 64, 128)
+_SIDE_LOOKS = _LOOKS
+_ROUNDS = 6  # starts of a script that ends before an arm is decided
+_WINDOW_SHARE = 0.03  # of the budget: how long a training is compared, once for each of up to five executions
+
+_SEMANTIC = Equivalence.SEMANTIC
+_VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
+
+
+class Search:
+    """One search under way."""
+
+    def __init__(
+        self, target: Target, folder: Path, report: Report, offered: Sequence[Candidate], *,
+        journal: TrialJournal, alpha: float, until: float, watch: Callable[[str, int, float], None],
+    ) -> None:  # fmt: skip
+        """Take what is to be tried; trials in the journal count as made."""
+        self.trials = list(journal.read())
+        self.recipe: Recipe | None = None
+        self.confirmation: Comparison | None = None
+        self.notes: list[str] = []
+        self._target = target
+        self._report = report
+        self._journal = journal
+        self._alpha = alpha
+        self._watch = watch
+        self._stage = "trials"
+        pace = Pace.of(report)
+        self._together = pace.together
+        self._bench = Bench(target, folder, self._tell, pace)
+        self._verifier = Verifier(target, folder, watch=self._tell)
+        self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
+        self._shares = Shares(until, pace, window_s=self._verifier.window_s)
+        self._epoch_steps = epoch_steps(report.run)
+        done = {trial.candidate.selection.label for trial in self.trials}
+        self._queue = [candidate for candidate in offered if candidate.selection.label not in done]
+        self._drop_kept_fixes()
+
+    @property
+    def kept(self) -> tuple[Trial, ...]:
+        """The trials whose fixes are in force."""
+        return tuple(trial for trial in self.trials if trial.verdict is Verdict.KEPT)
+
+    @property
+    def base(self) -> tuple[Selection, ...]:
+        """What every further candidate is measured on top of."""
+        return tuple(trial.candidate.selection for trial in self.kept)
+
+    def run(self) -> None:
+        """Try what is left, confirm the whole, make the recipe."""
+        too_long: list[Candidate] = []
+        while self._queue and self._left_s() > 5:
+            first = self._queue[0]
+            if not self._worth_trying(first):
+                self._queue.remove(first)
+            elif not self._shares.suffices(first, self.kept):
+                too_long.append(self._queue.pop(0))
+            elif first.switchable:
+                alike = [one for one in self._queue if one.switchable and one.equivalence == first.equivalence]
+                self._try_arms([one for one in alike if self._worth_trying(one)])
+            else:
+                self._try_processes(first)
+            self._drop_kept_fixes()
+        if untried := [*too_long, *self._queue]:
+            more = math.ceil(self._shares.wanted_s(untried, self.kept) / 60)
+            self.notes.append(
+                f"the budget ended before {len(untried)} more could be tried: about {more} min more would do (--budget)"
+            )
+        if self.kept:
+            self._confirm()
+
+    def _worth_trying(self, candidate: Candidate) -> bool:
+        """Return whether it could give enough in steps as short as what was kept has made them."""
+        gains = (trial.comparison.speedup for trial in self.kept if trial.comparison is not None)
+        return lifted(candidate.ceiling, 1 / max(1.0, math.prod(gains))) >= candidate.least
+
+    # -- trials -------------------------------------------------------------------------------------------------
+
+    def _try_arms(self, group: Sequence[Candidate]) -> None:
+        """Time switchable candidates in one process, until one is faster or all are decided."""
+        measured = [Measured() for _ in group]
+        start = time.monotonic()
+        for _ in range(_ROUNDS):
+            open_arms = [number for number, each in enumerate(measured) if not each.decision and not each.failure]
+            if not open_arms or self._shares.timing_s(group[open_arms[0]], self.kept) < 3:
+                break
+            self._stage = f"trying {group[open_arms[0]].selection.label}"
+            before = sum(len(each.pairs) for each in measured)
+            self._bench.arms(
+                self.base,
+                [(group[number].selection,) for number in open_arms],
+                [measured[number] for number in open_arms],
+                alpha=self._alpha,
+                max_s=self._shares.timing_s(group[open_arms[0]], self.kept),
+            )
+            faster = any(each.decision == "faster" for each in measured)
+            if faster or sum(len(each.pairs) for each in measured) == before:
+                break
+        share_s = (time.monotonic() - start) / max(1, sum(bool(m.pairs or m.decision or m.failure) for m in measured))
+        progressed = False
+        for candidate, each in zip(group, measured, strict=True):
+            self._look_last(each)
+            if each.decision or each.failure:
+                each.wall_s = share_s
+                self._conclude(candidate, each)
+                progressed = True
+                if self.trials[-1].verdict is Verdict.KEPT:
+                    return
+        if not progressed:  # too short a script for blocks inside it
+            self._try_processes(group[0])
+
+    def _try_processes(self, candidate: Candidate) -> None:
+        """Time a candidate between two processes side by side, or one after the other where they do not get along."""
+        self._stage = f"trying {candidate.selection.label}"
+        measured = Measured()
+        arm = (*self.base, candidate.selection)
+        queued = candidate.selection.settings.get("workers", 0)
+        skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
+        decide, epoch = self._decide(_SIDE_LOOKS), self._epoch_steps if candidate.whole_epochs else 0
+        if not self._together:
+            self._bench.side_by_side(
+                self.base,
+                arm,
+                measured,
+                looks=_SIDE_LOOKS,
+                decide=decide,
+                max_s=self._shares.of(candidate, self._queue, self.kept),
+                epoch_steps=epoch,
+                skip=skip,
+            )
+        if not measured.decision and self._left_s() > 10 and (measured.failure or not measured.pairs):
+            alone = Measured()  # did it fail by itself, or because two ran at once?
+            self._bench.one_after_the_other(
+                self.base,
+                arm,
+                alone,
+                decide=self._decide(_SIDE_LOOKS),
+                max_s=self._left_s(),
+                num_pairs=max(_SIDE_LOOKS),
+            )
+            alone.wall_s += measured.wall_s
+            measured = alone
+        self._look_last(measured)
+        if measured.pairs and not measured.hits and not measured.failure:
+            measured.decision = "not applied"
+        self._conclude(candidate, measured)
+
+    def _look_last(self, measured: Measured) -> None:
+        """Decide by the pairs there are where no more can be had: the time is over, or two processes ended too soon."""
+        if measured.decision in ("", "undecided") and measured.hits and not measured.failure:
+            measured.decision = last_look(measured.pairs, alpha=self._alpha, looks=_LOOKS) or measured.decision
+
+    def _decide(self, looks: tuple[int, ...]) -> Callable[[Sequence[Pair]], str]:
+        def decide(pairs: Sequence[Pair]) -> str:
+            most = max((look for look in looks if look <= len(pairs)), default=0)
+            return compare(pairs[:most], alpha=self._alpha, looks=looks).decision if most else ""
+
+        return decide
+
+    def _conclude(self, candidate: Candidate, measured: Measured) -> None:
+        """Judge what was measured, hold a faster candidate to its claim, and write the trial down."""
+        self._queue.remove(candidate)
+        comparison = None
+        if measured.pairs:
+            comparison = compare(measured.pairs, alpha=self._alpha, looks=_LOOKS)
+            comparison = replace(comparison, decision=measured.decision)
+        equality: Equality | None = None
+        verdict, reason = _verdict(measured)
+        start = time.monotonic()
+        if verdict is Verdict.KEPT:
+            self._stage = f"comparing results under {candidate.selection.label}"
+            verdict, reason, equality = self._hold_to_claim(candidate)
+            if equality is not None:  # on top of a weaker class no more than that was shown
+                candidate = replace(candidate, equivalence=equality.claimed)
+        trial = Trial(
+            number=len(self.trials) + 1,
+            candidate=candidate,
+            verdict=verdict,
+            reason=reason,
+            comparison=comparison,
+            equality=equality,
+            hits=measured.hits,
+            base=self.base,
+            wall_s=measured.wall_s + time.monotonic() - start,
+            warmup_s=measured.warmup_s,
+        )
+        self.trials.append(trial)
+        try:
+            self._journal.append(trial)
+        except OSError as error:
+            self.notes.append(f"a trial could not be written to disk: {error.strerror}")
+
+    def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
+        """Compare results, under a larger batch at the script's own: there the candidate only has to train."""
+        claimed = self._shares.claim(candidate, self.kept)
+        if claimed is None:
+            return Verdict.UNDECIDED, "results were not compared: the time for it was over", None
+        same_training = claimed is not Equivalence.SEMANTIC
+        base = tuple(one for one in self.kept if not (same_training and one.candidate.equivalence is _SEMANTIC))
+        equality = self._verifier.check((*(one.candidate.selection for one in base), candidate.selection), claimed)
+        if equality.equal and len(base) < len(self.kept):
+            whole = self._verifier.check((*self.base, candidate.selection), _SEMANTIC)
+            equality = whole if whole.equal is False else equality
+        asked_for = claimed is _SEMANTIC and bool(equality.num_steps)  # another training, and it trains
+        if equality.equal or (equality.equal is None and asked_for):
+            return Verdict.KEPT, "", equality
+        if equality.equal is None:
+            return Verdict.UNDECIDED, equality.reason, equality
+        return Verdict.RESULTS_DIFFER, equality.reason, equality
+
+    def _drop_kept_fixes(self) -> None:
+        """Drop other settings of kept fixes, and fixes that have nothing left to do beside them."""
+        names = {selection.fix for selection in self.base}
+        replaced: dict[str, str] = {}  # by which kept fix
+        for name in sorted(names):
+            fix = find_fix(name)
+            replaced |= dict.fromkeys(fix.replaces if fix is not None else (), name)
+        dropped = {one.selection.fix: None for one in self._queue if one.selection.fix in replaced.keys() - names}
+        if dropped:
+            kept = " and ".join(sorted({replaced[name] for name in dropped}))
+            self.notes.append(f"not tried, because {kept} leaves nothing to do: {', '.join(dropped)}")
+        self._queue = [one for one in self._queue if one.selection.fix not in names | dropped.keys()]
+
+    # -- the whole ----------------------------------------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        self._stage = "confirming the whole recipe"
+        confirmation = Confirmation(self._bench, together=self._together, until=self._shares.confirmed_by)
+        dropped = confirmation.leave_one_out(self.kept, whole_s=self._shares.confirming_s(self.kept))
+        for trial, comparison in dropped:
+            reason = f"the recipe is as fast without it ({1 / comparison.speedup:.2f}x with it)"
+            self._change(trial, Verdict.NOT_FASTER, reason)
+        self.confirmation = confirmation.whole(self.base)
+        if self.confirmation is None or self.confirmation.decision != "faster":
+            found = "was not measured in time" if self.confirmation is None else "was not confirmed in fresh processes"
+            self.notes.append(f"the recipe as a whole {found}; nothing is kept")
+            for trial in self.kept:
+                self._change(trial, Verdict.UNDECIDED, f"the whole recipe {found}")
+            return
+        self.recipe = make_recipe(self._target, self._report, self.kept, self.confirmation)
+        self.notes += of_later_passes(self._report.run, self.base)
+
+    def _change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
+        self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
+
+    def _left_s(self) -> float:
+        return self._shares.left_s(self.kept)
+
+    def _tell(self, steps: int) -> None:
+        self._watch(self._stage, steps, self._shares.until - time.monotonic())
+
+
+def _verdict(measured: Measured) -> tuple[Verdict, str]:
+    """Return what the timing alone says; KEPT where only the equality of results is open."""
+    failure: Failure | None = measured.failure
+    if failure is not None:
+        return failure.verdict, failure.reason
+    if measured.decision == "failed":
+        return Verdict.NOT_APPLIED, measured.reason
+    if measured.decision == "faster":
+        return Verdict.KEPT, ""
+    if measured.decision in _VERDICTS:
+        return _VERDICTS[measured.decision], measured.reason
+    return Verdict.UNDECIDED, measured.reason or ("" if measured.pairs else "no pair of blocks was finished in time")

@@ -1,0 +1,117 @@
+"""How the time of a tune is shared out: timing candidates, comparing their results, confirming the whole recipe."""
+
+import math
+import time
+from collections.abc import Sequence
+
+from flatout.engine.trial.pace import Pace
+from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, CONFIRM_STARTS
+from flatout.fixes.core.catalog import find_fix
+from flatout.schema.trial import Candidate, Equivalence, Trial
+
+__all__ = ["Shares"]
+
+_LEAST_S = 20.0  # for a candidate, however little it could give
+_LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
+_LEAST_RESERVE_S, _LEAST_RESERVE = 30.0, 0.25  # kept back for the confirmation, the smaller of both, the share of all
+_MOST_RESERVE = 0.4  # of all
+_CONFIRM_APART = 4  # pairs that a confirmation by processes one after the other should have
+_TWO_AT_ONCE = 1.5  # times as long as alone is what the start of two processes takes
+_FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and with which most is decided
+_GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
+
+
+class Shares:
+    """The time of one tune."""
+
+    def __init__(self, until: float, pace: Pace, *, window_s: float) -> None:
+        """Take when it ends and what is known of the script.
+
+        Args:
+            until: the end, on the monotonic clock.
+            pace: of the script.
+            window_s: how long a training is compared.
+        """
+        self.until = until
+        self._all_s = until - time.monotonic()
+        self._pace = pace
+        self._window_s = window_s
+        self._compared: set[Equivalence] = set()  # classes for which the untouched script's executions are there
+
+    @property
+    def confirmed_by(self) -> float:
+        """When a confirmation must end, on the monotonic clock: a recipe is not lost for the last seconds."""
+        return self.until + _GRACE * self._all_s
+
+    def left_s(self, kept: Sequence[Trial]) -> float:
+        """Return the seconds left for further trials, so that what is kept can still be confirmed."""
+        least_s = min(_LEAST_RESERVE_S, _LEAST_RESERVE * self._all_s)
+        reserve_s = min(_MOST_RESERVE * self._all_s, max(least_s, self.confirming_s(kept)))
+        return self.until - reserve_s - time.monotonic()
+
+    def confirming_s(self, kept: Sequence[Trial]) -> float:
+        """Return the seconds that confirming a recipe of `kept` takes."""
+        warmup_s = math.fsum(trial.warmup_s for trial in kept)
+        if self._pace.together:
+            return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
+        start_s = _TWO_AT_ONCE * self._pace.startup_s + self._pace.steady_s + CONFIRM_PAIRS * self._pace.turns_s
+        return CONFIRM_STARTS * (start_s + warmup_s)
+
+    def of(self, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> float:
+        """Return the seconds `candidate` may take: what is left is shared out by what each in `queue` could give.
+
+        What has nothing left to do beside this one has no share of its own.
+        """
+        fix = find_fix(candidate.selection.fix)
+        idle = {candidate.selection.fix, *(fix.replaces if fix is not None else ())}
+        others = [other for other in queue if other.selection.fix not in idle]
+        mine, *hopes = [math.log(max(1.001, one.ceiling)) for one in (candidate, *others)]
+        mine /= mine + math.fsum(hopes)
+        return min(self.timing_s(candidate, kept), max(_LEAST_S, mine * self.left_s(kept)))
+
+    def timing_s(self, candidate: Candidate, kept: Sequence[Trial]) -> float:
+        """Return the seconds left for timing `candidate` so that its results can still be compared."""
+        left_s, settling_s = self.left_s(kept), _settling_s(candidate)
+        return max(_LEAST_SHARE * left_s, left_s - self.comparing_s(_claim(candidate, kept)) - settling_s)
+
+    def suffices(self, candidate: Candidate, kept: Sequence[Trial]) -> bool:
+        """Return whether the time for `candidate` reaches for the first look at its pairs."""
+        return self.timing_s(candidate, kept) > self._look_s(candidate, _FIRST_LOOK)
+
+    def wanted_s(self, candidates: Sequence[Candidate], kept: Sequence[Trial]) -> float:
+        """Return about how many seconds it takes to try `candidates`, too, and to confirm what is kept."""
+        trying_s = math.fsum(self._look_s(candidate, _USUAL_LOOK) for candidate in candidates)
+        return (trying_s + self.confirming_s(kept)) / (1 - _LEAST_RESERVE)
+
+    def _look_s(self, candidate: Candidate, num_pairs: int) -> float:
+        """Return the seconds until so many pairs are there."""
+        settling_s = _settling_s(candidate)
+        if self._pace.together and not candidate.switchable:
+            return num_pairs * (self._pace.apart_s + settling_s)
+        return self._pace.startup_s + settling_s + self._pace.steady_s + num_pairs * self._pace.turns_s
+
+    def comparing_s(self, claimed: Equivalence) -> float:
+        """Return the seconds that comparing results takes: executions of the candidate, and of what it is held to."""
+        needed = set() if claimed is Equivalence.SEMANTIC else {Equivalence.BITWISE, claimed}
+        missing = needed - self._compared  # each twice, once for all candidates
+        return (1 + 2 * len(missing)) * (self._pace.startup_s + 1.5 * self._window_s)
+
+    def claim(self, candidate: Candidate, kept: Sequence[Trial]) -> Equivalence | None:
+        """Return what is claimed of `candidate` on top of `kept`, None when the time to compare results is over."""
+        claimed = _claim(candidate, kept)
+        if self.comparing_s(claimed) > self.until - time.monotonic():
+            return None
+        if claimed is not Equivalence.SEMANTIC:
+            self._compared |= {Equivalence.BITWISE, claimed}
+        return claimed
+
+
+def _settling_s(candidate: Candidate) -> float:
+    fix = find_fix(candidate.selection.fix)
+    return fix.usual_s if fix is not None else 0.0
+
+
+def _claim(candidate: Candidate, kept: Sequence[Trial]) -> Equivalence:
+    """Return the weakest class of all; another training that was kept is left out of what others are held to."""
+    classes = {trial.candidate.equivalence for trial in kept} - {Equivalence.SEMANTIC}
+    return max({candidate.equivalence, *classes}, key=lambda each: each.rank)

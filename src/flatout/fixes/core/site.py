@@ -1,0 +1,178 @@
+"""Where a fix acts: the seams, the outermost modules and the flags it may touch in the training's process.
+
+Everything a fix does goes through its `Site`, so that switching it off, undoing it, counting what it did and failing
+open are solved once. A fix that raises is switched off with one line of warning, and the training goes on.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.core.shared_switch import Reach
+from flatout.schema.trial import Selection
+
+if TYPE_CHECKING:
+    from flatout.probe.core.seams import Hits, Seams
+    from flatout.probe.model.modules import ModuleWatch
+
+__all__ = ["Site"]
+
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""From the original function its replacement."""
+
+_WORKERS = "in workers"  # where processes act that were forked from this one
+
+
+class Site:
+    """The place one fix acts at.
+
+    `hits` counts what the fix really did, by the name of the thing it touched: a fix that never acted is reported as
+    NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only. `purpose` says what the script
+    is run for: a training ("run"), or a trial of it ("timing", "verify") whose results are thrown away. `step_worth`
+    says how many steps of the untouched script one step under the fix does the work of.
+    """
+
+    def __init__(self, selection: Selection, seams: "Seams", modules: "ModuleWatch", purpose: str = "run") -> None:
+        """Act at nothing yet; switched off."""
+        self.purpose = purpose
+        self.selection = selection
+        self.enabled = False
+        self.failure = ""
+        self.step_worth = 1.0
+        self.looks_for_modules = False  # the fix acts on outermost modules, or around their calls
+        self._hits: dict[str, int] = {}
+        self._reach: Reach | None = None
+        self._seams = seams
+        self._modules = modules
+        self._switches: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self._roots: list[tuple[Callable[[Any], None], Callable[[Any], None]]] = []
+        self._applied: list[tuple[weakref.ref[Any], Callable[[Any], None]]] = []
+        modules.on_root.append(self._root_found)
+
+    # -- what a fix may do --------------------------------------------------------------------------------------
+
+    @property
+    def hits(self) -> dict[str, int]:
+        """What the fix has done, by the name of the thing it touched."""
+        if self._reach is not None and (number := self._reach.hits()):
+            self._hits[_WORKERS] = number
+        return self._hits
+
+    def hit(self, name: str) -> None:
+        """Count that the fix has acted on `name`."""
+        if self._reach is not None and self._reach.elsewhere:
+            self._reach.hit()
+        else:
+            self._hits[name] = self._hits.get(name, 0) + 1
+
+    def wrap(self, dotted: str, make: Make, *, in_workers: bool = False) -> bool:
+        """Replace `package.module:Class.attribute` by `make(original)` while the fix is switched on.
+
+        Return False when there is no such attribute. The replacement counts its own hits. `in_workers`: processes that
+        are forked later follow the switch, too, in whatever state they were forked: for arms of trials, since what
+        they did stays counted.
+        """
+        if in_workers:
+            self._reach = self._reach or Reach()
+
+        def both(original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
+            changed = make(original)
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return (changed if self._acts() else original)(*args, **kwargs)
+
+            return call
+
+        return self._seams.wrap(dotted, both)
+
+    def switch(self, on: Callable[[], None], off: Callable[[], None]) -> None:
+        """Call `on` when the fix is switched on and `off` when it is switched off: for flags of the process."""
+        self._switches.append((on, off))
+
+    def each_root(self, apply: Callable[[Any], None], revert: Callable[[Any], None]) -> None:
+        """Call `apply(module)` for every outermost trained module, now and as they appear, and `revert` when off.
+
+        An outermost module is the one the script calls: the model, its DDP wrapper or its compiled wrapper.
+        """
+        self.looks_for_modules = True
+        self._roots.append((apply, revert))
+
+    def around_forward(
+        self,
+        around: Callable[[Any, Callable[..., Any]], Callable[..., Any]],
+        *,
+        innermost: bool = False,
+        always: bool = False,
+    ) -> None:
+        """Call every outermost trained module through `around(module, inner)` while the fix is switched on.
+
+        `inner` is the module's own call; what `around` returns is called in its place with the same arguments. It
+        runs at every forward pass, so keep what can be kept. `innermost`: inside what other fixes put around, where
+        `inner` is the module's own call and nothing else. `always`: also where no gradients are asked for, in
+        evaluation mode, and around modules that are not trained.
+        """
+        self.looks_for_modules = True
+
+        def guarded(module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+            if not self.enabled:
+                return inner
+            try:
+                return around(module, inner)
+            except Exception as error:
+                self.fail(error)
+                return inner
+
+        there = self._modules.around_always if always else self._modules.around
+        there.insert(0 if innermost else len(there), guarded)
+
+    def fail(self, error: BaseException | str) -> None:
+        """Note an error, or the reason, for which the fix cannot act here: it is off for good, the training goes on."""
+        reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        self.failure = self.failure or reason.splitlines()[0][:300]
+        self.disable()
+
+    # -- switching ----------------------------------------------------------------------------------------------
+
+    def enable(self) -> None:
+        """Switch the fix on."""
+        if self.enabled or self.failure:
+            return
+        self.enabled = True
+        if self._reach is not None:
+            self._reach.on = True
+        try:
+            for on, _ in self._switches:
+                on()
+            for module in self._modules.roots():
+                self._root_found(module)
+        except Exception as error:
+            self.fail(error)
+
+    def disable(self) -> None:
+        """Switch it off: what it changed is put back, its wrappers let every call through."""
+        if not self.enabled:
+            return
+        self.enabled = False
+        if self._reach is not None and not self._reach.elsewhere:
+            self._reach.on = False
+        while self._applied:
+            ref, revert = self._applied.pop()
+            module = ref()
+            if module is not None:
+                revert(module)
+        for _, off in reversed(self._switches):
+            off()
+
+    def _acts(self) -> bool:
+        reach = self._reach
+        return reach.on if reach is not None and reach.elsewhere else self.enabled
+
+    def _root_found(self, module: Any) -> None:
+        if not self.enabled or any(ref() is module for ref, _ in self._applied):
+            return
+        try:
+            for apply, revert in self._roots:
+                apply(module)
+                self._applied.append((weakref.ref(module), revert))
+        except Exception as error:
+            self.fail(error)

@@ -1,0 +1,1 @@
+"""Timing with and without a fix inside the training's process, and inputs held fixed to measure ceilings."""

@@ -1,0 +1,1 @@
+"""Probes of DataLoaders, data sets and worker processes."""

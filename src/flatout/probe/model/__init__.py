@@ -1,0 +1,1 @@
+"""Probes of the model, its gradients and the training loop."""

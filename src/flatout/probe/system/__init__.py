@@ -1,0 +1,1 @@
+"""Probes of devices, the interpreter, other ranks and the lines that run."""

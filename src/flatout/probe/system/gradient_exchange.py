@@ -1,0 +1,125 @@
+"""How DistributedDataParallel exchanges gradients: how often in a step, and how long after they are computed.
+
+It clocks itself (`_get_ddp_logging_data`), every hundredth time unless told otherwise; the deep run tells it to do so
+each time. When an exchange ends later than the backward pass has computed, it is exposed for that long. What it says
+as a forward pass begins is of the exchange before the last one: it reads its clock in the forward pass.
+"""
+
+import contextlib
+import statistics
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from flatout.probe.core.probe_failure import guarded
+from flatout.probe.core.user_places import caller
+from flatout.probe.loader.loading import tensors_in
+from flatout.schema.run import Exchange, Frame, Step
+
+__all__ = ["ExchangeWatch"]
+
+_MOST = 200  # exchanges that are written down one by one
+_FROM = 4  # steps: buckets are made anew after the first
+_AGAIN = 3  # steps after which what is read is of steps with the script's own settings again
+_item = Tensor.item  # before any probe has wrapped it
+
+
+class ExchangeWatch:
+    """Follows the one DistributedDataParallel module of a training; of several it says nothing."""
+
+    def __init__(self, trouble: Callable[[Exception], None], optimizers: Callable[[], Iterable[Any]] = tuple) -> None:
+        """Follow nothing yet; errors of its own go to `trouble`, and `optimizers` gives those that have made a step."""
+        self.trouble = trouble
+        self._optimizers = optimizers
+        self._module: DistributedDataParallel | None = None
+        self._several = False
+        self._will_exchange: bool | None = None  # None: no call whose backward pass is still to come
+        self._has_exchanged = False
+        self._exchanges = self._needless = 0
+        self._of_step = [0, 0]  # exchanges and needless ones since the last step
+        self._own = _AGAIN  # steps with the script's own settings, in a row
+        self._steps_ns: list[int] = []
+        self._sizes: list[int] = []  # of every call that exchanges
+        self._exposed_s: dict[str, float] = {}
+        self._elements: dict[str, int] = {}
+        self._whole_s: list[float] = []
+        self._iteration = 0
+        self._place: Frame | None = None
+
+    @guarded
+    def called(self, module: Any, arguments: Any) -> None:
+        """An outermost module is about to be called."""
+        if not isinstance(module, DistributedDataParallel) or not (module.training and torch.is_grad_enabled()):
+            return
+        if self._module is None:
+            self._module = module
+            self._place = caller(2)
+            with contextlib.suppress(Exception):  # a private method of torch, as the next one
+                module._set_ddp_runtime_logging_sample_rate(1)
+        self._several = self._several or module is not self._module
+        self._will_exchange = bool(module.require_backward_grad_sync)
+        if self._will_exchange and len(self._exposed_s) < _MOST:
+            with contextlib.suppress(Exception):
+                self._read(module._get_ddp_logging_data())
+            self._sizes.append(sum(tensor.numel() for tensor in tensors_in(list(arguments))))
+
+    def _read(self, said: dict[str, Any]) -> None:
+        iteration, earlier = int(said["iteration"]), self._iteration
+        self._iteration = iteration
+        whole_s, overlap_s = said["backward_comm_time"] / 1e9, said["backward_compute_comm_overlap_time"] / 1e9
+        if iteration == earlier or whole_s <= 0 or len(self._sizes) < _FROM or self._own < _AGAIN:
+            return
+        self._exposed_s[str(iteration)] = max(0.0, whole_s - overlap_s)
+        self._elements[str(iteration)] = self._sizes[-2]
+        self._whole_s.append(whole_s)
+
+    @guarded
+    def backward(self) -> None:
+        """A backward pass is about to begin; an exchange of what it adds to was not needed."""
+        if self._will_exchange is None or self._module is None:
+            return
+        self._of_step[1] += self._has_exchanged and _holds_gradients(self._module, self._optimizers())
+        self._of_step[0] += self._will_exchange
+        self._has_exchanged, self._will_exchange = self._will_exchange, None
+
+    @guarded
+    def step(self, step: Step, number: int, *, aside: bool = False) -> None:
+        """Take one finished step; `aside`: it had another setting than the script's, and its exchanges do not count."""
+        (exchanges, needless), self._of_step = self._of_step, [0, 0]
+        self._own = 0 if aside else self._own + 1
+        if self._module is None or number <= _FROM or aside:
+            return
+        self._exchanges += exchanges
+        self._needless += needless
+        self._steps_ns.append(step.wall_ns)
+
+    def facts(self) -> Exchange | None:
+        """Return what was seen of the one module."""
+        steps = len(self._steps_ns)
+        if self._module is None or self._several or not steps:
+            return None
+        return Exchange(
+            steps=steps,
+            exchanges=self._exchanges / steps,
+            needless=self._needless / steps,
+            exposed_s=self._exposed_s,
+            elements=self._elements,
+            exchange_s=statistics.median(self._whole_s) if self._whole_s else 0.0,
+            step_s=statistics.median(self._steps_ns) / 1e9,
+            place=self._place,
+        )
+
+
+def _holds_gradients(module: Any, optimizers: Iterable[Any]) -> bool:
+    """Return whether the first gradient that an optimizer will read holds more than zeros.
+
+    Parameters that no optimizer has are seldom set to zero: what was added to them is not looked at.
+    """
+    trained = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
+    have = [one for one in module.parameters() if one.grad is not None]
+    known = any(id(one) in trained for one in module.parameters())
+    first = next((one.grad for one in have if id(one) in trained or not known), None)
+    return first is not None and bool(_item(first.detach().count_nonzero()))

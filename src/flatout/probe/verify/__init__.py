@@ -1,0 +1,1 @@
+"""One execution taken down step by step, to be compared with another."""

@@ -1,0 +1,1 @@
+"""A rule as data, how rules are found, and how findings are made of them."""

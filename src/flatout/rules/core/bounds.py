@@ -1,0 +1,154 @@
+"""The most that a change can give: arithmetic on shares, and what overlapping work can reach on the cores there are."""
+
+from statistics import fmean, median
+
+from flatout.analysis.stairs import gain_between
+from flatout.rules.facts.machine_facts import all_cores_busy, cores_in_use, while_steps_ran
+from flatout.schema.facts import HELD_INPUT
+from flatout.schema.finding import Breakdown, Ceiling
+from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.run import Causes, LoaderFacts, Run
+
+__all__ = [
+    "MAX_SPEEDUP",
+    "handover_s",
+    "in_mean_steps",
+    "input_gain",
+    "share_of_forward",
+    "speedup_of_input",
+    "speedup_of_waits",
+    "speedup_on_freed_cores",
+    "speedup_with_workers",
+    "speedup_without",
+]
+
+MAX_SPEEDUP = 1000.0  # a share that rounds to the whole step says "huge", not "infinite"
+SHARED_MEMORY_BYTES_S = 1.7e9  # what a worker reaches copying a 19 MB batch to shared memory (LOADING.md 2)
+MOST_PASSES = 3
+_MUCH = 0.1  # of a mean step
+_INPUT = STEP_PHASES.index(Phase.INPUT)
+MESSAGE_S = 0.2e-3  # queue, file descriptors and rebuilding of one batch in the training process
+
+
+def speedup_without(share: float) -> float:
+    """Return how much faster things are when `share` of their time disappears."""
+    return min(MAX_SPEEDUP, 1.0 / max(1.0 / MAX_SPEEDUP, 1.0 - max(0.0, share)))
+
+
+def in_mean_steps(run: Run, breakdown: Breakdown, held: Ceiling) -> float:
+    """Return how much more goes of a mean step than of those that a ceiling of the input was measured in.
+
+    What the input does now and then and dearly, as collecting the garbage of single samples every twentieth step, may
+    not come in the short stretches that are compared: they said 3.7x and 1.9x where mean steps became 5.3x and 2.5x as
+    fast without it (`house_prices` and `movie_ratings` of the planted scripts).
+    """
+    waits_ms = [step.phases_ns[_INPUT] / 1e6 for step in run.steps[breakdown.warmup :]]
+    if not waits_ms or breakdown.mean_ms <= 0:
+        return 1.0
+    unseen_ms = min(breakdown.mean_ms - held.median_ms * held.speedup, fmean(waits_ms) - median(waits_ms))
+    return breakdown.mean_ms / (breakdown.mean_ms - unseen_ms) if unseen_ms >= _MUCH * breakdown.mean_ms else 1.0
+
+
+def input_gain(
+    breakdown: Breakdown,
+    loader: LoaderFacts | None,
+    fraction: float,
+    headroom: tuple[Ceiling, ...] = (),
+    run: Run | None = None,
+) -> float:
+    """Return the share of the step that goes when `fraction` of the work that makes a batch goes.
+
+    Without workers the step waits for all of that work. With workers that are too slow, a step lasts as long as they
+    need for a batch: the same fraction of the step goes, but never more than what it waits. What it waits is what was
+    measured by holding a batch, where that is sure: workers may lengthen the rest of the step, too.
+    """
+    held = gain_between(headroom, "", HELD_INPUT)
+    waits = breakdown.share(Phase.INPUT)
+    if held is not None and held.sure:
+        ceiling = next(each for each in headroom if each.ceiling == HELD_INPUT)
+        more = in_mean_steps(run, breakdown, ceiling) if run is not None else 1.0
+        waits = max(0.0, 1 - 1 / (held.speedup * more))
+    fraction = min(1.0, max(0.0, fraction))
+    return min(waits, fraction) if loader is not None and loader.num_workers > 0 else waits * fraction
+
+
+def speedup_of_input(
+    run: Run,
+    breakdown: Breakdown,
+    loader: LoaderFacts | None,
+    fraction: float,
+    headroom: tuple[Ceiling, ...] = (),
+) -> float:
+    """Return the most that can come of it when `fraction` of the work that makes a batch goes."""
+    waits = speedup_without(input_gain(breakdown, loader, fraction, headroom, run))
+    return max(waits, speedup_on_freed_cores(run, loader, fraction))
+
+
+def speedup_of_waits(run: Run, breakdown: Breakdown) -> float:
+    """Return the most that can come of it when nothing waits any more: CPU work stays, on as many cores as there are.
+
+    Of the looks at the machine after the warm-up the median counts: a validation or a compiler may use all cores. A
+    device's host may only spin while it waits. Threads that answer requests in the same process are seen here alone: a
+    step of 35.7 ms waited 32 for a service of its own, which with all requests of a batch under way computed for 4
+    (`feature_server` of the planted scripts: 8.0x came, 13.8x by the wait alone).
+    """
+    machine, steps = run.environment, run.steps[breakdown.warmup :]
+    if run.header.world_size > 1 or machine.device_kind != "cpu" or not steps:
+        return MAX_SPEEDUP
+    begin_s = (steps[0].start_ns - run.header.launched_ns) / 1e9
+    looks = [each.main_cpu + each.worker_cpu for each in while_steps_ran(run) if each.at_s >= begin_s]
+    used = median(looks) if looks else 0.0
+    return max(1.0, machine.num_cpus / used) if used > 0 else MAX_SPEEDUP
+
+
+def speedup_on_freed_cores(run: Run, loader: LoaderFacts | None, fraction: float) -> float:
+    """Return the most that a CPU training gains from the cores of its workers when `fraction` of their work goes.
+
+    Where all cores are busy, workers lengthen forward and backward, too, which the account books there: steps of a
+    training beside two workers on two cores became 2.2x as fast without them, where they waited for input 17% (n=6
+    pairs). What the training computes in a step stays; it may be spread over as many cores as it has threads.
+    """
+    machine, alone = run.environment, run.header.world_size == 1
+    if loader is None or not (loader.num_workers and alone and machine.device_kind == "cpu" and all_cores_busy(run)):
+        return 1.0
+    samples = while_steps_ran(run)
+    own, theirs = fmean(each.main_cpu for each in samples), fmean(each.worker_cpu for each in samples)
+    cores = min(machine.torch_threads, machine.num_cpus, own + fraction * theirs)
+    return max(1.0, cores / max(own, 0.01))
+
+
+def share_of_forward(breakdown: Breakdown, causes: Causes, whole_s: float, fraction: float) -> float:
+    """Return the share of the step that `fraction` of a forward pass is, whose operations took `whole_s` seconds.
+
+    A step is taken to have three such passes at most, to train and to validate; where forward takes longer, what was
+    watched is a small part of the model.
+    """
+    forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
+    watched = min(1.0, MOST_PASSES * whole_s / forward_s) if forward_s > 0 else 0.0
+    return breakdown.share(Phase.FORWARD) * watched * min(1.0, fraction)
+
+
+def handover_s(loader: LoaderFacts) -> float:
+    """Return the seconds that giving one batch from a worker to the training process costs."""
+    return MESSAGE_S + loader.batch_bytes / SHARED_MEMORY_BYTES_S
+
+
+def speedup_with_workers(run: Run, breakdown: Breakdown, loader: LoaderFacts, cpu_share: float) -> float:
+    """Return the most that loading in worker processes could give.
+
+    The rest of the step stays; CPU work can at best be spread evenly over the cores; waiting costs no core.
+
+    Args:
+        run: for the cores there are and the cores in use now.
+        breakdown: the account without workers.
+        loader: the loader, for the cost of handing a batch over.
+        cpu_share: share of the sample's time that is CPU work, 0 to 1.
+    """
+    step_s = breakdown.mean_ms / 1000
+    loading_s = breakdown.ms(Phase.INPUT) / 1000
+    measured = cores_in_use(run)
+    work_s = step_s * measured if measured else step_s - loading_s * (1 - cpu_share)
+    work_s += handover_s(loader)
+    receiving_s = MESSAGE_S
+    reachable_s = max(step_s - loading_s + receiving_s, work_s / max(1, run.environment.num_cpus))
+    return max(1.0, min(MAX_SPEEDUP, step_s / reachable_s)) if reachable_s > 0 else 1.0

@@ -1,0 +1,52 @@
+"""Which of the sampled host time is work that Python does in the loop, and not computing that torch must do."""
+
+from flatout.rules.facts.loops import in_loop
+from flatout.rules.facts.manual_loading import in_host_time
+from flatout.rules.facts.output_calls import writes_output
+from flatout.rules.facts.user_lines import costs, outer_lines
+from flatout.schema.phase import Phase
+from flatout.schema.run import LineCost, Run
+
+__all__ = ["python_work", "writing"]
+
+TORCH = frozenset({"torch", "torchvision", "torchaudio", "functorch"})
+
+
+def writing(run: Run) -> tuple[LineCost, ...]:
+    """Return the host time in printing, logging, drawing and writing files."""
+    return costs(run, Phase.HOST, keep=writes_output)
+
+
+def python_work(run: Run) -> tuple[LineCost, ...]:
+    """Return the host time in the user's own functions that neither write nor only call torch once.
+
+    What runs directly below the call of a loop (`trainer.fit`) is the loop of a framework, not the user's. What the
+    line that walks a loader does itself is to let go of the batch before: memory that workers share is given back then.
+    """
+    making_batches = set(in_host_time(run))
+    walks = {(loader.iterated_at.file, loader.iterated_at.line) for loader in run.loaders if loader.iterated_at}
+    outer = outer_lines(run)
+    return costs(
+        run,
+        Phase.HOST,
+        keep=lambda cost: (
+            cost not in making_batches
+            and not outer.intersection(cost.stack[:1])
+            and not (cost.leaf == "" and walks.intersection((at.file, at.line) for at in cost.stack[:1]))
+            and not writes_output(cost)
+            and _is_python_work(cost)
+        ),
+    )
+
+
+def _is_python_work(cost: LineCost) -> bool:
+    """Return whether a line does work of Python's.
+
+    A torch operation called from the user's line shows no frame of its own: between the forward and the backward pass a
+    line of user code is most likely the loss, unless it stands in a loop.
+    """
+    if not cost.stack:
+        return False
+    if cost.leaf in TORCH or (cost.leaf == "" and cost.part == "loss"):
+        return any(in_loop(frame) for frame in cost.stack)
+    return True

@@ -1,0 +1,71 @@
+"""What the machine did while the steps ran."""
+
+from statistics import fmean
+
+from flatout.rules.facts.setting_trials import measured
+from flatout.schema.run import Run, Utilization
+
+__all__ = [
+    "all_cores_busy",
+    "cores_are_shared",
+    "cores_in_use",
+    "foreign_cores",
+    "is_disturbed",
+    "num_processes",
+    "while_steps_ran",
+]
+
+MAX_FOREIGN_CORES = 0.25
+ALL_CORES = 0.85
+
+
+def while_steps_ran(run: Run) -> tuple[Utilization, ...]:
+    """Return the samples of the machine taken between the first step's start and the last step's end."""
+    if not run.steps:
+        return ()
+    launched = run.header.launched_ns
+    first = (run.steps[0].start_ns - launched) / 1e9
+    last = (run.steps[-1].start_ns + run.steps[-1].wall_ns - launched) / 1e9
+    return tuple(sample for sample in run.utilization if first <= sample.at_s <= last)
+
+
+def cores_in_use(run: Run) -> float | None:
+    """Return the mean number of cores the training and its descendants used while steps ran; None when not sampled."""
+    samples = while_steps_ran(run)
+    return fmean(sample.main_cpu + sample.worker_cpu for sample in samples) if samples else None
+
+
+def foreign_cores(run: Run) -> float:
+    """Return the mean number of cores that others used while steps ran; 0 when not sampled."""
+    samples = while_steps_ran(run)
+    return fmean(sample.foreign_cpu for sample in samples) if samples else 0.0
+
+
+def is_disturbed(run: Run) -> bool:
+    """Return whether other processes used enough of the machine to doubt the figures."""
+    return foreign_cores(run) > MAX_FOREIGN_CORES
+
+
+def cores_are_shared(run: Run) -> bool:
+    """Return whether the ranks of a training on the CPU run more threads than there are cores, and could run fewer.
+
+    Ranks that are bound to cores of their own each count the same cores: where fewer threads were tried, and were not
+    faster, nothing is shared.
+    """
+    machine, ranks = run.environment, num_processes(run)
+    settable = ranks > 1 and machine.torch_threads > 1  # with one thread each there are more ranks than cores: no cure
+    if not settable or machine.device_kind != "cpu" or ranks * machine.torch_threads <= machine.num_cpus:
+        return False
+    price = measured(run, "threads")
+    return price is None or price.share > 0
+
+
+def num_processes(run: Run) -> int:
+    """Return how many processes train together: the ranks, or, where none knows its own, those that were recorded."""
+    ranks = len({rank.rank for rank in run.ranks})
+    return len(run.ranks) if ranks == 1 and measured(run, "threads") else ranks
+
+
+def all_cores_busy(run: Run) -> bool:
+    """Return whether a thread that is not running may well be waiting for a core."""
+    return (cores_in_use(run) or 0.0) + foreign_cores(run) >= ALL_CORES * run.environment.num_cpus

@@ -1,0 +1,60 @@
+"""Batches that the script makes itself, without a `DataLoader`: which of the sampled lines do that."""
+
+import ast
+import re
+
+from flatout.rules.facts.loader_facts import gave_batches
+from flatout.rules.facts.source_code import Function, ancestors, enclosing_function
+from flatout.rules.facts.user_lines import COMPILED, costs
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LineCost, Run
+
+__all__ = ["batch_making", "fed_by_torch", "in_host_time"]
+
+MAKES_BATCHES = re.compile(r"batch|__next__|__iter__")
+
+
+def fed_by_torch(run: Run) -> bool:
+    """Return whether a `DataLoader` gave the batches that were trained on."""
+    return any(gave_batches(loader) for loader in run.loaders if loader.is_training)
+
+
+def batch_making(run: Run) -> tuple[LineCost, ...]:
+    """Return what the recording itself attributed to a batch generator of the script.
+
+    A compiled model hides where its forward pass begins: what runs inside it is no batch making.
+    """
+    return costs(run, Phase.INPUT, stages=("generator",), keep=lambda cost: not _in_model(cost))
+
+
+def in_host_time(run: Run) -> tuple[LineCost, ...]:
+    """Return batch making that was counted as host time, because nothing marked where a batch begins.
+
+    Only before the forward pass, only without a `DataLoader`, and only inside generators, iterators and functions
+    that are named for it.
+    """
+    if fed_by_torch(run):
+        return ()
+    return costs(run, Phase.HOST, keep=lambda cost: cost.part == "lead" and any(map(_makes_batches, cost.stack)))
+
+
+def _in_model(cost: LineCost) -> bool:
+    forward = any(frame.function.rpartition(".")[2] == "forward" for frame in cost.stack)
+    return forward or cost.leaf_function == COMPILED
+
+
+def _makes_batches(frame: Frame) -> bool:
+    name = frame.function.rpartition(".")[2]
+    if MAKES_BATCHES.search(name):
+        return not re.search(r"train|fit|main|epoch|step", name)
+    definition = enclosing_function(frame)
+    return definition is not None and _yields(definition, frame)
+
+
+def _yields(definition: Function, frame: Frame) -> bool:
+    """Return whether a function is a generator: it yields itself, not in a function written inside it."""
+    yields = (node for node in ast.walk(definition) if isinstance(node, ast.Yield | ast.YieldFrom))
+    return any(
+        next((n for n in ancestors(Frame(frame.file, node.lineno, "")) if isinstance(n, Function)), None) is definition
+        for node in yields
+    )

@@ -1,0 +1,87 @@
+"""The validation passes of a recording."""
+
+from collections import defaultdict
+
+from flatout.rules.facts.gaps import num_pauses
+from flatout.rules.facts.user_lines import MIN_SAMPLES, costs, hottest, seconds
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import Phase
+from flatout.schema.run import Frame, LineCost, Outside, Run
+
+__all__ = ["passes", "place", "spent"]
+
+NEARLY_ALL = 0.8
+PARTS = frozenset(
+    {"forward", "__call__", "__getitem__", "__getitems__", "__next__", "__iter__", "collate", "collate_fn"}
+)
+
+Passage = tuple[Frame, int, LineCost]  # a line, how many user lines lie below it, and the cost that passes through
+
+
+def passes(run: Run) -> tuple[Outside, ...]:
+    """Return the stretches of validation after the first training step; what is before it happens once."""
+    begun = run.steps[0].start_ns if run.steps else 0
+    return tuple(stretch for stretch in run.outside if stretch.phase == Phase.VALIDATION and stretch.start_ns >= begun)
+
+
+def spent(run: Run, breakdown: Breakdown) -> tuple[float, int]:
+    """Return the seconds of validation after the first step, and how many passes that were.
+
+    A validation without a loader happens inside a step; the account has moved its time out of there.
+    """
+    after = passes(run)
+    whole_ns = sum(stretch.wall_ns for stretch in run.outside if stretch.phase == Phase.VALIDATION)
+    before_s = (whole_ns - sum(stretch.wall_ns for stretch in after)) / 1e9
+    seconds = min(max(0.0, breakdown.outside_s(Phase.VALIDATION) - before_s), breakdown.loop_s)
+    inside = sum(step.forward_without_grad for step in run.steps)
+    return seconds, num_pauses(run, after) + (inside if inside * 2 <= len(run.steps) else 0)
+
+
+def place(run: Run) -> Frame | None:
+    """Return where validation happens: the line with the most time below it in the function that evaluates.
+
+    That is the function with the loop over the validation loader; without one, the innermost function that nearly all
+    of the time passes through and that is no part of a model or a dataset.
+    """
+    lines = tuple(cost for cost in costs(run, Phase.VALIDATION) if cost.stack)
+    loops = tuple(loader.iterated_at for loader in run.loaders if not loader.is_training and loader.iterated_at)
+    known = {(loop.file, loop.function) for loop in loops}
+    groups = _below(lines)
+    looping = {function: group for function, group in groups.items() if function in known}
+    if looping:
+        return _hottest_line(max(looping.values(), key=_spent))
+    if loops:
+        return loops[0]
+    through = [group for group in groups.values() if _spent(group) >= NEARLY_ALL * seconds(lines)]
+    if through:
+        return _hottest_line(min(through, key=lambda group: min(depth for _, depth, _ in group)))
+    spot = hottest(lines, among=lines)
+    return spot.place if spot else None
+
+
+def _below(lines: tuple[LineCost, ...]) -> dict[tuple[str, str], list[Passage]]:
+    """Group by function what passes through each, models and datasets and what they call left out.
+
+    A function that calls itself counts where it is innermost.
+    """
+    groups: dict[tuple[str, str], list[Passage]] = defaultdict(list)
+    for cost in lines:
+        seen: set[tuple[str, str]] = set()
+        parts = [i for i, frame in enumerate(cost.stack) if frame.function.rpartition(".")[2] in PARTS]
+        for depth, frame in enumerate(cost.stack[parts[-1] + 1 :] if parts else cost.stack):
+            function = (frame.file, frame.function)
+            if function not in seen:
+                seen.add(function)
+                groups[function].append((frame, depth, cost))
+    return {function: group for function, group in groups.items() if sum(c.samples for *_, c in group) >= MIN_SAMPLES}
+
+
+def _spent(group: list[Passage]) -> float:
+    return seconds(cost for *_, cost in group)
+
+
+def _hottest_line(group: list[Passage]) -> Frame:
+    by_line: dict[Frame, float] = defaultdict(float)
+    for frame, _, cost in group:
+        by_line[frame] += cost.seconds
+    return max(by_line, key=lambda frame: by_line[frame])

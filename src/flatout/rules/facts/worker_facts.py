@@ -1,0 +1,105 @@
+"""How worker processes do: for the rules that must not explain the same wait in contradicting ways."""
+
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from flatout.rules.facts.loader_facts import cpu_share, samples_per_batch, training_loader
+from flatout.rules.facts.machine_facts import all_cores_busy, is_disturbed, while_steps_ran
+from flatout.rules.facts.user_lines import costs, seconds
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import STEP_PHASES, Phase
+from flatout.schema.run import LoaderFacts, Run
+
+__all__ = ["Harm", "read_bytes_s", "samples_wait", "storage_limits", "workers_harm"]
+
+MIN_HARM = 0.10
+MIN_FACTOR = 1.2
+READ_FROM_MEMORY = 0.5  # of the timed run's wait: where the deep run waited for less, files were in memory by then
+MIN_WAITING = 0.15
+MAX_CPU_SHARE = 0.4
+MIN_WAIT_S = 0.3e-3  # a sample that waits for less was only not running for a moment
+ENOUGH_IN_FLIGHT = 16
+FAST_STORAGE = 500e6  # bytes/s: what a SATA disk delivers at most; who reads that much waits for the storage itself
+ANY_STORAGE = 20e6  # bytes/s: with enough requests in flight this is no longer a matter of concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """Workers that deliver a batch later than the training process would have made it."""
+
+    share: float  # of the step, 0 to 1
+    waited_ms: float
+    made_ms: float
+    batches: float  # in a step
+
+
+def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
+    """Return what waiting for workers costs where it takes longer than the work in a batch."""
+    loader = training_loader(run)
+    if loader is None or loader.num_workers == 0 or not run.steps or breakdown.mean_ms <= 0:
+        return None
+    if _was_read_before(run, breakdown):
+        return None
+    made_ms = (loader.sample_s + loader.collate_s) * 1000
+    waited_ms = _usual_wait_ms(run)
+    batches = fmean(max(1, step.num_batches) for step in run.steps)
+    share = min(breakdown.share(Phase.INPUT), waited_ms * batches / breakdown.mean_ms)
+    if made_ms <= 0 or waited_ms < MIN_FACTOR * made_ms or share * (1 - made_ms / waited_ms) < MIN_HARM:
+        return None
+    return Harm(share, waited_ms, made_ms, batches)
+
+
+def samples_wait(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
+    """Return whether making a sample is waiting for something that is not the CPU, a few at a time."""
+    if loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_WAITING:
+        return False
+    if max(1, loader.num_workers) >= ENOUGH_IN_FLIGHT or storage_limits(run, breakdown, loader):
+        return False
+    return _samples_wait_long(run, breakdown, loader)
+
+
+def storage_limits(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
+    """Return whether samples wait for a storage that already delivers what it can, or has many requests in flight."""
+    if loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_WAITING:
+        return False
+    needed = ANY_STORAGE if loader.num_workers >= ENOUGH_IN_FLIGHT else FAST_STORAGE
+    return read_bytes_s(run) >= needed and _samples_wait_long(run, breakdown, loader)
+
+
+def read_bytes_s(run: Run) -> float:
+    """Return the mean bytes a second read from storage while steps ran, by the whole training; 0 when not sampled."""
+    samples = while_steps_ran(run)
+    return fmean(sample.read_bytes_s for sample in samples) if samples else 0.0
+
+
+def _samples_wait_long(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
+    if cpu_share(loader) >= MAX_CPU_SHARE:
+        return False
+    waits_s = loader.sample_s * (1 - cpu_share(loader)) / max(1.0, samples_per_batch(run, loader))
+    return waits_s >= MIN_WAIT_S and not _wait_for_a_core(run, loader) and workers_harm(run, breakdown) is None
+
+
+def _wait_for_a_core(run: Run, loader: LoaderFacts) -> bool:
+    """Return whether the cores explain why samples do not run: all taken, or shared by too many."""
+    return all_cores_busy(run) or (is_disturbed(run) and loader.num_workers >= run.environment.num_cpus)
+
+
+def _was_read_before(run: Run, breakdown: Breakdown) -> bool:
+    """Return whether the deep run, which clocks the samples, hardly waited where the timed run did.
+
+    The timed run has read the files then, and the deep one finds them in memory: its samples say nothing of the first.
+    What was counted as host time there and is input by its lines belongs to both.
+    """
+    causes = run.causes
+    if causes is None or causes.num_steps == 0 or Phase.INPUT.value not in causes.phases_s:
+        return False
+    moved_s = seconds(costs(run, Phase.INPUT, stages=("handover", "generator")))
+    deep_ms = (causes.phases_s[Phase.INPUT.value] + moved_s) / causes.num_steps * 1000
+    return deep_ms < READ_FROM_MEMORY * breakdown.ms(Phase.INPUT)
+
+
+def _usual_wait_ms(run: Run) -> float:
+    """Return the median wait for one batch, without those that begin an epoch."""
+    column = STEP_PHASES.index(Phase.INPUT)
+    usual = [step for step in run.steps if not step.first_of_epoch] or list(run.steps)
+    return median(step.phases_ns[column] / max(1, step.num_batches) for step in usual) / 1e6

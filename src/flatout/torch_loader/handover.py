@@ -1,0 +1,264 @@
+"""One pass over a DataLoader whose batches worker processes make, in place of the training process.
+
+The script's own iterator stays: only where it gets its next batch from is replaced. The training process makes the
+first batches itself, next to the workers, and compares: workers take over when theirs are equal to the last bit and
+nothing random was drawn. Indices are drawn ahead, and kept until their batch is delivered; so whatever goes wrong
+later (a worker dies, hangs, raises, draws a random number), the training process makes that very batch itself, at
+the moment and in the random state in which it always did. So it does where what workers made ahead is stale: before
+each batch the data set is asked whether it is what the workers are copies of.
+"""
+
+import contextlib
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flatout.torch_loader.noted_batches import Flagged
+from flatout.torch_loader.worker_origins import Origin, Origins
+from flatout.torch_loader.worker_pool import Ahead, Crew, generator_of
+from flatout.watch.files.opened_files import are_as_before, mark_of
+from flatout.watch.random_streams import parts, random_states, same, undrawn, unsafe
+
+__all__ = ["Handover", "Plan"]
+
+_WORTH_S = 0.4e-3  # a batch that is made sooner costs more to hand over: 0.2 ms of messages and a copy at 1.7 GB/s
+_HANG_S, _HANG_TIMES = 60.0, 50  # a batch that takes this long, and so many times what it took here, never comes
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What is wanted, who is told, and what is known of each loader so far."""
+
+    workers: int
+    hit: Callable[[], None]  # a batch was delivered in this way
+    prefetch: int = 2  # batches ahead, a worker
+    persistent: bool = False
+    left_alone: Any = field(default_factory=weakref.WeakSet)  # loaders that workers must not serve
+    proven: Any = field(default_factory=weakref.WeakKeyDictionary)  # loaders whose workers made equal batches -> s each
+    crews: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> workers kept for the next pass
+    origins: Origins = field(default_factory=Origins)
+
+
+class Handover:
+    """Where one iterator of the script gets its batches from. It must not hold that iterator: the two end together."""
+
+    def __init__(self, iterator: Any, loader: Any, plan: Plan) -> None:
+        """Take over the making of batches for `iterator`, torch's single-process one."""
+        self._loader = loader
+        self._plan = plan
+        self._fetch = iterator._dataset_fetcher.fetch
+        self._pin = iterator._pin_memory_device if iterator._pin_memory else None
+        self._ahead = Ahead(iterator._sampler_iter, generator_of(loader))
+        self._crew: Crew | None = None
+        self._to_prove = min(plan.workers, 3) + 1
+        self._origin: Origin | None = None  # what the workers are copies of
+        self._mapped: dict[str, Any] = {}  # files that the data set has mapped
+        self._took_s = plan.proven.get(loader, 0.0)
+        self._peeked: Flagged | None = None  # taken from the workers, not delivered yet
+        self.finished = False
+        # Functions, not bound methods: an object that holds a method of its own is freed only by the garbage collector,
+        # and the workers would live on until then.
+        self._stage: Callable[[Any], Any] = Handover._begin if loader in plan.proven else Handover._first
+        iterator._next_data = self.next_data
+        iterator._batches = self
+
+    def next_data(self) -> Any:
+        """Return the next batch, as the iterator's own method of that name does."""
+        return self._stage(self)
+
+    def peek(self) -> Any:
+        """Return the next batch if a worker has made it already and drew nothing, else None."""
+        if self._peeked is None and self._stage is Handover._handed and self._crew is not None and self._crew.arrived:
+            self._peeked = self._received()
+        return None if self._peeked is None or self._peeked.drew or self._peeked.against else self._peeked.batch
+
+    # -- stages: each is a way to get the next batch --------------------------------------------------------------
+
+    def _alone(self) -> Any:
+        """Make it here, as the script did."""
+        return self._make(self._ahead.take())
+
+    def _first(self) -> Any:
+        """Make the very first one here, and look at how that goes."""
+        index = self._ahead.take()
+        before, start = random_states(), time.perf_counter()
+        data = self._make(index)
+        self._took_s = time.perf_counter() - start
+        self._stage = Handover._prove
+        drew = not undrawn(before, random_states())
+        shared = unsafe(self._loader.dataset, self._loader.collate_fn)  # what it has opened for itself by now
+        if drew or shared or _must_stay(data) or self._took_s < _WORTH_S:
+            self._give_up()
+        return data
+
+    def _prove(self) -> Any:
+        """Make it here and in a worker, and compare."""
+        self._start()
+        if self._crew is None:
+            return self._alone()
+        theirs = self._received()
+        if not self._stands():
+            return self._instead()
+        start = time.perf_counter()
+        ours = self._alone()
+        self._took_s = min(self._took_s, time.perf_counter() - start)  # the first one may have opened files
+        self._to_prove -= 1
+        equal = theirs is not None and not (theirs.drew or theirs.against) and same(ours, theirs.batch)
+        if not equal or self._took_s < _WORTH_S or not self._is_as_before(deep=not self._to_prove):
+            self._give_up()
+        elif not self._to_prove:
+            self._stage = Handover._handed
+            self._plan.proven[self._loader] = self._took_s
+        return ours
+
+    def _begin(self) -> Any:
+        """Begin a later pass."""
+        self._start()
+        self._stage = Handover._handed if self._crew is not None else Handover._alone
+        return self._stage(self)
+
+    def _handed(self) -> Any:
+        """Take it from the workers."""
+        theirs = self._peeked or self._received()
+        self._peeked = None
+        if theirs is None:
+            self.finished = True
+            self._ended()
+            return self._alone()  # which raises what the script's sampler raised
+        if not self._stands():
+            return self._instead()
+        if theirs.drew or theirs.against:
+            self._give_up()
+            return self._alone()
+        if not are_as_before(dict(theirs.files)):
+            return self._alone()
+        self._ahead.take()
+        self._plan.hit()
+        return theirs.batch
+
+    # -- whether what workers made stands -------------------------------------------------------------------------
+
+    def _stands(self) -> bool:
+        """Return whether the data set is what the workers are copies of."""
+        return self._origin is not None and self._origin.holds() and are_as_before(self._mapped)
+
+    def _is_as_before(self, *, deep: bool) -> bool:
+        """Return whether reading the data set has left it as it was; `deep`: look at what is not seen at once, too."""
+        if self._origin is None:
+            return False
+        return self._origin.begin_pass(live=True) if deep else not self._origin.changed_by_reading()
+
+    def _instead(self) -> Any:
+        """Make a batch here that workers made of what is no more; where a setting differs, this one alone."""
+        if self._origin is None or self._origin.changed or not are_as_before(self._mapped):
+            self._plan.origins.changed(self._loader)
+            self._dismiss()
+        return self._alone()
+
+    def _ended(self) -> None:
+        """Look at what is not seen at once.
+
+        Raises:
+            ChangedTooLate: it has changed.
+        """
+        if self._origin is not None and self._crew is not None:
+            self._origin.end_pass()
+
+    # -- making a batch -----------------------------------------------------------------------------------------
+
+    def _make(self, index: Any) -> Any:
+        data = self._fetch(index)
+        if self._pin is None:
+            return data
+        from torch.utils.data._utils.pin_memory import pin_memory
+
+        return pin_memory(data, self._pin)
+
+    def _received(self) -> Flagged | None:
+        """Return what the workers give, None at the end; a batch that they cannot give is one to be made here.
+
+        Lost, hanging, or the data set's own error: made here it raises what the script knows.
+        """
+        try:
+            return self._crew.next() if self._crew is not None else None
+        except StopIteration:
+            return None
+        except Exception:
+            return Flagged(None, drew=True)
+
+    def _start(self) -> None:
+        """Have workers: those of the last pass where they are kept, idle, and their data set is still the script's."""
+        if self._crew is not None:
+            return
+        try:
+            if self._looked():
+                self._crew = self._kept() or self._hired()
+            else:
+                self._give_up()
+        except Exception:
+            self._give_up()
+
+    def _looked(self) -> bool:
+        """Look at what the workers will be copies of; return whether there may be any."""
+        self._origin = self._plan.origins.begin_pass(self._loader, pass_s=self._took_s * len(self._loader))
+        self._mapped = {} if self._origin is None else {name: mark_of(name) for name in self._origin.graph.files}
+        return self._origin is not None
+
+    def _kept(self) -> Crew | None:
+        """Return the workers of the last pass if they can serve this one."""
+        crew: Crew | None = self._plan.crews.get(self._loader)
+        if crew is None or crew.busy:
+            return None
+        if crew.origin is not self._origin or not are_as_before(crew.set_up):
+            del self._plan.crews[self._loader]
+            crew.end()
+            return None
+        crew.again(self._ahead)
+        crew.user = weakref.ref(self)
+        return crew
+
+    def _hired(self) -> Crew:
+        """Start workers; those of a second pass at the same time end with it."""
+        assert self._origin is not None
+        plan, hang_s = self._plan, max(_HANG_S, _HANG_TIMES * self._took_s)
+        keep = plan.persistent and self._loader not in plan.crews
+        crew = Crew(
+            self._loader, self._origin, self._ahead, plan.workers, plan.prefetch, persistent=keep, hang_s=hang_s
+        )
+        crew.user = weakref.ref(self)
+        if keep:
+            plan.crews[self._loader] = crew
+        return crew
+
+    def _give_up(self) -> None:
+        """From now on, and in later passes, batches are made here."""
+        self._plan.left_alone.add(self._loader)
+        self._dismiss()
+        self._plan.crews.pop(self._loader, None)
+
+    def _dismiss(self) -> None:
+        """End the workers; batches of this pass are made here from now on."""
+        self._stage = Handover._alone
+        if self._plan.crews.get(self._loader) is self._crew:
+            self._plan.crews.pop(self._loader, None)
+        if self._crew is not None:
+            with contextlib.suppress(Exception):  # torch reports a worker that died from here
+                self._crew.end()
+            self._crew = None
+
+
+def _must_stay(batch: Any) -> bool:
+    """Return whether a batch could not be sent as it is: it lies on a device, or is a window into something larger."""
+    torch = sys.modules["torch"]
+    for part in parts(batch):
+        if isinstance(part, torch.Tensor):
+            if part.device.type != "cpu" or part.layout != torch.strided or part.requires_grad:
+                return True
+            if part.untyped_storage().nbytes() > part.nbytes:
+                return True
+        elif getattr(part, "base", None) is not None and hasattr(part, "nbytes"):  # a view of an array
+            return True
+    return False

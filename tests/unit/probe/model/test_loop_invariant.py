@@ -1,0 +1,152 @@
+"""Which operations of the forward pass are known to give what they gave a step before."""
+
+import gc
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from flatout.probe.model.loop_invariant import UnchangingWatch
+
+EDGES = (torch.rand(60, 60, generator=torch.Generator().manual_seed(0)) < 0.1).float()
+NODES = torch.rand(60, 5, generator=torch.Generator().manual_seed(1))
+
+
+class Layer(nn.Module):
+    """A layer whose forward pass is a function of it, a batch, and what stays."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(5, 4))
+        self.register_buffer("mean", torch.zeros(4))
+        self.body = body
+        self.kept = None
+
+    def forward(self, x):
+        return self.body(self, x)
+
+
+def watched(body, batch=lambda: NODES, steps=6, possible=False):
+    """Return the watch over the training of a layer."""
+    torch.manual_seed(0)
+    layer, watch = Layer(body), UnchangingWatch(SimpleNamespace(tracing=SimpleNamespace(possible=possible)))
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(steps):
+        watch.around(layer, layer)(batch()).square().mean().backward()
+        optimizer.step()
+        gc.collect()
+        watch.step()
+    return watch
+
+
+def found(body, batch):
+    """Return every operation that was found, not only the costliest of each line."""
+    return {name for costs in watched(body, batch)._second._costs.values() for name in costs}
+
+
+def fresh():
+    return torch.rand(60, 5)
+
+
+def edges_found_again(layer, x):
+    rows, columns = EDGES.nonzero().t()
+    return torch.zeros(60, 4).index_add(0, rows, (x @ layer.weight)[columns])
+
+
+def a_mask_made_again(layer, x):
+    mask = torch.full((len(x), len(x)), float("-inf")).triu(1)
+    y = x @ layer.weight
+    return torch.softmax(y @ y.t() + mask, 1) @ y
+
+
+def what_is_kept_is_normalized_again(layer, x):
+    if layer.kept is None:
+        layer.kept = EDGES + torch.eye(60)
+    return (layer.kept / layer.kept.sum(1, keepdim=True)) @ x @ layer.weight
+
+
+def a_table_filled_again(layer, x):
+    table = torch.zeros(60, 4)
+    table[:, 0::2] = torch.sin(torch.arange(60.0))[:, None]
+    table[:, 1::2] = torch.cos(torch.arange(60.0))[:, None]
+    return x @ layer.weight + table
+
+
+@pytest.mark.parametrize(
+    ("body", "operations"),
+    [
+        (edges_found_again, {"nonzero"}),
+        (a_mask_made_again, {"full", "triu"}),
+        (what_is_kept_is_normalized_again, {"sum", "div"}),
+        (a_table_filled_again, {"sin", "cos"}),
+    ],
+)
+@pytest.mark.parametrize("batch", [fresh, lambda: NODES])
+def test_what_is_computed_again_of_what_stays_is_found(body, operations, batch):
+    names = found(body, batch)
+    assert operations <= names
+    assert not names & {"_softmax", "index_add", "pow"}, "what depends on weights"
+
+
+def a_new_tensor_each_time(layer, x):
+    return (x + 1).nonzero().sum() + x @ layer.weight
+
+
+def random_numbers(layer, x):
+    noise = torch.rand(60, 60).exp()
+    return noise @ nn.functional.dropout(x @ layer.weight, 0.5)
+
+
+def a_running_mean(layer, x):
+    layer.mean.mul_(0.9).add_(x.mean() * 0.1)
+    return x @ layer.weight - layer.mean.exp()
+
+
+def written_through_a_view(layer, x):
+    table = torch.zeros(60, 4)
+    table[:5] = x[:5, :4]
+    return x @ layer.weight + table.exp()
+
+
+def a_state_that_goes_on(layer, x):
+    state = torch.zeros(60, 4) if layer.kept is None else layer.kept
+    layer.kept = torch.tanh(state.cos() + (x @ layer.weight).detach())
+    return x @ layer.weight + layer.kept
+
+
+def memory_as_it_is(layer, x):
+    made = torch.empty(60, 4)
+    made.copy_(x[:, :4])
+    return x @ layer.weight + made.cos()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [a_new_tensor_each_time, random_numbers, a_running_mean, written_through_a_view, a_state_that_goes_on,
+     memory_as_it_is],
+)  # fmt: skip
+def test_what_changes_is_not(body):
+    wrong = {"nonzero", "exp", "cos", "tanh", "mul", "mul_", "add_", "mm", "mean", "bernoulli_", "rand", "copy_"}
+    assert not found(body, fresh) & wrong
+
+
+def test_a_product_of_what_stays_is_found_where_the_batch_stays_too():
+    def body(layer, x):
+        return x @ EDGES[:5, :4] + x @ layer.weight
+
+    assert "mm" in found(body, lambda: NODES)
+    assert "mm" not in found(body, fresh)
+
+
+@pytest.mark.parametrize(("steps", "possible"), [(4, False), (6, True)])
+def test_nothing_is_said_of_one_pass_or_of_what_is_compiled(steps, possible):
+    assert watched(edges_found_again, steps=steps, possible=possible).facts() == ()
+
+
+def test_lines_are_the_users_and_the_costliest_comes_first():
+    facts = watched(edges_found_again).facts()
+    assert [each.seconds for each in facts] == sorted((each.seconds for each in facts), reverse=True)
+    assert facts[0].operation == "nonzero"
+    assert (facts[0].place.file, facts[0].place.function) == (__file__, "edges_found_again")
+    assert all(0 < each.seconds <= each.whole_s for each in facts)
