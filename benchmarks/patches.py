@@ -245,11 +245,11 @@ def cures(steps):
 
     The finding names each line that is marked for it in turn, until one can be changed: a diagnosis names one of them.
     """
-    from flatout.edits.findings import EDITS
+    from flatout.edits.findings import edit_for
 
     for script in planted.read_truth():
         for cause in script.causes:
-            code = next((each for each in cause.codes if each in EDITS), None)
+            code = next((each for each in cause.codes if edit_for(each)), None)
             if code is None:
                 continue
             entry = script.files("flawed")[0] if not script.package else HERE / "planted/flawed" / script.name

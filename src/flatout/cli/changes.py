@@ -62,12 +62,12 @@ def _project(run: Run) -> "Project | None":
 
 def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Change]:
     """Yield what can be written for a finding: its own edit, then its fixes, with the settings that come first."""
-    from flatout.edits.findings import EDITS, write_findings_in
+    from flatout.edits.findings import edit_for, write_findings_in
     from flatout.edits.plan import write_recipe_in
     from flatout.fixes.core.catalog import find_fix
     from flatout.schema.trial import Selection
 
-    if finding.code in EDITS:
+    if edit_for(finding.code):
         after, _ = write_findings_in(project, [finding], recorded=project)
         yield from _changed(project, after, "In your source (flatout patch --findings writes it)")
     loaders = recorded_loaders(report.run)

@@ -14,20 +14,29 @@ from flatout.edits.rewrite import Unplaced
 from flatout.edits.source import Source
 from flatout.edits.switches import no_anomaly_detection
 from flatout.edits.written import Written
+from flatout.rules.core.catalog import rule_of
 from flatout.schema.finding import Finding
 
-__all__ = ["EDITS", "write_findings_in"]
+__all__ = ["EDITS", "edit_for", "write_findings_in"]
 
 Edit = Callable[[Project, Source, ast.stmt], Written]
 
-EDITS: Mapping[str, Edit] = {
-    "CO003": lambda project, source, statement: no_anomaly_detection(project),
-    "EP002": without_gradients,
-    "HO004": partial(removed, names=("gc.collect",)),
-    "ME001": detached,
-    "SY002": partial(removed, names=("torch.cuda.synchronize", "torch.cuda.empty_cache")),
+EDITS: Mapping[str, Callable[..., Edit]] = {
+    "anomaly-detection-off": lambda: lambda project, source, statement: no_anomaly_detection(project),
+    "no-gradients": lambda: without_gradients,
+    "remove-call": lambda *names: partial(removed, names=names),
+    "detach": lambda: detached,
 }
-"""By code of the rule: how the statement that a finding names is changed. All leave every weight as it was."""
+"""How the statement that a finding names is changed, by the name in `Rule.edit`, from the arguments there.
+
+All leave every weight as it was.
+"""
+
+
+def edit_for(code: str) -> Edit | None:
+    """Return the edit that the rule with that code names, None where it names none."""
+    rule = rule_of(code)
+    return EDITS[rule.edit[0]](*rule.edit[1:]) if rule is not None and rule.edit else None
 
 
 def write_findings_in(
@@ -49,7 +58,7 @@ def write_findings_in(
 
 
 def _write(project: Project, finding: Finding, recorded: Project) -> Written:
-    edit, place = EDITS.get(finding.code), finding.location
+    edit, place = edit_for(finding.code), finding.location
     if edit is None or place is None:
         tried = f" `flatout tune` tries {' and '.join(finding.fixes)}." if finding.fixes else ""
         return Written(project, left=(finding.message + tried,))

@@ -124,10 +124,20 @@ _KERNELS = tuple(
 )
 _TORCH = (line(0.9, ("train.py", 48, "train"), phase=Phase.OPTIMIZER, leaf="torch"),)
 
+
+def _trains_with_adamw(run: Run) -> bool:
+    """Return whether the Trainer's setting, which names AdamW, leaves the training as it is."""
+    return any(facts.name == "AdamW" for facts in run.optimizers)
+
+
 RULE = Rule(
     code="CO001",
     name="loop-optimizer",
     check=check,
+    settings={
+        "transformers": '`TrainingArguments(optim="adamw_torch_fused")`',
+    },
+    setting_applies=_trains_with_adamw,
     fires_on=(
         example(step_ms=10, optimizer=3, forward=3, backward=3, optimizers=(_ADAM,), lines=_TORCH),
         example(step_ms=10, optimizer=3, forward=3, backward=3, lines=_OWN),

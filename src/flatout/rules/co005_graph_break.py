@@ -89,6 +89,7 @@ RULE = Rule(
     code="CO005",
     name="graph-break",
     check=check,
+    subsumes=("python-in-forward",),
     fires_on=(
         example(step_ms=100, forward=50, backward=40, causes=_causes(1.0)),
         example(step_ms=100, forward=50, backward=40, causes=_causes(0.3)),

@@ -99,6 +99,7 @@ RULE = Rule(
     code="CO006",
     name="recompilation",
     check=check,
+    shown_by_few=True,
     fires_on=(
         example(step_ms=100, forward=50, causes=_compiled(5, 2.0)),
         example(step_ms=100, forward=50, causes=_compiled(8, 0.2, _CALLS)),

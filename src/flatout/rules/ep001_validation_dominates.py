@@ -64,6 +64,10 @@ RULE = Rule(
     code="EP001",
     name="validation-dominates",
     check=check,
+    settings={
+        "lightning": "`Trainer(check_val_every_n_epoch=..., limit_val_batches=...)`",
+        "transformers": '`TrainingArguments(eval_strategy="steps", eval_steps=..., per_device_eval_batch_size=...)`',
+    },
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.VALIDATION: 2.5}, loaders=(_LOADER,)),
         example(step_ms=50, n=100, forward=40, outside_s={Phase.VALIDATION: 9.0}),

@@ -70,6 +70,12 @@ RULE = Rule(
     code="EP003",
     name="checkpoint-pause",
     check=check,
+    settings={
+        "lightning": "`ModelCheckpoint(every_n_epochs=...)`, or the plugin `AsyncCheckpointIO()` from Lightning 2.6 on",
+        "fabric": "fewer calls of `fabric.save`",
+        "transformers": '`TrainingArguments(save_strategy="steps", save_steps=...)`',
+        "accelerate": "fewer calls of `accelerator.save_state`",
+    },
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.CHECKPOINT: 0.5}, lines=_LINES),
         example(steps=_EVERY_TENTH),

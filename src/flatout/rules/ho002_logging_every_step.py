@@ -73,6 +73,10 @@ RULE = Rule(
     code="HO002",
     name="logging-every-step",
     check=check,
+    settings={
+        "lightning": "`Trainer(log_every_n_steps=50)`, and `self.log(..., on_step=False)`",
+        "transformers": "`TrainingArguments(logging_steps=50)`",
+    },
     fires_on=(
         example(step_ms=50, forward=20, backward=20, lines=_LINES),
         example(step_ms=50, forward=20, backward=27, lines=_IN_LIBRARY),

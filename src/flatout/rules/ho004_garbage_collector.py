@@ -80,6 +80,8 @@ RULE = Rule(
     code="HO004",
     name="garbage-collector",
     check=check,
+    subsumes=("python-work-in-step",),
+    edit=("remove-call", "gc.collect"),
     fires_on=(
         example(step_ms=100, host=20, forward=80, causes=_seen(0.6, 6)),
         example(step_ms=100, host=20, forward=80, causes=_seen(2.0, 60, Frame("train.py", 61, "train"))),

@@ -78,6 +78,7 @@ RULE = Rule(
     code="IN001",
     name="input-bound",
     check=check,
+    general=True,
     fires_on=(
         example(step_ms=100, input=62, forward=20, loaders=(_LOADER,), headroom=(_HELD,)),
         example(step_ms=50, input=5.5, forward=30),

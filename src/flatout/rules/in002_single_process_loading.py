@@ -100,6 +100,12 @@ RULE = Rule(
     code="IN002",
     name="single-process-loading",
     check=check,
+    after=("slow-sample-line", "slow-collate", "slow-sampler", "repeated-deterministic-work"),
+    settings={
+        "lightning": "`num_workers` of the DataLoader that your module or DataModule returns",
+        "fabric": "`num_workers` of the DataLoader handed to `fabric.setup_dataloaders`",
+        "transformers": "`TrainingArguments(dataloader_num_workers=2)`",
+    },
     fires_on=(
         example(step_ms=100, input=60, forward=30, loaders=(_LOADER,), environment=_EIGHT_CORES),
         example(step_ms=100, input=60, forward=30, loaders=(_LOADER,), environment=Environment(num_cpus=2)),

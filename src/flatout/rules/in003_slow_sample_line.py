@@ -30,9 +30,10 @@ from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import goes_to, of_step
+from flatout.rules.facts.input_stages import COLLATE, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import per_sample_s, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
-from flatout.rules.facts.user_lines import Hotspot, costs, hottest
+from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run
@@ -42,6 +43,9 @@ MIN_SHARE = 0.10
 MIN_SHARE_OF_LOADING = 0.25
 UNTOUCHED_S = 15e-6  # indexing two arrays and returning a tuple
 WORK = ("sample", "collate", "sampler")
+
+_OF_LINES = {"sample": SAMPLES, "collate": COLLATE, "sampler": COLLATE}
+_NEARLY_ALL = 0.9
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -100,10 +104,29 @@ _LIBRARY = tuple(
 )
 _WORKERS = LoaderFacts(is_training=True, num_workers=2, batch_size=64, fetches=60)
 
+
+def _stage(finding: Finding, run: Run) -> Stage | None:
+    """Return the stage in which nearly all of the time below the finding's function was seen."""
+    place = finding.location
+    if place is None:
+        return None
+    below = [
+        cost
+        for cost in costs(run, Phase.INPUT, process=where_samples_are_made(training_loader(run)))
+        if any((frame.file, frame.function) == (place.file, place.function) for frame in cost.stack)
+    ]
+    whole = seconds(below)
+    for name, stage in _OF_LINES.items():
+        if whole > 0 and seconds([cost for cost in below if cost.stage == name]) >= _NEARLY_ALL * whole:
+            return stage
+    return None
+
+
 RULE = Rule(
     code="IN003",
     name="slow-sample-line",
     check=check,
+    stage=_stage,
     fires_on=(
         example(step_ms=100, input=60, forward=30, lines=_MAIN),
         example(step_ms=100, input=40, forward=50, lines=_WORKER, loaders=(_WORKERS,)),

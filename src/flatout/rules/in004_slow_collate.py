@@ -25,6 +25,7 @@ from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.input_stages import COLLATE
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
 from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -90,6 +91,11 @@ RULE = Rule(
     code="IN004",
     name="slow-collate",
     check=check,
+    stage=COLLATE,
+    takes_whole_stage=True,
+    settings={
+        "transformers": "the `data_collator` that is handed to the Trainer",
+    },
     fires_on=(
         example(step_ms=100, input=40, forward=50, loaders=(_OWN,), lines=_LINES),
         example(step_ms=100, input=40, forward=50, loaders=(_DEFAULT,)),

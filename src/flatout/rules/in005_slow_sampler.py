@@ -26,6 +26,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.input_stages import COLLATE
 from flatout.rules.facts.loader_facts import batch_s, fraction_of_batch, training_loader
 from flatout.rules.facts.user_lines import costs, hottest
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -88,6 +89,7 @@ RULE = Rule(
     code="IN005",
     name="slow-sampler",
     check=check,
+    stage=COLLATE,
     fires_on=(
         example(step_ms=100, input=20, forward=60, loaders=(_SLOW,), lines=_LINES),
         example(step_ms=100, input=25, forward=60, loaders=(_WORKERS,)),

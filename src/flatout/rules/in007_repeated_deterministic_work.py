@@ -30,6 +30,7 @@ from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.input_stages import FIXED_PART, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest
@@ -109,10 +110,21 @@ _RANDOM_AT_THE_END = replace(_LOADER, prefix=replace(_PREFIX, deterministic=Fals
 _RANDOM_AT_ONCE = replace(_LOADER, prefix=replace(_PREFIX, deterministic=False, prefix_share=0.1))
 _LINES = (line(3.0, ("data.py", 34, "Resize.__call__"), stage="sample"),)
 
+
+def _stage(finding: Finding, run: Run) -> Stage:
+    loader = training_loader(run)
+    whole = loader is not None and loader.prefix is not None and loader.prefix.deterministic
+    return SAMPLES if whole else FIXED_PART
+
+
 RULE = Rule(
     code="IN007",
     name="repeated-deterministic-work",
     check=check,
+    after=("io-wait-low-concurrency", "connection-per-sample", "remote-reads-unused"),
+    after_at_same_line=True,
+    stage=_stage,
+    takes_whole_stage=True,
     fires_on=(
         example(step_ms=100, input=60, forward=30, loaders=(_LOADER,), environment=_MEMORY, lines=_LINES),
         example(step_ms=100, input=60, forward=30, loaders=(_RANDOM_AT_THE_END,), environment=_MEMORY),

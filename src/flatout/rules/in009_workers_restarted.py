@@ -73,6 +73,10 @@ RULE = Rule(
     code="IN009",
     name="workers-restarted",
     check=check,
+    settings={
+        "lightning": "`persistent_workers=True` of the same DataLoader",
+        "transformers": "`TrainingArguments(dataloader_persistent_workers=True)`",
+    },
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.7}, loaders=(_LOADER,)),
         example(step_ms=50, n=100, outside_s={Phase.EPOCH_GAP: 0.9}, loaders=(replace(_LOADER, start_s=0.0),)),

@@ -30,6 +30,7 @@ from flatout.rules.core.bounds import speedup_of_input, speedup_of_waits
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.input_stages import SAMPLES
 from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines
 from flatout.rules.facts.user_lines import hottest
@@ -81,6 +82,9 @@ RULE = Rule(
     code="IN012",
     name="io-wait-low-concurrency",
     check=check,
+    subsumes=("slow-sample-line",),
+    after=("remote-reads-unused",),
+    stage=SAMPLES,
     fires_on=(
         example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES),
         example(step_ms=82, input=40, forward=30, loaders=(_TWO,)),

@@ -84,6 +84,7 @@ RULE = Rule(
     code="IN013",
     name="shared-memory-full",
     check=check,
+    shown_by_few=True,
     fires_on=(
         example(step_ms=100, forward=50, loaders=(_LOADER,), utilization=_filled(0.86)),
         example(step_ms=100, forward=50, loaders=(replace(_LOADER, prefetch_factor=8),), utilization=_filled(0.99)),

@@ -28,6 +28,7 @@ from flatout.rules.core.bounds import input_gain, speedup_of_input
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.input_stages import TRANSFORMS
 from flatout.rules.facts.loader_facts import fraction_of_batch, training_loader
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
@@ -126,6 +127,7 @@ RULE = Rule(
     code="IN014",
     name="work-cropped-away",
     check=check,
+    stage=TRANSFORMS,
     fires_on=(
         example(step_ms=800, input=650, forward=100, loaders=(_LOADER,)),
         example(step_ms=800, input=300, forward=400, loaders=_with(*_RESIZING)),

@@ -31,6 +31,7 @@ from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.input_stages import READING
 from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines
 from flatout.rules.facts.user_lines import hottest
@@ -84,6 +85,8 @@ RULE = Rule(
     code="IN015",
     name="storage-bound",
     check=check,
+    subsumes=("slow-sample-line",),
+    stage=READING,
     fires_on=(
         example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES, utilization=_reading(9e8)),
         example(step_ms=40, input=20, forward=15, loaders=(_MANY,), utilization=_reading(6e7)),

@@ -105,6 +105,7 @@ RULE = Rule(
     code="IN017",
     name="connection-per-sample",
     check=check,
+    subsumes=("slow-sample-line",),
     fires_on=(
         example(step_ms=100, input=60, forward=30, lines=_LINES),
         example(

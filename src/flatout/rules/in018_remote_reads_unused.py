@@ -95,6 +95,7 @@ RULE = Rule(
     code="IN018",
     name="remote-reads-unused",
     check=check,
+    subsumes=("slow-sample-line",),
     fires_on=(
         example(step_ms=700, input=640, forward=40, loaders=(_LOADER,), lines=_LINES),
         example(step_ms=360, input=320, forward=30, loaders=(replace(_LOADER, num_workers=2),)),

@@ -88,6 +88,8 @@ RULE = Rule(
     code="ME001",
     name="retained-graph",
     check=check,
+    shown_by_few=True,
+    edit=("detach",),
     fires_on=(
         example(step_ms=30, forward=10, backward=15, causes=_kept(10, 10)),
         example(steps=_SLOWER, causes=_kept(5, 10)),

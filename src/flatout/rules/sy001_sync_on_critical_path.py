@@ -83,6 +83,10 @@ RULE = Rule(
     code="SY001",
     name="sync-on-critical-path",
     check=check,
+    settings={
+        "lightning": "`self.log` of tensors instead of `.item()`",
+        "accelerate": "`accelerator.gather_for_metrics` every N steps, not in each",
+    },
     fires_on=(
         example(step_ms=100, sync=25, forward=50, environment=_GPU, causes=_SEEN, device_ns=_IDLE),
         example(step_ms=100, sync=8, forward=50, environment=_GPU, causes=_SEEN),

@@ -82,6 +82,9 @@ RULE = Rule(
     code="TR001",
     name="pageable-copy",
     check=check,
+    settings={
+        "transformers": "`TrainingArguments(dataloader_pin_memory=True)`",
+    },
     fires_on=(
         example(step_ms=80, transfer=12, forward=60, environment=_GPU, causes=_PAGEABLE),
         example(step_ms=80, transfer=4.5, forward=60, environment=_GPU, causes=_PAGEABLE),

@@ -73,6 +73,9 @@ RULE = Rule(
     code="TR002",
     name="blocking-copy",
     check=check,
+    settings={
+        "accelerate": "`Accelerator(dataloader_config=DataLoaderConfiguration(non_blocking=True))`",
+    },
     fires_on=(
         example(step_ms=80, transfer=12, forward=60, environment=_GPU, causes=_BLOCKING),
         example(step_ms=80, transfer=4.5, forward=60, environment=_GPU, causes=_BLOCKING),

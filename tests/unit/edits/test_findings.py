@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 from tests.unit.report.specimens import finding
 
-from flatout.edits.findings import EDITS, write_findings_in
+from flatout.edits.findings import EDITS, edit_for, write_findings_in
 from flatout.edits.project import read_project
 from flatout.rules.core.catalog import catalog
 from flatout.schema.facts import Frame
@@ -43,7 +43,9 @@ def cured(folder: Path, code: str, text: str, **files: str):
 
 
 def test_every_edit_is_of_a_rule():
-    assert set(EDITS) <= {rule.code for rule in catalog()}
+    named = {rule.edit[0] for rule in catalog() if rule.edit}
+    assert named == set(EDITS)
+    assert all(edit_for(rule.code) for rule in catalog() if rule.edit)
 
 
 # -- validation without gradients -----------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.rules import Rule, catalog, examine, example, line
-from flatout.rules.core.framework_settings import in_its_own_words
+from flatout.rules import catalog, examine, example, line
+from flatout.rules.core.catalog import rule_of
+from flatout.rules.core.framework_settings import setting_sentence
 from flatout.rules.facts.device_waits import device_ms
 from flatout.rules.facts.worker_facts import workers_harm
 from flatout.schema.facts import HELD_INPUT
@@ -41,7 +42,7 @@ def said(code, **known):
 
 
 def rule_giving(finding):
-    return Rule(code=finding.code, name=finding.name, check=lambda *_: finding, fires_on=(), quiet_on=())
+    return replace(rule_of(finding.code), check=lambda *_: finding)
 
 
 def finding(code, *, share, most=2.0, phase=Phase.INPUT):
@@ -121,7 +122,7 @@ def test_the_other_way_of_a_reduction_is_told_with_what_differs(operation, care)
 @pytest.mark.parametrize(("name", "told"), [("AdamW", True), ("SGD", False)])
 def test_the_trainers_setting_of_an_optimizer_is_told_of_that_optimizer_alone(name, told):
     run = example(optimizers=(OptimizerFacts(name=name),), causes=Causes(framework="transformers")).run
-    assert ("adamw_torch_fused" in in_its_own_words(finding("CO001", share=0.3), run)) is told
+    assert ("adamw_torch_fused" in setting_sentence(rule_of("CO001"), run)) is told
 
 
 def cropping(*stages):

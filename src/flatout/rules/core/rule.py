@@ -2,25 +2,39 @@
 
 import inspect
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from flatout.rules.core.example import Example
 from flatout.rules.core.measured import measured_section
+from flatout.rules.facts.input_stages import Stage
 from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.run import Run
 
-__all__ = ["Check", "Rule"]
+__all__ = ["Check", "Rule", "StageOf"]
 
 Check = Callable[[Run, Breakdown, tuple[Ceiling, ...]], Finding | None]
+StageOf = Callable[[Finding, Run], Stage | None]
+"""From a finding the stage of making a batch that it is about, None where the recording does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One fault that flatout looks for.
+    """One fault that flatout looks for; other rules are named by their `name`.
 
-    `name` names the fault, never the cure. `preview` marks a rule that no real recording on the hardware it
-    speaks of has confirmed yet: it is shown, and marked so.
+    Attributes:
+        name: the fault, never the cure.
+        preview: no real recording on the hardware it speaks of has confirmed it yet: it is shown, and marked so.
+        general: says that steps wait, not why; it goes where a cause explains most of that.
+        subsumes: rules whose findings at the same line this one says better.
+        after: rules whose findings come first where they give nearly as much: their cures make this one needless.
+        after_at_same_line: only where they are found at the same line.
+        stage: the stage of making a batch that it is about; measured ceilings bound what it promises.
+        takes_whole_stage: it promises that nothing of the stage is left.
+        shown_by_few: a recording of very few steps shows it, too.
+        settings: by framework, the framework's own setting for what it advises.
+        setting_applies: whether those settings hold for a recording; always where it is None.
+        edit: the edit of the script that cures it (a key of `flatout.edits.findings.EDITS`) and its arguments.
     """
 
     code: str
@@ -29,6 +43,16 @@ class Rule:
     fires_on: tuple[Example, ...]
     quiet_on: tuple[Example, ...]
     preview: bool = False
+    general: bool = False
+    subsumes: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    after_at_same_line: bool = False
+    stage: Stage | StageOf | None = None
+    takes_whole_stage: bool = False
+    shown_by_few: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    setting_applies: Callable[[Run], bool] | None = None
+    edit: tuple[str, ...] = ()
 
     @property
     def page(self) -> str:

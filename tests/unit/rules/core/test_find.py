@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules import Rule, catalog, examine, example, find, line
+from flatout.rules.core.catalog import rule_of
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
 from flatout.schema.finding import Ceiling, Finding
 from flatout.schema.phase import Phase
@@ -15,7 +16,7 @@ PLACE = Frame("train.py", 3, "train")
 
 
 def rule_giving(finding):
-    return Rule(code=finding.code, name=finding.name, check=lambda *_: finding, fires_on=(), quiet_on=())
+    return replace(rule_of(finding.code), check=lambda *_: finding)
 
 
 def finding(code, *, share=0.5, most=2.0, location=None):

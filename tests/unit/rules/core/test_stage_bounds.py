@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules import example, line
+from flatout.rules.core.catalog import rule_of
 from flatout.rules.core.example import steps_of
 from flatout.rules.core.stage_bounds import bounded
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER
@@ -33,7 +34,7 @@ def most(code, promised=9.0, *, location=None, ceilings=CEILINGS, phase=Phase.IN
     finding = Finding(
         code=code, name="x", phase=phase, share=0.5, max_speedup=promised, message="n=1", location=location
     )
-    found = bounded(finding, example(step_ms=100, input=75, forward=25, **known).run, ceilings)
+    found = bounded(finding, rule_of(code), example(step_ms=100, input=75, forward=25, **known).run, ceilings)
     return found.max_speedup if found is not None else None
 
 
@@ -133,6 +134,6 @@ def test_what_short_stretches_did_not_see_of_the_input_goes_with_it(extra_ms, me
     seen = seldom_dear(20, extra_ms)
     held_input = Ceiling(ceiling=HELD_INPUT, median_ms=measured_ms / 2.5, speedup=2.5, low=2.45, high=2.55, num_pairs=8)
     finding = Finding(code="IN001", name="x", phase=Phase.INPUT, share=0.5, max_speedup=9.0, message="n=1")
-    found = bounded(finding, seen.run, (held_input,), seen.breakdown)
+    found = bounded(finding, rule_of("IN001"), seen.run, (held_input,), seen.breakdown)
     assert found.max_speedup == pytest.approx(speedup, rel=0.01)
-    assert bounded(finding, seen.run, (held_input,)).max_speedup == pytest.approx(2.5)
+    assert bounded(finding, rule_of("IN001"), seen.run, (held_input,)).max_speedup == pytest.approx(2.5)
