@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from flatout.fixes.core.apply import install_fix
 from flatout.fixes.core.site import Site
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Seams
 from flatout.probe.model.modules import ModuleWatch
 from flatout.schema.trial import Selection
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args()
     seams = Seams()
-    modules = ModuleWatch(Tape(lambda step: None, lambda stretch: None))
+    modules = ModuleWatch(EventLog(lambda step: None, lambda stretch: None))
     sites = {way: install_fix(Selection(name, {}), seams, modules) for way, name in FIXES.items()}
     assert not any(site.failure for site in sites.values())
     print(

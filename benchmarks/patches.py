@@ -159,7 +159,7 @@ def patched(entry, root, names, recorded=(), step_s=0.0):
     `recorded`, `step_s`: what a recording knows of the loaders and the steps; `flatout patch` has one after a tune.
     """
     from flatout.edits.plan import write_recipe_in
-    from flatout.edits.project import read_project
+    from flatout.edits.reading.project import read_project
     from flatout.schema.trial import Selection
 
     project = read_project(entry, root, root)
@@ -197,7 +197,7 @@ def written(found):
 
 
 def source_of(entry, root):
-    from flatout.edits.project import read_project
+    from flatout.edits.reading.project import read_project
 
     return "\n".join(source.code.decode() for source in read_project(entry, root, root).sources)
 

@@ -88,7 +88,7 @@ def _prepare_timing(recorder: Any) -> None:
     """Install the fixes of a timing, and let it follow the steps."""
     from flatout.fixes.core.apply import install_fix, install_fixes
     from flatout.fixes.trial.alternation import Alternation
-    from flatout.fixes.trial.following import Following, Leading
+    from flatout.fixes.trial.following import FollowingRank, LeadingRank
     from flatout.fixes.trial.loader_alone import LoaderAlone
     from flatout.fixes.trial.turns import Turns, WholeProcess
 
@@ -105,7 +105,7 @@ def _prepare_timing(recorder: Any) -> None:
         seams, modules = recorder.seams, recorder.modules
         arms = [[install_fix(one, seams, modules, purpose) for one in arm] for arm in order.timing.arms]
     if order.timing.turns and os.environ.get("RANK", "0") != "0":
-        recorder.on_step = Following(order.timing, arms).step
+        recorder.on_step = FollowingRank(order.timing, arms).step
         return
     if order.timing.alone_s:
         alone = LoaderAlone(recorder.write, len(arms), order.timing.alone_s)
@@ -113,7 +113,9 @@ def _prepare_timing(recorder: Any) -> None:
         recorder.on_step = alone.behind(Alternation(order.timing, base, arms, alone.write).step)
         return
     alternation = Alternation(order.timing, base, arms, recorder.write)
-    recorder.on_step = Leading(alternation, Path(order.timing.turns)).step if order.timing.turns else alternation.step
+    recorder.on_step = (
+        LeadingRank(alternation, Path(order.timing.turns)).step if order.timing.turns else alternation.step
+    )
 
 
 def _prepare_verification(recorder: Any) -> None:

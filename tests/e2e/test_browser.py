@@ -18,7 +18,7 @@ import pytest
 from flatout.analysis.difference import Gate
 from flatout.report.html.difference import difference_page
 from flatout.report.html.page import page
-from flatout.report.staircase import Handover
+from flatout.report.staircase import HandoverStair
 from tests.unit.report import specimens
 from tests.unit.report.test_headroom import EVERY_PLACE
 from tests.unit.report.test_html import recorded
@@ -30,7 +30,7 @@ SCREENSHOTS = os.environ.get("FLATOUT_SCREENSHOTS", "")  # read now: each test h
 PAGES = {
     "diagnosis": lambda: page(specimens.ordinary(), preview={"IN001"}, price_h=3.5),
     "headroom": lambda: page(replace(specimens.ordinary(), headroom=EVERY_PLACE)),
-    "tune": lambda: page(specimens.tuned(), handover=Handover("flatout.toml", ("flatout", "run", "train.py"))),
+    "tune": lambda: page(specimens.tuned(), handover=HandoverStair("flatout.toml", ("flatout", "run", "train.py"))),
     "healthy": lambda: page(specimens.healthy()),
     "timeline": lambda: page(specimens.drawn(workers=4)),
     "empty": lambda: page(specimens.empty()),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from flatout.analysis.gates import Limits, bit_equality, replay_gates, trajectory_gate
+from flatout.analysis.gates import GateLimits, bit_equality, replay_gates, trajectory_gate
 from flatout.analysis.invariants import common, finite_check, invariants
 from flatout.analysis.traces import Trace
 from flatout.schema.trial import Check, Equality, Equivalence
@@ -25,15 +25,15 @@ MOST_LOSSES = 1000
 """Losses that are kept with a trial, to be shown: more cannot be told apart on a page."""
 
 LIMITS = {
-    Equivalence.BITWISE: Limits(  # of a script that is not deterministic: held to its own spread
+    Equivalence.BITWISE: GateLimits(  # of a script that is not deterministic: held to its own spread
         loss=1e-6, gradient=1e-5, cosine=1 - 1e-8, scale=1e-4, update=1e-4, buffer=1e-6, share=1e-2, gross=100.0,
         nudged=4.0, own=0.0,
     ),
-    Equivalence.ROUNDING: Limits(
+    Equivalence.ROUNDING: GateLimits(
         loss=1e-5, gradient=1e-4, cosine=1 - 1e-6, scale=1e-3, update=1e-3, buffer=1e-5, share=1e-2, gross=300.0,
         nudged=10.0, own=10.0, floor=3e-4, band=10.0,
     ),
-    Equivalence.PRECISION: Limits(
+    Equivalence.PRECISION: GateLimits(
         loss=3e-3, gradient=0.1, cosine=0.99, scale=5e-3, update=0.3, buffer=1e-2, share=1e-3, gross=2.0,
         nudged=2.0, own=2.0, unit=2.0**-8, floor=1e-2,
     ),

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from flatout.analysis.invariants import common
 from flatout.analysis.samples import first_difference
-from flatout.analysis.traces import Deviation, Replayed, Row, Trace
+from flatout.analysis.traces import Deviation, Replayed, Trace, TraceRow
 from flatout.schema.trial import Check
 
-__all__ = ["Limits", "bit_equality", "replay_gates", "trajectory_gate"]
+__all__ = ["GateLimits", "bit_equality", "replay_gates", "trajectory_gate"]
 
 _NOISE = 0.5  # a limit from which on a tensor says nothing: it is noise in the baseline as well
 _PROJECTED = 0.25  # of the relative error of the gradients may show in their projection on the right ones
@@ -25,7 +25,7 @@ _TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GateLimits:
     """What a class allows at a replayed step, and how much more where the script itself is more sensitive."""
 
     loss: float
@@ -76,7 +76,9 @@ def _which(wanted: str, found: str, names: tuple[str, ...]) -> str:
 # -- one step from the same state -------------------------------------------------------------------------------
 
 
-def replay_gates(candidate: Trace, nudged: Trace | None, reference: Trace | None, limits: Limits) -> Iterator[Check]:
+def replay_gates(
+    candidate: Trace, nudged: Trace | None, reference: Trace | None, limits: GateLimits
+) -> Iterator[Check]:
     """Yield the checks of every replayed step."""
     kinds: dict[str, list[Check]] = {}
     pool = _pool(candidate, reference, limits)
@@ -91,7 +93,7 @@ def replay_gates(candidate: Trace, nudged: Trace | None, reference: Trace | None
         yield from _sizes(candidate, nudged, limits)
 
 
-def _pool(candidate: Trace, reference: Trace | None, limits: Limits) -> float:
+def _pool(candidate: Trace, reference: Trace | None, limits: GateLimits) -> float:
     """Return the worst error of the baseline against float64, over tensors and steps; tensors of noise left out.
 
     Rounding pushes activations over the kinks of ReLUs, in other places with each order of summation, and what lies
@@ -129,7 +131,7 @@ class _OneStep:
     """One replayed step, with what a nudge of the weights does to it, and how far the baseline is off float64."""
 
     def __init__(
-        self, replayed: Replayed, moved: Replayed, own: Deviation | None, limits: Limits, pool: float = 0.0
+        self, replayed: Replayed, moved: Replayed, own: Deviation | None, limits: GateLimits, pool: float = 0.0
     ) -> None:
         self._replayed, self._moved, self._limits = replayed, moved, limits
         self._step = replayed.step
@@ -192,7 +194,7 @@ class _OneStep:
                 measured.append(self._held(f"{what}s", error, allowed, detail))
         yield from _worst(measured)
 
-    def _felt(self, row: Row) -> float:
+    def _felt(self, row: TraceRow) -> float:
         """Return a tensor's error, against a share of the norm of all where its own is smaller: sums that cancel."""
         assert row.error is not None
         return min(row.error, row.of_all / self._limits.share)
@@ -210,7 +212,7 @@ class _OneStep:
         return Check(name=name, passed=False, value=math.inf, detail=detail, step=self._step)
 
 
-def _sizes(candidate: Trace, nudged: Trace | None, limits: Limits) -> Iterator[Check]:
+def _sizes(candidate: Trace, nudged: Trace | None, limits: GateLimits) -> Iterator[Check]:
     """Yield whether gradients and updates are as large as they should be, in the mean over all replayed steps.
 
     Noise of relative size e moves one projection by much less than e, and the mean of several by less again; a loss or
@@ -232,12 +234,12 @@ def _sizes(candidate: Trace, nudged: Trace | None, limits: Limits) -> Iterator[C
     yield _held("size of the updates", abs(length - 1), allowed, detail)
 
 
-def _squared_length(row: Row) -> float:
+def _squared_length(row: TraceRow) -> float:
     """Return the squared norm of what was found, relative to what was wanted."""
     return (row.error or 0.0) ** 2 + 2 * row.scale - 1
 
 
-def _mean(found: Deviation, moved: Deviation, limits: Limits, measure: Callable[[Row], float]) -> float:
+def _mean(found: Deviation, moved: Deviation, limits: GateLimits, measure: Callable[[TraceRow], float]) -> float:
     """Return the mean of a measure over tensors that are no noise, by their share of the squared norm."""
     nudges = moved.errors()
     rows = [row for row in found.rows if row.error is not None and row.weight > 0]
@@ -264,7 +266,7 @@ def _held(name: str, value: float, limit: float, detail: str, step: int | None =
 # -- the trajectory ---------------------------------------------------------------------------------------------
 
 
-def trajectory_gate(baseline: Trace, nudged: Trace, candidate: Trace, limits: Limits) -> Iterator[Check]:
+def trajectory_gate(baseline: Trace, nudged: Trace, candidate: Trace, limits: GateLimits) -> Iterator[Check]:
     """Yield whether the losses stay inside a few times the band that the nudge has opened up to that step."""
     num = min(common(baseline, candidate), common(baseline, nudged))
     truth = [interval.loss for interval in baseline.intervals[:num]]

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Deviation", "Interval", "Replayed", "Row", "Trace", "read_trace"]
+__all__ = ["Deviation", "Interval", "Replayed", "Trace", "TraceRow", "read_trace"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """How far one tensor is off; `error` is None for one that is not there."""
 
     name: str
@@ -24,7 +24,7 @@ class Row:
 class Deviation:
     """How far tensors are off others, one by one and all together."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TraceRow, ...] = ()
     error: float = 0.0
     cosine: float = 1.0
     scale: float = 1.0
@@ -186,7 +186,7 @@ def _replayed(record: Mapping[str, Any]) -> Replayed:
 def _deviation(body: Mapping[str, Any]) -> Deviation:
     error, cosine, scale = body["all"]
     return Deviation(
-        rows=tuple(Row(*row) for row in body["rows"]),
+        rows=tuple(TraceRow(*row) for row in body["rows"]),
         error=error,
         cosine=cosine,
         scale=scale,

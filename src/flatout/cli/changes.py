@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flatout.report.changes import Change, Changes
+from flatout.report.changes import ReportedChange, ReportedChanges
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report
 from flatout.schema.run import Run
 
 if TYPE_CHECKING:
-    from flatout.edits.project import Project
+    from flatout.edits.reading.project import Project
     from flatout.schema.facts import LoaderFacts
 
 __all__ = ["changes_of", "recorded_loaders"]
@@ -19,7 +19,7 @@ _MOST_FINDINGS = 8
 _MOST_FILES = 30  # all of them are parsed, and a page is not worth a long wait
 
 
-def changes_of(report: Report) -> Changes:
+def changes_of(report: Report) -> ReportedChanges:
     """Return how the cures of findings, and the recipe, look in the source; nothing where it cannot be told.
 
     It cannot where a file is gone or was written to since the recording.
@@ -27,15 +27,15 @@ def changes_of(report: Report) -> Changes:
     try:
         project = _project(report.run)
         if project is None:
-            return Changes()
+            return ReportedChanges()
         findings = {}
         for finding in report.findings[:_MOST_FINDINGS]:
             change = next(_cures(project, finding, report), None)
             if change is not None:
                 findings[finding] = change
-        return Changes(findings, _recipe(project, report))
+        return ReportedChanges(findings, _recipe(project, report))
     except Exception:  # whatever is odd about the source: the page is worth more than the diffs on it
-        return Changes()
+        return ReportedChanges()
 
 
 def recorded_loaders(run: Run) -> "tuple[LoaderFacts, ...]":
@@ -46,7 +46,7 @@ def recorded_loaders(run: Run) -> "tuple[LoaderFacts, ...]":
 
 
 def _project(run: Run) -> "Project | None":
-    from flatout.edits.project import read_project
+    from flatout.edits.reading.project import read_project
 
     here = Path(run.header.working_folder)
     script = here / run.header.script
@@ -60,7 +60,7 @@ def _project(run: Run) -> "Project | None":
     return project if all(each.path.stat().st_mtime < since for each in project.sources) else None
 
 
-def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Change]:
+def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[ReportedChange]:
     """Yield what can be written for a finding: its own edit, then its fixes, with the settings that come first."""
     from flatout.edits.findings import edit_for, write_findings_in
     from flatout.edits.plan import write_recipe_in
@@ -78,7 +78,7 @@ def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Cha
             yield from _changed(project, after, f"{selection.label} in your source, not measured yet")
 
 
-def _recipe(project: "Project", report: Report) -> Change | None:
+def _recipe(project: "Project", report: Report) -> ReportedChange | None:
     from flatout.edits.plan import write_recipe_in
 
     if report.recipe is None:
@@ -91,10 +91,10 @@ def _recipe(project: "Project", report: Report) -> Change | None:
     return next(_changed(project, after, f"The recipe in your source (flatout patch writes it){without}"), None)
 
 
-def _changed(before: "Project", after: "Project", what: str) -> Iterator[Change]:
+def _changed(before: "Project", after: "Project", what: str) -> Iterator[ReportedChange]:
     from flatout.edits.diff import unified_diff
 
     pairs = zip(before.sources, after.sources, strict=True)
     text = b"".join(unified_diff(old.code, new.code, old.shown) for old, new in pairs)
     if text:
-        yield Change(what, tuple(text.decode("utf-8", "replace").splitlines()))
+        yield ReportedChange(what, tuple(text.decode("utf-8", "replace").splitlines()))

@@ -14,8 +14,8 @@ from flatout.errors import FlatoutError, UsageError
 from flatout.schema.recipe import Recipe
 
 if TYPE_CHECKING:
-    from flatout.edits.plan import Outcome
-    from flatout.edits.project import Project
+    from flatout.edits.plan import EditOutcome
+    from flatout.edits.reading.project import Project
     from flatout.engine.process.target import Target
     from flatout.schema.facts import LoaderFacts
     from flatout.schema.report import Report
@@ -112,7 +112,7 @@ def _diagnosed(target: "Target") -> "Report":
 
 def _cure(
     project: "Project", patched: "Project", report: "Report", written: Sequence[str]
-) -> "tuple[Project, tuple[Outcome, ...]]":
+) -> "tuple[Project, tuple[EditOutcome, ...]]":
     """Write the cures of findings; in files that were changed since the recording, a line may be another one."""
     from flatout.edits.findings import write_findings_in
 
@@ -134,7 +134,7 @@ def _project(words: Sequence[str]) -> "Project":
     Raises:
         UsageError: it is none whose source can be read.
     """
-    from flatout.edits.project import read_project
+    from flatout.edits.reading.project import read_project
 
     here = Path.cwd()
     if words[0] == "-m":
@@ -193,7 +193,7 @@ def _check_unchanged(recipe: Recipe | None, target: "Target", *, refuse: bool) -
     _say(f"warning: {fact}")
 
 
-def _account(project: "Project", outcomes: "Sequence[Outcome]", path: Path | None) -> None:
+def _account(project: "Project", outcomes: "Sequence[EditOutcome]", path: Path | None) -> None:
     """Say what became of each fix and finding; `path`: of the recipe."""
     for note in project.notes:
         _say(f"warning: {note}")
@@ -227,7 +227,7 @@ def _plain_to_see(diff: bytes) -> bytes:
 
 
 def _write(project: "Project", patched: "Project") -> None:
-    from flatout.edits.writing import write_project
+    from flatout.edits.written_files import write_project
 
     for name, backup in write_project(project, patched):
         _say(f"{name} is changed; what it was is in {backup.name}")

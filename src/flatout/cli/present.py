@@ -12,7 +12,7 @@ from flatout.schema.files import keep_private, private_opener, write_whole
 from flatout.schema.report import Report
 
 if TYPE_CHECKING:
-    from flatout.report.staircase import Handover
+    from flatout.report.staircase import HandoverStair
 
 __all__ = ["present", "store", "store_page", "write_text"]
 
@@ -22,7 +22,7 @@ def present(
     *,
     json_file: Path | None = None,
     verbose: bool = False,
-    handover: "Handover | None" = None,
+    handover: "HandoverStair | None" = None,
     price_h: float = 0.0,
 ) -> None:
     """Print `report`, name the page beside the recording, and write the report to `json_file`.
@@ -58,7 +58,7 @@ def store(report: Report) -> None:
         keep_private(Path(report.folder))
 
 
-def store_page(report: Report, *, handover: "Handover | None" = None, price_h: float = 0.0) -> None:
+def store_page(report: Report, *, handover: "HandoverStair | None" = None, price_h: float = 0.0) -> None:
     """Write `report.html` beside the recording, for a browser; a full disk costs a note."""
     from flatout.cli.changes import changes_of
     from flatout.report.html.page import REPORT_PAGE, page

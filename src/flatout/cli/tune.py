@@ -16,7 +16,7 @@ from flatout.schema.secrets import masked_words
 
 if TYPE_CHECKING:
     from flatout.engine.tune import TuneLimits
-    from flatout.report.staircase import Handover
+    from flatout.report.staircase import HandoverStair
 
 __all__ = ["tune", "tune_and_present"]
 
@@ -104,7 +104,7 @@ def tune_and_present(
 
     _require_ours(recipe_file)
     failure: FlatoutError | None = None
-    handover: Handover | None = None
+    handover: HandoverStair | None = None
     try:
         limits = TuneLimits(budget_s=budget_s, only=only, also=also, equal=Equivalence(equal.upper()))
         found: Report | None = _tune(words, limits, out, verbose)
@@ -132,20 +132,20 @@ def _tune(words: Sequence[str], limits: "TuneLimits", out: Path | None, verbose:
         return search(target, limits=limits, out=out, watch=watcher.watch, echo=echo_bytes if verbose else None)
 
 
-def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[Handover, FlatoutError | None]":
+def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[HandoverStair, FlatoutError | None]":
     """Write the recipe; return what the page says of it, and why it could not be written."""
     from flatout.engine.recipe import write_recipe
-    from flatout.report.staircase import Handover
+    from flatout.report.staircase import HandoverStair
 
     if report.recipe is None or not report.recipe.fixes:
         if file.exists():
             click.echo(f"note: {file}, of an earlier tune, is left as it was", err=True)
-        return Handover(), None
+        return HandoverStair(), None
     try:
         write_recipe(report.recipe, file)
     except FlatoutError as error:
-        return Handover(), error
-    return Handover(file=str(file), command=_command(words, file)), None
+        return HandoverStair(), error
+    return HandoverStair(file=str(file), command=_command(words, file)), None
 
 
 def _command(words: Sequence[str], file: Path) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import libcst as cst
 
 from flatout.edits.models import find_model, training_calls
-from flatout.edits.project import Project
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import OnStatement, Unplaced, parse_line
-from flatout.edits.source import Source
-from flatout.edits.written import Context, Written, with_changes, with_import
+from flatout.edits.written_edit import Context, WrittenEdit, with_changes, with_import
 from flatout.fixes.core.edit import Autocast
 
 __all__ = ["autocast"]
@@ -24,35 +24,37 @@ _WITH = "with torch.autocast(next({model}.parameters()).device.type, " + _OURS +
 _OUTPUTS = "outputs"
 
 
-def autocast(piece: Autocast, project: Project, context: Context) -> Written:
+def autocast(piece: Autocast, project: Project, context: Context) -> WrittenEdit:
     """Write autocast around every training call of the model, or around none."""
     del piece, context
     if "autocast" in project.mentions:
         said = "the code mentions autocast, so it decides by itself: see what it says there"
-        return Written(project, there=1) if _OURS in project.mentions else Written(project, left=(said,))
+        return WrittenEdit(project, there=1) if _OURS in project.mentions else WrittenEdit(project, left=(said,))
     model = find_model(project)
     if isinstance(model, str):
-        return Written(project, left=(model,))
+        return WrittenEdit(project, left=(model,))
     calls = training_calls(project, model)
     if not calls:
-        return Written(project, left=(f"no call of {model.name} is found where it is trained",))
-    lines: list[tuple[Source, int, OnStatement]] = []
+        return WrittenEdit(project, left=(f"no call of {model.name} is found where it is trained",))
+    lines: list[tuple[SourceFile, int, OnStatement]] = []
     for source, call in calls:
         around = _around(project, source, call)
         if around is None:
             said = "what the model gives back is not surely one tensor: put autocast around this call by hand"
-            return Written(project, left=(source.at(call, said),))
+            return WrittenEdit(project, left=(source.at(call, said),))
         lines.append((source, source.statement(call).lineno, around))
     try:
         changed = with_changes(project, lines=lines)
         for at in {project.sources.index(source) for source, _, _ in lines}:
             changed = with_import(changed, at, "torch")
     except Unplaced:
-        return Written(project, left=(f"{model.name} is called where no block fits: put autocast around it by hand",))
-    return Written(changed, changed=len(lines))
+        return WrittenEdit(
+            project, left=(f"{model.name} is called where no block fits: put autocast around it by hand",)
+        )
+    return WrittenEdit(changed, changed=len(lines))
 
 
-def _around(project: Project, source: Source, call: ast.Call) -> OnStatement | None:
+def _around(project: Project, source: SourceFile, call: ast.Call) -> OnStatement | None:
     """Return how the statement is put under autocast, None where it cannot surely be."""
     above = source.parents[call]
     if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
@@ -64,7 +66,7 @@ def _around(project: Project, source: Source, call: ast.Call) -> OnStatement | N
     return None
 
 
-def _is_first(source: Source, node: ast.expr) -> bool:
+def _is_first(source: SourceFile, node: ast.expr) -> bool:
     """Return whether nothing of its statement is worked out before `node`."""
     above = source.parents[node]
     if isinstance(above, ast.BinOp) and above.left is node:
@@ -77,7 +79,7 @@ def _is_first(source: Source, node: ast.expr) -> bool:
     return simple or isinstance(above, ast.Expr)
 
 
-def _is_tensor(project: Project, source: Source, call: ast.Call, name: str) -> bool:
+def _is_tensor(project: Project, source: SourceFile, call: ast.Call, name: str) -> bool:
     """Return whether `name` is used as a tensor is, and in no other way."""
     uses = [
         node
@@ -88,7 +90,7 @@ def _is_tensor(project: Project, source: Source, call: ast.Call, name: str) -> b
     return any(sure) and not any(each is False for each in sure)
 
 
-def _is_tensor_use(project: Project, source: Source, node: ast.expr) -> bool | None:
+def _is_tensor_use(project: Project, source: SourceFile, node: ast.expr) -> bool | None:
     """Return whether it shows a tensor, None where it does not show."""
     above = source.parents[node]
     if isinstance(above, ast.Attribute):
@@ -107,7 +109,7 @@ def _is_named(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _is_loss(project: Project, source: Source, call: ast.Call, first: ast.expr) -> bool:
+def _is_loss(project: Project, source: SourceFile, call: ast.Call, first: ast.expr) -> bool:
     """Return whether torch computes a loss of `first`, the first argument, which is then a tensor."""
     if call.args[:1] != [first]:
         return False

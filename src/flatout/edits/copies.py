@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 
 from flatout.edits.arguments import Given, given, set_argument
-from flatout.edits.flow import Flow
 from flatout.edits.loaders import made_for_training
-from flatout.edits.loops import Loop, loops
-from flatout.edits.project import Project
+from flatout.edits.reading.dataflow import Flow
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.training_loops import Loop, loops
 from flatout.edits.rewrite import OnCall
-from flatout.edits.source import Source
-from flatout.edits.written import Context, Written, with_changes
+from flatout.edits.written_edit import Context, WrittenEdit, with_changes
 from flatout.fixes.core.edit import CopyArgument
 
 __all__ = ["copy_argument"]
@@ -20,11 +20,11 @@ __all__ = ["copy_argument"]
 _TYPES = re.compile(r"dtype|b?float\d*|complex\d*|u?int\d*|double|half|long|bool|memory_format")
 
 
-def copy_argument(piece: CopyArgument, project: Project, context: Context) -> Written:
+def copy_argument(piece: CopyArgument, project: Project, context: Context) -> WrittenEdit:
     """Write `non_blocking=True` where what a training loader hands out is copied to a device."""
     del piece
     chosen, _ = made_for_training(project, context)
-    edits: list[tuple[Source, ast.Call, OnCall]] = []
+    edits: list[tuple[SourceFile, ast.Call, OnCall]] = []
     there, left = 0, []
     for source, call in _copies(project, {call for _, call, _ in chosen}):
         found, _ = given(call, "non_blocking", "True", 9)
@@ -40,10 +40,10 @@ def copy_argument(piece: CopyArgument, project: Project, context: Context) -> Wr
         left.append(
             "no .to(device) or .cuda() of a batch is found beside the training loop: add non_blocking=True there"
         )
-    return Written(with_changes(project, edits), len(edits), there, tuple(left))
+    return WrittenEdit(with_changes(project, edits), len(edits), there, tuple(left))
 
 
-def _copies(project: Project, loaders: set[ast.Call]) -> Iterator[tuple[Source, ast.Call]]:
+def _copies(project: Project, loaders: set[ast.Call]) -> Iterator[tuple[SourceFile, ast.Call]]:
     flow = Flow(project)
     for source, loop in loops(project):
         if isinstance(loop, ast.While | ast.comprehension):

@@ -5,21 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
 
-from flatout.edits.detached import detached
-from flatout.edits.gradients import without_gradients
-from flatout.edits.plan import Outcome
-from flatout.edits.project import Project
-from flatout.edits.removed import removed
+from flatout.edits.detached_values import detached
+from flatout.edits.no_gradients import without_gradients
+from flatout.edits.plan import EditOutcome
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.removed_calls import removed
 from flatout.edits.rewrite import Unplaced
-from flatout.edits.source import Source
 from flatout.edits.switches import no_anomaly_detection
-from flatout.edits.written import Written
+from flatout.edits.written_edit import WrittenEdit
 from flatout.rules.core.catalog import rule_of
 from flatout.schema.finding import Finding
 
 __all__ = ["EDITS", "edit_for", "write_findings_in"]
 
-Edit = Callable[[Project, Source, ast.stmt], Written]
+Edit = Callable[[Project, SourceFile, ast.stmt], WrittenEdit]
 
 EDITS: Mapping[str, Callable[..., Edit]] = {
     "anomaly-detection-off": lambda: lambda project, source, statement: no_anomaly_detection(project),
@@ -41,7 +41,7 @@ def edit_for(code: str) -> Edit | None:
 
 def write_findings_in(
     project: Project, findings: Sequence[Finding], *, recorded: Project, done_by: Sequence[str] = ()
-) -> tuple[Project, tuple[Outcome, ...]]:
+) -> tuple[Project, tuple[EditOutcome, ...]]:
     """Return the project with the findings' cures written in it as far as that is sure, and what became of each.
 
     `recorded`: the project as it was when the findings were made; `project` may be changed since. `done_by`: fixes
@@ -53,26 +53,26 @@ def write_findings_in(
             done = _write(project, finding, recorded)
             project = done.project
             label = f"{finding.code} {finding.name}"
-            outcomes.append(Outcome(label, done.changed, done.there, done.left, is_fix=False))
+            outcomes.append(EditOutcome(label, done.changed, done.there, done.left, is_fix=False))
     return project, tuple(outcomes)
 
 
-def _write(project: Project, finding: Finding, recorded: Project) -> Written:
+def _write(project: Project, finding: Finding, recorded: Project) -> WrittenEdit:
     edit, place = edit_for(finding.code), finding.location
     if edit is None or place is None:
         tried = f" `flatout tune` tries {' and '.join(finding.fixes)}." if finding.fixes else ""
-        return Written(project, left=(finding.message + tried,))
+        return WrittenEdit(project, left=(finding.message + tried,))
     at = next((at for at, each in enumerate(recorded.sources) if str(each.path) == place.file), None)
     if at is None:
-        return Written(project, left=(f"its place is in no file that is read. {finding.message}",))
+        return WrittenEdit(project, left=(f"its place is in no file that is read. {finding.message}",))
     source = project.sources[at]
     statement = _statement(source, _line_now(recorded.sources[at].lines, source.lines, place.line))
     if statement is None:
-        return Written(project, left=(f"{source.shown}:{place.line} is no statement, or changed already",))
+        return WrittenEdit(project, left=(f"{source.shown}:{place.line} is no statement, or changed already",))
     try:
         return edit(project, source, statement)
     except (Unplaced, RecursionError):
-        return Written(project, left=(source.at(statement, "the change fits nowhere on this line"),))
+        return WrittenEdit(project, left=(source.at(statement, "the change fits nowhere on this line"),))
 
 
 def _line_now(before: Sequence[str], now: Sequence[str], line: int) -> int:
@@ -83,7 +83,7 @@ def _line_now(before: Sequence[str], now: Sequence[str], line: int) -> int:
     return 0
 
 
-def _statement(source: Source, line: int) -> ast.stmt | None:
+def _statement(source: SourceFile, line: int) -> ast.stmt | None:
     """Return the innermost statement on a line."""
     found = [node for node in ast.walk(source.tree) if isinstance(node, ast.stmt) and node.lineno <= line <= _end(node)]
     return max(found, key=lambda node: (node.lineno, -_end(node)), default=None)

@@ -8,14 +8,14 @@ from functools import partial
 import libcst as cst
 
 from flatout.edits.arguments import Given, given, set_argument
-from flatout.edits.draws import made_randomly
-from flatout.edits.flow import Flow
-from flatout.edits.loader_classes import loader_classes, makers
-from flatout.edits.project import Project
+from flatout.edits.reading.dataflow import Flow
+from flatout.edits.reading.loader_classes import loader_classes, makers
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.random_draws import made_randomly
+from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.training_loaders import LoaderCall, Role
 from flatout.edits.rewrite import OnCall
-from flatout.edits.source import Source
-from flatout.edits.training_loaders import LoaderCall, Role
-from flatout.edits.written import Context, Written, with_changes, with_import
+from flatout.edits.written_edit import Context, WrittenEdit, with_changes, with_import
 from flatout.fixes.core.edit import LoaderArgument, WrappedLoader
 
 __all__ = ["loader_argument", "made_for_training", "training_loaders", "wrapped_loader"]
@@ -30,7 +30,7 @@ _OTHERS = {
     Role.BOTH: "this line makes loaders for training and for others: make the training loader by a call of its own",
     Role.UNKNOWN: "it cannot be told whether this loader is for training: walk it in a `for` beside the backward pass",
 }
-_Call = tuple[Source, ast.Call, LoaderCall]
+_Call = tuple[SourceFile, ast.Call, LoaderCall]
 
 
 def training_loaders(project: Project, context: Context) -> tuple[list[_Call], list[str]]:
@@ -70,11 +70,11 @@ def _chosen(pairs: list[_Call]) -> tuple[list[_Call], list[str]]:
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-def loader_argument(piece: LoaderArgument, project: Project, context: Context) -> Written:
+def loader_argument(piece: LoaderArgument, project: Project, context: Context) -> WrittenEdit:
     """Write one argument of every training loader."""
     code = context.code(piece.code)
     chosen, left = training_loaders(project, context)
-    edits: list[tuple[Source, ast.Call, OnCall]] = []
+    edits: list[tuple[SourceFile, ast.Call, OnCall]] = []
     there = 0
     for source, call, known in chosen:
         place = _ORDER.index(piece.name) if piece.name in _ORDER else 99
@@ -95,7 +95,7 @@ def loader_argument(piece: LoaderArgument, project: Project, context: Context) -
     for module in piece.needs:
         for at in {project.sources.index(source) for source, _, _ in edits}:
             changed = with_import(changed, at, module)
-    return Written(changed, len(edits), there, tuple(left))
+    return WrittenEdit(changed, len(edits), there, tuple(left))
 
 
 def _given_elsewhere(name: str, code: str, found: Given, value: ast.expr | None) -> str:
@@ -130,7 +130,7 @@ def _has_workers(call: ast.Call) -> bool:
 
 
 def _against(
-    piece: LoaderArgument, project: Project, source: Source, call: ast.Call, known: LoaderCall, code: str
+    piece: LoaderArgument, project: Project, source: SourceFile, call: ast.Call, known: LoaderCall, code: str
 ) -> str:
     """Return why samples of this loader cannot be made in other processes than now, "" where they can."""
     if not piece.in_workers:
@@ -147,7 +147,7 @@ def _against(
     return _strange_sampler(project, source, call)
 
 
-def _strange_sampler(project: Project, source: Source, call: ast.Call) -> str:
+def _strange_sampler(project: Project, source: SourceFile, call: ast.Call) -> str:
     for name in ("sampler", "batch_sampler"):
         value = next((each.value for each in call.keywords if each.arg == name), None)
         made = Flow(project).origins(source, value) if value is not None else []
@@ -160,7 +160,7 @@ def _strange_sampler(project: Project, source: Source, call: ast.Call) -> str:
 # -- wrapping ---------------------------------------------------------------------------------------------------------
 
 
-def wrapped_loader(piece: WrappedLoader, project: Project, context: Context) -> Written:
+def wrapped_loader(piece: WrappedLoader, project: Project, context: Context) -> WrittenEdit:
     """Hand every training loader to a function that returns the one to walk."""
     chosen, left = made_for_training(project, context)
     classes = {made: known for known in loader_classes(project) for _, made in known.made}
@@ -176,16 +176,16 @@ def wrapped_loader(piece: WrappedLoader, project: Project, context: Context) -> 
         left.append(source.at(call, "an attribute of this loader is set later, which the one around it would not see"))
         wanted.remove((source, call))
     code = context.code(piece.arguments)
-    edits: list[tuple[Source, ast.Call, OnCall]] = [
+    edits: list[tuple[SourceFile, ast.Call, OnCall]] = [
         (source, call, partial(_wrap, function=piece.function, arguments=code)) for source, call in wanted
     ]
     changed = with_changes(project, edits)
     for at in {project.sources.index(source) for source, _ in wanted}:
         changed = with_import(changed, at, piece.function.partition(".")[0])
-    return Written(changed, len(wanted), num_there, tuple(left))
+    return WrittenEdit(changed, len(wanted), num_there, tuple(left))
 
 
-def _is_wrapped(source: Source, call: ast.Call, function: str) -> bool:
+def _is_wrapped(source: SourceFile, call: ast.Call, function: str) -> bool:
     return any(source.dotted(each.func) == function for each in _calls_above(source, call))
 
 
@@ -196,7 +196,7 @@ def _is_written_to(project: Project, call: ast.Call) -> bool:
     return any(call is made for source, target in targets for _, made in flow.origins(source, target.value))
 
 
-def _calls_above(source: Source, call: ast.Call) -> Iterator[ast.Call]:
+def _calls_above(source: SourceFile, call: ast.Call) -> Iterator[ast.Call]:
     for each in source.above(call):
         if isinstance(each, ast.stmt):
             return

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from flatout.edits.classes import class_around, names_below
-from flatout.edits.flow import Flow, Origin, pairs
-from flatout.edits.groups import owner_of_parameters
-from flatout.edits.loops import is_without_gradients, loops, trains
 from flatout.edits.optimizers import optimizer_calls
-from flatout.edits.project import Project
+from flatout.edits.reading.dataflow import Flow, Origin, pairs
+from flatout.edits.reading.parameter_groups import owner_of_parameters
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.training_loops import is_without_gradients, loops, trains
+from flatout.edits.reading.user_classes import class_around, names_below
 from flatout.edits.rewrite import Unplaced, parse_line
-from flatout.edits.source import Function, Source
-from flatout.edits.written import Context, Written, with_changes, with_import
+from flatout.edits.written_edit import Context, WrittenEdit, with_changes, with_import
 from flatout.fixes.core.edit import ModelLine
 
 __all__ = ["Model", "find_model", "model_line", "training_calls"]
@@ -24,17 +24,17 @@ __all__ = ["Model", "find_model", "model_line", "training_calls"]
 class Model:
     """The trained model: the call that makes it, the statement that gives it a name, and the name."""
 
-    source: Source
+    source: SourceFile
     made: ast.Call
     statement: ast.stmt
     name: str
-    made_in: Source  # the file of the call: that of the statement, or of a function that it calls
+    made_in: SourceFile  # the file of the call: that of the statement, or of a function that it calls
 
 
 def find_model(project: Project) -> Model | str:
     """Return the one model that is trained, or why it cannot be told."""
     flow = Flow(project)
-    made: dict[ast.Call, Source] = {}
+    made: dict[ast.Call, SourceFile] = {}
     optimizers = optimizer_calls(project)
     for source, call, _ in optimizers:
         asked = owner_of_parameters(source, call)
@@ -56,7 +56,7 @@ def find_model(project: Project) -> Model | str:
     return source.at(origin, "the model is not made by an assignment of its own: give it one")
 
 
-def _may_be(project: Project, source: Source, asked: ast.expr, made: ast.Call) -> bool:
+def _may_be(project: Project, source: SourceFile, asked: ast.expr, made: ast.Call) -> bool:
     """Return whether what `made` makes can be the `self` of the method in which `asked` stands, if it is that."""
     owner = class_around(source, asked) if ast.unparse(asked) == "self" else None
     return owner is None or ast.unparse(made.func).rpartition(".")[2] in names_below(project, owner.name)
@@ -84,22 +84,22 @@ def training_calls(project: Project, model: Model) -> list[Origin]:
     return found
 
 
-def _has_backward(source: Source, call: ast.Call) -> bool:
+def _has_backward(source: SourceFile, call: ast.Call) -> bool:
     """Return whether the innermost loop or function around a call makes a backward pass by itself."""
     around = next(each for each in source.above(call) if isinstance(each, ast.For | ast.While | Function | ast.Module))
     return any(isinstance(each, ast.Attribute) and each.attr == "backward" for each in ast.walk(around))
 
 
-def model_line(piece: ModelLine, project: Project, context: Context) -> Written:
+def model_line(piece: ModelLine, project: Project, context: Context) -> WrittenEdit:
     """Write a line behind the statement that makes the model."""
     model = find_model(project)
     if isinstance(model, str):
-        return Written(project, left=(_decided(piece, project) or model,))
+        return WrittenEdit(project, left=(_decided(piece, project) or model,))
     code = context.code(piece.code, model=model.name)
     if ast.unparse(ast.parse(code)) in map(ast.unparse, _beside(model)):
-        return Written(project, there=1)
+        return WrittenEdit(project, there=1)
     if reason := _against(piece, project, model):
-        return Written(project, left=(reason,))
+        return WrittenEdit(project, left=(reason,))
 
     def behind(statement: cst.SimpleStatementLine, module: cst.Module) -> Sequence[cst.BaseStatement]:
         return statement, parse_line(code, module)
@@ -109,8 +109,10 @@ def model_line(piece: ModelLine, project: Project, context: Context) -> Written:
         if "torch." in code.replace(model.name, "", 1):
             changed = with_import(changed, project.sources.index(model.source), "torch")
     except Unplaced:
-        return Written(project, left=(model.source.at(model.statement, f"no line fits behind this one: add {code}"),))
-    return Written(changed, changed=1)
+        return WrittenEdit(
+            project, left=(model.source.at(model.statement, f"no line fits behind this one: add {code}"),)
+        )
+    return WrittenEdit(changed, changed=1)
 
 
 def _beside(model: Model) -> list[ast.stmt]:

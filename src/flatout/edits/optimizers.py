@@ -5,11 +5,11 @@ import re
 from functools import partial
 
 from flatout.edits.arguments import Given, given, set_argument
-from flatout.edits.project import Project
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.reading.unpacked_arguments import Held, unpacked, with_item
 from flatout.edits.rewrite import OnCall
-from flatout.edits.source import Source
-from flatout.edits.unpacked import Held, unpacked, with_item
-from flatout.edits.written import Context, Written, with_changes
+from flatout.edits.written_edit import Context, WrittenEdit, with_changes
 from flatout.fixes.core.edit import OptimizerArgument
 
 __all__ = ["optimizer_argument", "optimizer_calls"]
@@ -18,16 +18,16 @@ _OPTIMIZER = re.compile(r"torch\.optim\.((?!lr_scheduler|swa_utils)[a-z_]+\.)?[A
 _OTHER = {"fused": "foreach", "foreach": "fused"}
 
 
-def optimizer_calls(project: Project) -> list[tuple[Source, ast.Call, str]]:
+def optimizer_calls(project: Project) -> list[tuple[SourceFile, ast.Call, str]]:
     """Return the calls that make one of torch's own optimizers, with its name."""
     found = [(source, call, source.dotted(call.func)) for source, call in project.nodes(ast.Call)]
     return [(source, call, name.rpartition(".")[2]) for source, call, name in found if _OPTIMIZER.fullmatch(name)]
 
 
-def optimizer_argument(piece: OptimizerArgument, project: Project, context: Context) -> Written:
+def optimizer_argument(piece: OptimizerArgument, project: Project, context: Context) -> WrittenEdit:
     """Ask every optimizer that has it for an implementation."""
     name = str(context.settings["implementation"])
-    edits: list[tuple[Source, ast.Call, OnCall]] = []
+    edits: list[tuple[SourceFile, ast.Call, OnCall]] = []
     there, left = 0, []
     reasons = (why for code, why in piece.not_beside.items() if code in project.mentions and name == "fused")
     beside = next(reasons, "")
@@ -51,7 +51,7 @@ def optimizer_argument(piece: OptimizerArgument, project: Project, context: Cont
         left.append(
             "no call of torch's own optimizers is in the source: a library or a name computed at run time makes it"
         )
-    return Written(with_changes(project, edits), len(edits), there, tuple(left))
+    return WrittenEdit(with_changes(project, edits), len(edits), there, tuple(left))
 
 
 def _given(call: ast.Call, name: str, held: Held | None) -> tuple[Given, ast.expr | None]:

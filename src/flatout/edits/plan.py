@@ -9,11 +9,11 @@ from flatout.edits.copies import copy_argument
 from flatout.edits.loaders import loader_argument, wrapped_loader
 from flatout.edits.models import model_line
 from flatout.edits.optimizers import optimizer_argument
-from flatout.edits.project import Project
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.training_loaders import loader_calls
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.switches import anomaly_off, switch_line
-from flatout.edits.training_loaders import loader_calls
-from flatout.edits.written import Context, Written
+from flatout.edits.written_edit import Context, WrittenEdit
 from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.edit import (
     AnomalyOff,
@@ -30,11 +30,11 @@ from flatout.fixes.core.edit import (
 from flatout.schema.facts import LoaderFacts
 from flatout.schema.trial import Selection
 
-__all__ = ["Outcome", "write_recipe_in"]
+__all__ = ["EditOutcome", "write_recipe_in"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EditOutcome:
     """What became of one fix or finding: places changed, places that had it already, what was left out and why."""
 
     label: str
@@ -46,7 +46,7 @@ class Outcome:
 
 def write_recipe_in(
     project: Project, selections: Sequence[Selection], recorded: Sequence[LoaderFacts] = (), step_s: float = 0.0
-) -> tuple[Project, tuple[Outcome, ...]]:
+) -> tuple[Project, tuple[EditOutcome, ...]]:
     """Return the project with the fixes written in it as far as that is sure, and what became of each.
 
     `recorded`: what a recording knows of the loaders; `step_s`: seconds that a step takes, 0 where it is not known.
@@ -57,7 +57,7 @@ def write_recipe_in(
         settings = {**_defaults(selection.fix), **selection.settings}
         done = _write(selection.fix, project, Context(settings=settings, loaders=loaders, step_s=step_s))
         project = done.project
-        outcomes.append(Outcome(selection.label, done.changed, done.there, tuple(dict.fromkeys(done.left))))
+        outcomes.append(EditOutcome(selection.label, done.changed, done.there, tuple(dict.fromkeys(done.left))))
     return project, tuple(outcomes)
 
 
@@ -67,22 +67,22 @@ def _defaults(name: str) -> dict[str, object]:
     return {each: found.default for each, found in parameters.items() if found.default is not found.empty}
 
 
-def _write(name: str, project: Project, context: Context) -> Written:
+def _write(name: str, project: Project, context: Context) -> WrittenEdit:
     """Write all pieces of one fix, or none: where one has no place at all, the others would be another fix."""
     fix = find_fix(name)
     pieces = fix.edit if fix is not None else ()
     if not pieces:
-        return Written(project, left=("how to write it in the source is not known",))
-    done = Written(project)
+        return WrittenEdit(project, left=("how to write it in the source is not known",))
+    done = WrittenEdit(project)
     unwritten = [each for each in pieces if isinstance(each, Unwritten) and _is_meant(each, context)]
     whole = [each.reason for each in unwritten if not each.rest]
     if whole:
-        return Written(project, left=tuple(whole))
+        return WrittenEdit(project, left=tuple(whole))
     for piece in (each for each in pieces if not isinstance(each, Unwritten)):
         one = _piece(piece, done.project, context)
         if not one.changed and not one.there:
-            return Written(project, left=(*done.left, *one.left))
-        done = Written(one.project, done.changed + one.changed, done.there + one.there, (*done.left, *one.left))
+            return WrittenEdit(project, left=(*done.left, *one.left))
+        done = WrittenEdit(one.project, done.changed + one.changed, done.there + one.there, (*done.left, *one.left))
     return replace(done, left=(*done.left, *(each.reason for each in unwritten)))
 
 
@@ -90,14 +90,14 @@ def _is_meant(piece: Unwritten, context: Context) -> bool:
     return all(context.settings.get(name) == value for name, value in piece.when.items())
 
 
-def _piece(piece: Piece, project: Project, context: Context) -> Written:
+def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
     try:
         return _write_piece(piece, project, context)
     except (Unplaced, RecursionError):
-        return Written(project, left=("the place to write it at cannot be told from what surrounds it",))
+        return WrittenEdit(project, left=("the place to write it at cannot be told from what surrounds it",))
 
 
-def _write_piece(piece: Piece, project: Project, context: Context) -> Written:
+def _write_piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
     match piece:
         case LoaderArgument():
             return loader_argument(piece, project, context)
@@ -116,4 +116,4 @@ def _write_piece(piece: Piece, project: Project, context: Context) -> Written:
         case Autocast():
             return autocast(piece, project, context)
         case Unwritten():
-            return Written(project, left=(piece.reason,))
+            return WrittenEdit(project, left=(piece.reason,))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from flatout.edits.source import Source, Span
+from flatout.edits.reading.source_file import SourceFile, Span
 
-__all__ = ["Changes", "OnBlock", "OnCall", "OnStatement", "Unplaced", "insert_line", "parse_line", "rewritten"]
+__all__ = ["OnBlock", "OnCall", "OnStatement", "SourceChanges", "Unplaced", "insert_line", "parse_line", "rewritten"]
 
 OnCall = Callable[[cst.Call], cst.BaseExpression]
 OnStatement = Callable[[cst.SimpleStatementLine, cst.Module], Sequence[cst.BaseStatement]]
@@ -20,7 +20,7 @@ class Unplaced(Exception):
 
 
 @dataclass(frozen=True)
-class Changes:
+class SourceChanges:
     """What is to be done to calls, lines, and loops and functions, by where they begin: at `for`, `while` or `def`."""
 
     calls: dict[Span, OnCall] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Changes:
 class _Rewriter(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, changes: Changes, module: cst.Module) -> None:
+    def __init__(self, changes: SourceChanges, module: cst.Module) -> None:
         super().__init__()
         self._changes, self._module = changes, module
         self.done: set[object] = set()
@@ -75,7 +75,7 @@ class _Rewriter(cst.CSTTransformer):
         return found.start.line, found.start.column, found.end.line, found.end.column
 
 
-def rewritten(source: Source, changes: Changes) -> Source:
+def rewritten(source: SourceFile, changes: SourceChanges) -> SourceFile:
     """Return the file with the changes made.
 
     Raises:
@@ -94,7 +94,7 @@ def parse_line(code: str, module: cst.Module) -> cst.BaseStatement:
     return cst.parse_statement(code, config=module.config_for_parsing)
 
 
-def insert_line(source: Source, code: str, line: int, *, after: bool) -> Source:
+def insert_line(source: SourceFile, code: str, line: int, *, after: bool) -> SourceFile:
     """Return the file with a line before or after the top-level statement that begins on `line`.
 
     Before a statement, the comments and blank lines above it stay above. After one, a blank line comes first, unless

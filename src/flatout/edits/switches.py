@@ -6,11 +6,11 @@ from functools import partial
 
 import libcst as cst
 
-from flatout.edits.draws import is_of_workers
-from flatout.edits.project import Project
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.random_draws import is_of_workers
+from flatout.edits.reading.source_file import SourceFile, span
 from flatout.edits.rewrite import Unplaced, insert_line
-from flatout.edits.source import Source, span
-from flatout.edits.written import Context, Written, after_head, root, with_changes, with_import
+from flatout.edits.written_edit import Context, WrittenEdit, after_head, root, with_changes, with_import
 from flatout.fixes.core.edit import AnomalyOff, SwitchLine
 
 __all__ = ["anomaly_off", "no_anomaly_detection", "switch_line"]
@@ -19,30 +19,30 @@ _ANOMALY = ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.se
 _DETECT = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
 
 
-def switch_line(piece: SwitchLine, project: Project, context: Context) -> Written:
+def switch_line(piece: SwitchLine, project: Project, context: Context) -> WrittenEdit:
     """Write a line after the imports of the script, or before the first of them."""
     code = context.code(piece.code)
     wanted = ast.unparse(ast.parse(code))
     if any(ast.unparse(node) == wanted for node in project.script.tree.body):
-        return Written(project, there=1)
+        return WrittenEdit(project, there=1)
     known = project.calls(piece.stands_for) if piece.stands_for else []
     calls = [each for each in known if not is_of_workers(project, *each)]
     if calls:
         return _changed(project, calls, code)
     mentioned = next((name for name in piece.unless if name in project.mentions), "")
     if mentioned:
-        return Written(
+        return WrittenEdit(
             project, left=(f"the code mentions {mentioned}, so it decides by itself: see what it says there",)
         )
     if piece.first:
-        return Written(_first(project, code), changed=1)
+        return WrittenEdit(_first(project, code), changed=1)
     project = with_import(project, 0, piece.needs)
     script = project.script
     place = _behind_imports(script, piece.needs)
     if not place:
         said = f"{script.shown} does not import {piece.needs} at its top, so where to put {code} cannot be told"
-        return Written(project, left=(said,))
-    return Written(project.with_code(script.path, insert_line(script, code, place, after=True).code), changed=1)
+        return WrittenEdit(project, left=(said,))
+    return WrittenEdit(project.with_code(script.path, insert_line(script, code, place, after=True).code), changed=1)
 
 
 def _first(project: Project, code: str) -> Project:
@@ -56,12 +56,12 @@ def _first(project: Project, code: str) -> Project:
     return project.with_code(script.path, insert_line(script, code, _line_of_os(script), after=True).code)
 
 
-def _line_of_os(script: Source) -> int:
+def _line_of_os(script: SourceFile) -> int:
     named = (node for node in script.tree.body if isinstance(node, ast.Import) and node.names[0].name == "os")
     return next((node.lineno for node in named), 0)
 
 
-def _behind_imports(script: Source, needs: str) -> int:
+def _behind_imports(script: SourceFile, needs: str) -> int:
     """Return the line of the last import behind `needs`, or of a switch behind that; 0: there is none."""
     line, bound = 0, False
     for node in script.tree.body:
@@ -79,7 +79,7 @@ def _is_switch(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("torch.backends.")
 
 
-def _changed(project: Project, calls: Sequence[tuple[Source, ast.Call]], code: str) -> Written:
+def _changed(project: Project, calls: Sequence[tuple[SourceFile, ast.Call]], code: str) -> WrittenEdit:
     """Change the calls that are there already, where they are given a literal."""
     wanted = ast.unparse(ast.parse(code, mode="eval").body)
     argument = ast.unparse(cst_argument(code))
@@ -92,7 +92,7 @@ def _changed(project: Project, calls: Sequence[tuple[Source, ast.Call]], code: s
             edits.append((source, call, partial(_with_value, code=argument)))
         else:
             left.append(source.at(call, f"{ast.unparse(call)} is not given a number in this line: give it {argument}"))
-    return Written(with_changes(project, edits), len(edits), there, tuple(left))
+    return WrittenEdit(with_changes(project, edits), len(edits), there, tuple(left))
 
 
 def cst_argument(code: str) -> ast.expr:
@@ -109,13 +109,13 @@ def _with_value(call: cst.Call, code: str) -> cst.Call:
 # -- anomaly detection ------------------------------------------------------------------------------------------------
 
 
-def anomaly_off(piece: AnomalyOff, project: Project, context: Context) -> Written:
+def anomaly_off(piece: AnomalyOff, project: Project, context: Context) -> WrittenEdit:
     """Take out the requests for anomaly detection, or make them none."""
     del piece, context
     return no_anomaly_detection(project)
 
 
-def no_anomaly_detection(project: Project) -> Written:
+def no_anomaly_detection(project: Project) -> WrittenEdit:
     """Take out the requests for anomaly detection, or make them none."""
     calls, lines, there, left = [], [], 0, []
     for source, call in project.calls(*_ANOMALY, *_DETECT):
@@ -133,11 +133,11 @@ def no_anomaly_detection(project: Project) -> Written:
         else:
             calls.append((source, call, partial(_with_value, code="False")))
     if not (calls or lines or there or left):
-        return Written(project, left=("no request for anomaly detection is in the source: a library may make it",))
-    return Written(with_changes(project, calls, lines), len(calls) + len(lines), there, tuple(left))
+        return WrittenEdit(project, left=("no request for anomaly detection is in the source: a library may make it",))
+    return WrittenEdit(with_changes(project, calls, lines), len(calls) + len(lines), there, tuple(left))
 
 
-def _stands_alone(source: Source, call: ast.Call) -> bool:
+def _stands_alone(source: SourceFile, call: ast.Call) -> bool:
     """Return whether a call is a whole line, without comments, among others of its block."""
     statement = source.parents[call]
     if not isinstance(statement, ast.Expr) or span(source, call)[0] != span(source, call)[2]:

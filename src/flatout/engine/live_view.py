@@ -21,7 +21,7 @@ from flatout.machine import group_memory_left
 from flatout.schema.live import LIVE_FILES, LiveNow, MachineNow, RankNow
 from flatout.schema.plain import from_plain
 
-__all__ = ["Following", "Onlooker", "read_ranks"]
+__all__ = ["Onlooker", "WatchedTraining", "read_ranks"]
 
 _DRAW_S = 0.1
 _EVERY = 5  # drawings to one look at the machine
@@ -37,7 +37,7 @@ class Onlooker(Protocol):
         """Show a new moment, or, where it is None, what was written since the last time."""
 
 
-class Following:
+class WatchedTraining:
     """The threads that follow a training; a context manager around its process."""
 
     def __init__(self, script: str, folder: Path, onlooker: Onlooker) -> None:

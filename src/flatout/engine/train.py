@@ -28,7 +28,7 @@ from flatout.schema.order import ORDER_VARIABLE, Order
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
-    from flatout.engine.live_view import Following, Onlooker
+    from flatout.engine.live_view import Onlooker, WatchedTraining
 
 __all__ = ["ORDER_FILE", "Act", "Trained", "train", "train_observed"]
 
@@ -86,9 +86,9 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
         if onlooker is None:
             code = _exit_code(_run(target, environment))
         else:
-            from flatout.engine.live_view import Following
+            from flatout.engine.live_view import WatchedTraining
 
-            with Following(target.name, folder, onlooker) as following:
+            with WatchedTraining(target.name, folder, onlooker) as following:
                 code = _exit_code(_run(target, environment, following))
         wait_for_rescuers(folder)
         return _trained(code, selections, folder)
@@ -117,7 +117,7 @@ def _environment(order: Path, selections: Sequence[Selection]) -> dict[str, str]
 # -- the process ----------------------------------------------------------------------------------------------------
 
 
-def _run(target: Target, environment: Mapping[str, str], following: "Following | None" = None) -> int:
+def _run(target: Target, environment: Mapping[str, str], following: "WatchedTraining | None" = None) -> int:
     """Run the command line to its end; return its exit code as `subprocess` does, negative for a signal."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -47,7 +47,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.checkpoint.background_writer import Background, Writing, content_of
+from flatout.fixes.checkpoint.background_writer import BackgroundWriter, PendingWrite, content_of
 from flatout.fixes.checkpoint.file_accesses import hold_back
 from flatout.fixes.checkpoint.file_replacement import made_alike, replaceable
 from flatout.fixes.checkpoint.process_endings import write_before_end
@@ -71,7 +71,7 @@ _SHARE_OF_MEMORY = 3
 class _Saves:
     """`torch.save` with the file written later."""
 
-    def __init__(self, site: "Site", background: Background) -> None:
+    def __init__(self, site: "Site", background: BackgroundWriter) -> None:
         self._site = site
         self._background = background
         order = os.environ.get(ORDER_VARIABLE, "")
@@ -133,7 +133,7 @@ class _Saves:
         waiting = sum(each.num_bytes for each in list(self._background.pending))
         return not disk.f_blocks or num_bytes + waiting <= disk.f_bavail * disk.f_frsize
 
-    def _prepared(self, path: str, target: str, snapshot: Snapshot) -> Writing | None:
+    def _prepared(self, path: str, target: str, snapshot: Snapshot) -> PendingWrite | None:
         """Make the file that takes the content, as torch would make it now; None where it cannot be like the old."""
         folder = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.urandom(6).hex()}")
         made = os.path.join(folder, os.path.basename(path))
@@ -148,7 +148,7 @@ class _Saves:
         saved_ns = time.time_ns()
         number = self._held_for(target, made, saved_ns, snapshot)
         written = partial(self._written, number, snapshot)
-        return Writing(target, made, snapshot.write, snapshot.file_bytes, saved_ns, written, content_of(target))
+        return PendingWrite(target, made, snapshot.write, snapshot.file_bytes, saved_ns, written, content_of(target))
 
     def _held_for(self, target: str, made: str, saved_ns: int, snapshot: Snapshot) -> int:
         """Hand the file to the process that writes it when this one is gone; return its number there."""
@@ -225,7 +225,7 @@ def patch(site: "Site") -> None:
     """Write what `torch.save` saves in the background."""
     if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
         raise RuntimeError("several ranks train: another one may read a file before it is written")
-    background = Background()
+    background = BackgroundWriter()
     leave_at_once = os._exit
 
     def at_exit() -> None:

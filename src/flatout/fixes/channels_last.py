@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import ModelLine
 from flatout.fixes.core.fix import Fix
-from flatout.fixes.model.default_order import UsualOrder
+from flatout.fixes.model.default_order import DefaultOrder
 from flatout.fixes.model.nested_tensors import map_tensors
-from flatout.fixes.model.optimizer_layout import Moments
+from flatout.fixes.model.optimizer_layout import OptimizerLayout
 from flatout.fixes.model.saved_strides import usual_strides, write_usual_strides
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -62,8 +62,8 @@ class _ChannelsLast:
         self._acts: weakref.WeakKeyDictionary[Any, tuple[int, bool]] = weakref.WeakKeyDictionary()  # module: at a turn
         self._turn = 0  # how often layouts have changed
         self.shapes: set[Any] = set()  # of the weights: what has one of them is written in the usual order
-        self.moments = Moments(self._converted, site.fail)
-        self._order = UsualOrder(site, self._converted)
+        self.moments = OptimizerLayout(self._converted, site.fail)
+        self._order = DefaultOrder(site, self._converted)
 
     # -- weights ------------------------------------------------------------------------------------------------
 

@@ -66,11 +66,11 @@ class _Prefetch:
     def __init__(self, site: "Site", kind: str) -> None:
         import weakref
 
-        from flatout.torch_loader.lookahead import Streams
+        from flatout.torch_loader.lookahead import TransferStreams
 
         self._site = site
         self._kind = kind
-        self._streams = Streams()
+        self._streams = TransferStreams()
         self._wanted: Any = weakref.WeakKeyDictionary()  # sampler -> what is copied of its batches
         self._pass: Any = None  # the one begun last
 

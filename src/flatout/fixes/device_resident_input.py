@@ -90,14 +90,14 @@ class _Served:
     def __init__(self, site: "Site", kind: str, on_change: str) -> None:
         import weakref
 
-        from flatout.pipeline.device.device_stream import Device
-        from flatout.pipeline.serve.compiled_loader import Kept
+        from flatout.pipeline.device.device_stream import DeviceStream
+        from flatout.pipeline.serve.compiled_loader import LoaderCaches
         from flatout.torch_loader.device_copies import Marked
 
         self._site, self._kind = site, kind
-        self._device = Device(kind)
+        self._device = DeviceStream(kind)
         hit = partial(site.hit, "DataLoader")
-        self._kept = Kept(purpose=site.purpose, hit=hit, device=self._device, on_change=on_change)
+        self._kept = LoaderCaches(purpose=site.purpose, hit=hit, device=self._device, on_change=on_change)
         self._places: Any = weakref.WeakKeyDictionary()  # cache -> places in its batches
         self._learning = Marked()  # tensors in the script's hands -> (places, their place)
         self.lead = self._kept.lead
@@ -132,7 +132,7 @@ class _Served:
 
         from flatout.pipeline.device.batch_tensors import replaced
         from flatout.pipeline.device.device_stream import Arrived
-        from flatout.pipeline.device.lazy_tensor import LateTensor
+        from flatout.pipeline.device.lazy_tensor import LazyTensor
         from flatout.torch_loader.device_copies import tensors_at
 
         batch, event, again = begun.batch, begun.event, begun.again
@@ -147,7 +147,7 @@ class _Served:
             anew = None if again is None or path is None else partial(self._again, again, path)
             twin = self._device.twin(Arrived(leaf, event, anew), pinned, lambda: places.touched.add(path))
             if known and path in places.asked - places.touched:
-                return LateTensor(leaf, twin)
+                return LazyTensor(leaf, twin)
             plain = self._device.fetched(leaf, pinned)
             if not known and path is not None:
                 self._learning.put(plain, (places, path))
@@ -166,13 +166,13 @@ class _Served:
         """Answer what is on the device already."""
         from torch.compiler import is_dynamo_compiling
 
-        from flatout.pipeline.device.lazy_tensor import LateTensor
+        from flatout.pipeline.device.lazy_tensor import LazyTensor
         from flatout.torch_loader.device_copies import asked_device
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling():
                 return original(tensor, *args, **kwargs)
-            late, learned = type(tensor) is LateTensor, self._learning.get(tensor)
+            late, learned = type(tensor) is LazyTensor, self._learning.get(tensor)
             if (late or learned is not None) and asked_device(name, args, kwargs) == self._device.device:
                 if late:
                     self._site.hit("there already")

@@ -44,7 +44,7 @@ from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
-    from flatout.torch_loader.handover import Plan
+    from flatout.torch_loader.handover import HandoverPlan
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -90,14 +90,16 @@ def patch(
     site: "Site", *, workers: int = 2, prefetch: int = 2, persistent: bool = False, on_change: str = "stop"
 ) -> None:
     """Serve loaders that have other numbers of workers by `workers` of them, `prefetch` batches ahead each."""
-    from flatout.torch_loader.handover import Handover, Plan
-    from flatout.torch_loader.worker_origins import Origins
-    from flatout.torch_loader.worker_resizing import Resizing
+    from flatout.torch_loader.handover import Handover, HandoverPlan
+    from flatout.torch_loader.worker_origins import WorkerOrigins
+    from flatout.torch_loader.worker_resizing import WorkerResizing
 
     def hit() -> None:
         site.hit("DataLoader")
 
-    plan = Plan(workers=workers, prefetch=prefetch, persistent=persistent, hit=hit, origins=Origins(on_change))
+    plan = HandoverPlan(
+        workers=workers, prefetch=prefetch, persistent=persistent, hit=hit, origins=WorkerOrigins(on_change)
+    )
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
@@ -109,7 +111,7 @@ def patch(
             if not served:
                 return original(loader)
             if loader.num_workers:
-                resized = Resizing.iterator(loader, plan)
+                resized = WorkerResizing.iterator(loader, plan)
                 return original(loader) if resized is None else resized
             iterator = original(loader)
             if type(iterator).__name__ == "_SingleProcessDataLoaderIter":
@@ -121,7 +123,7 @@ def patch(
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", make)
 
 
-def _suits(loader: Any, plan: "Plan") -> bool:
+def _suits(loader: Any, plan: "HandoverPlan") -> bool:
     """Return whether other workers than those of `loader` may make its batches, by what it is."""
     from flatout.torch_loader.worker_pool import draws_at_start
     from flatout.watch.random_streams import in_a_worker, unsafe

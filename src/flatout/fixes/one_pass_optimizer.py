@@ -46,7 +46,7 @@ from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Make, Site
-    from flatout.optimizers.kinds import Step
+    from flatout.optimizers.kinds import OptimizerStep
     from flatout.probe.core.seams import Hits
 
 __all__ = ["FIX", "loops_on_cpu", "one_pass_optimizers", "stand_for_loops"]
@@ -95,7 +95,7 @@ def stand_for_loops(
     from flatout.optimizers.one_pass import OnePass
     from flatout.optimizers.short_step import ShortStep
 
-    def stand_for(dotted: str, step: "Step") -> "list[OnePass]":
+    def stand_for(dotted: str, step: "OptimizerStep") -> "list[OnePass]":
         made: list[OnePass] = []
 
         def make(original: Callable[..., Any]) -> OnePass:

@@ -52,11 +52,11 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
 
 def patch(site: "Site") -> None:
     """Keep the workers of every loader that has some and would end them."""
-    from flatout.torch_loader.kept_workers import Crews
+    from flatout.torch_loader.kept_workers import KeptWorkers
     from flatout.torch_loader.reseeding import only_seeds
     from flatout.watch.random_streams import holds_generator, in_a_worker
 
-    crews = Crews(lambda: site.hit("DataLoader"))
+    crews = KeptWorkers(lambda: site.hit("DataLoader"))
 
     def suits(loader: Any) -> bool:
         from torch.utils.data import IterableDataset, MapDataPipe

@@ -35,7 +35,7 @@ from flatout.schema.trial import Equivalence
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
 
-__all__ = ["FIX", "OneThread", "choices", "patch", "use_one_thread"]
+__all__ = ["FIX", "OneThreadWorkers", "choices", "patch", "use_one_thread"]
 
 _SEVERAL = 1.3  # mean busy cores of one worker above which it works with more than one thread: as IN011
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -67,7 +67,7 @@ def _threads(worker: WorkerFacts) -> float:
     return max(float(worker.torch_threads), busy)
 
 
-class OneThread:
+class OneThreadWorkers:
     """The `worker_init_fn` of a worker with one thread: the script's own comes first."""
 
     def __init__(self, init: Callable[[int], Any] | None) -> None:
@@ -116,8 +116,8 @@ def patch(site: "Site") -> None:
     def make(original: Any) -> Any:
         def init(iterator: Any, loader: Any) -> None:
             before = loader.worker_init_fn
-            if not isinstance(before, OneThread):
-                loader.worker_init_fn = OneThread(before)
+            if not isinstance(before, OneThreadWorkers):
+                loader.worker_init_fn = OneThreadWorkers(before)
                 site.hit("worker_init_fn")
             try:
                 original(iterator, loader)

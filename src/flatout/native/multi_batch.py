@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flatout.native.native import Told, compiled
+from flatout.native.native import Encoded, compiled
 
-__all__ = ["Write", "Writing", "copying", "summed", "torchs_wait"]
+__all__ = ["MultiBatchWrite", "Write", "copying", "summed", "torchs_wait"]
 
 Write = Callable[[Tensor, Sequence[Tensor], int, int], None]
 """Of places of rows (int64, contiguous), new batches, the rows of each but the last, and threads: fills the batches."""
@@ -23,17 +23,17 @@ _begun: set[int] = set()  # processes in which torch's threads made batches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Writing:
+class MultiBatchWrite:
     """Fills batches by operations on images.
 
     Attributes:
-        told: which operations and images.
+        encoded: which operations and images.
         out_bytes: of what becomes of one image.
-        held: what else has memory that `told` has addresses of.
+        held: what else has memory that `encoded` has addresses of.
         images: the images, whose memory may be moved.
     """
 
-    told: Told
+    encoded: Encoded
     out_bytes: int
     images: Tensor
     held: object
@@ -43,11 +43,11 @@ class Writing:
         assert compiled is not None
         if threads > 1:
             _begun.add(os.getpid())
-        if self.images.data_ptr() != self.told[2]:
+        if self.images.data_ptr() != self.encoded[2]:
             raise ValueError("the images lie elsewhere by now")
         addresses, number = array("q", [batch.data_ptr() for batch in batches]), len(places)
         compiled.operate(
-            *self.told, places.data_ptr(), 0, number, addresses.buffer_info()[0], self.out_bytes, number, 0, each,
+            *self.encoded, places.data_ptr(), 0, number, addresses.buffer_info()[0], self.out_bytes, number, 0, each,
             threads, True,
         )  # fmt: skip
 
@@ -57,7 +57,9 @@ def copying(rows: Tensor) -> Write | None:
     if compiled is None or not rows.is_contiguous() or not 0 < rows[:1].nbytes <= _MOST_BYTES:
         return None
     table, row_bytes = torch.tensor([(_COPY, *[0] * 7)], device="cpu"), rows[:1].nbytes
-    return Writing((table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes, rows, table)
+    return MultiBatchWrite(
+        (table.data_ptr(), 1, rows.data_ptr(), 1, row_bytes, 1, 0, len(rows)), row_bytes, rows, table
+    )
 
 
 def summed(blocks: Any, sums: Any) -> bool:

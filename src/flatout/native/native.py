@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flatout.native.operation import Operation
 from flatout.native.pixels import channels_lead, image_of, write_pixels
-from flatout.native.recycled_memory import Recycled
+from flatout.native.recycled_memory import RecycledMemory
 
 try:
     from flatout.native import _native as compiled
@@ -20,9 +20,9 @@ except ImportError:  # no compiler when flatout was installed
     compiled = None  # type: ignore[assignment]
 
 __all__ = [
+    "Encoded",
     "Operation",
     "Program",
-    "Told",
     "available",
     "compiled",
     "cut",
@@ -42,8 +42,8 @@ _TRIED = (  # height and width before and after, of images that the order of the
     ((7, 7), (16, 16)), ((40, 33), (16, 16)), ((1, 5), (4, 1)), ((23, 31), (23, 7)), ((6, 40), (17, 40)),
 )  # fmt: skip
 
-Told = tuple[int, int, int, int, int, int, int, int]
-"""What the compiled code is told of operations and images: addresses, numbers and sizes, as `Program.told` gives it."""
+Encoded = tuple[int, int, int, int, int, int, int, int]
+"""What the compiled code is given of operations and images: addresses, numbers and sizes (`Program.encode`)."""
 
 
 def available() -> bool:
@@ -124,7 +124,7 @@ class Program:
         ]
         self._table = torch.tensor(rows, dtype=torch.int64)
 
-    def new(self, batch: Tensor, number: int, memory: Recycled) -> Tensor:
+    def new(self, batch: Tensor, number: int, memory: RecycledMemory) -> Tensor:
         """Return room in `memory` for what becomes of `number` images like those of `batch`, as it lies there."""
         (height, width), channels, last = self.size(batch), _channels(batch), self._operations[-1]
         if last.what == _LOOK_UP:
@@ -177,8 +177,8 @@ class Program:
         """
         given = images[first:] if rows is None and len(images) > 1 else images
         compiled.operate(
-            *self.told(given), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, len(out), _address(places),
-            0, threads, waiting,
+            *self.encode(given), _address(rows), first, last, out.data_ptr(), out[:1].nbytes, len(out),
+            _address(places), 0, threads, waiting,
         )  # fmt: skip
 
     @property
@@ -191,18 +191,18 @@ class Program:
 
         `like`: room for one image or more, as `new` gives it.
         """
-        told, out_bytes = self.told(images), like[:1].nbytes
+        encoded, out_bytes = self.encode(images), like[:1].nbytes
 
         def run(rows: Tensor, out: Tensor, threads: int, waiting: bool) -> None:
             number = rows.shape[0]
             compiled.operate(
-                *told, rows.data_ptr(), 0, number, out.data_ptr(), out_bytes, number, 0, 0, threads, waiting
+                *encoded, rows.data_ptr(), 0, number, out.data_ptr(), out_bytes, number, 0, 0, threads, waiting
             )
 
         return run
 
-    def told(self, images: Tensor) -> Told:
-        """Return what the compiled code is told of the operations, and of images."""
+    def encode(self, images: Tensor) -> Encoded:
+        """Return what the compiled code is given of the operations, and of images."""
         lying = (images.data_ptr(), images.shape[1], images.shape[2], _channels(images), int(channels_lead(images)))
         return (self._table.data_ptr(), len(self._table), *lying, len(images))
 
@@ -240,7 +240,7 @@ def operated(operation: Operation | None, batch: Tensor) -> Tensor | None:
     if operation is None or images is None:
         return None
     program = Program([operation])
-    out = program.new(images, len(images), Recycled())
+    out = program.new(images, len(images), RecycledMemory())
     program.run(images, None, 0, len(images), out)
     return program.seen(images, out)
 

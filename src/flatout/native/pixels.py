@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flatout.native.recycled_memory import Recycled
+from flatout.native.recycled_memory import RecycledMemory
 
 __all__ = ["channels_lead", "image_of", "pixels_of", "write_pixels"]
 
@@ -29,7 +29,7 @@ def image_of(array: Any, mode: str) -> Any:
     return Image.frombuffer(mode, (array.shape[1], array.shape[0]), array, "raw", mode, 0, 1)
 
 
-def pixels_of(images: Sequence[Any], memory: Recycled) -> Tensor | None:
+def pixels_of(images: Sequence[Any], memory: RecycledMemory) -> Tensor | None:
     """Return the pixels of images of one size, [B, H, W, 3], or [B, H, W] of gray ones; None where sizes differ.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["RECYCLED_BYTES", "Recycled", "SharedMemory"]
+__all__ = ["RECYCLED_BYTES", "RecycledMemory", "SharedMemory"]
 
 RECYCLED_BYTES = 2 * 1024**2
 """From this size on memory is worth recycling; below, the C library's own is reused as it is."""
@@ -22,7 +22,7 @@ _NUM_FREE = 1  # kept besides what is in use
 _num_holders: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 
 
-class Recycled:
+class RecycledMemory:
     """Gives contiguous tensors, in memory of an earlier one where nothing refers to that any more.
 
     A script may keep a batch, a view or a NumPy array of it, or a graph in which it was saved: each of them holds the
@@ -50,7 +50,7 @@ class Recycled:
             return torch.empty(0, dtype=dtype).set_(chosen.storage, 0, shape, _contiguous(shape))
 
 
-class SharedMemory(Recycled):
+class SharedMemory(RecycledMemory):
     """Gives memory that torch hands to another process as it is, fresh each time."""
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from flatout.optimizers import _steps as compiled
 
-__all__ = ["AdamStep", "Lists", "SgdStep", "Step"]
+__all__ = ["AdamStep", "Lists", "OptimizerStep", "SgdStep"]
 
 _SIZES = (1, 5, 16, 31, 67, 1029, 70_001)  # of tensors to prove with: bodies and ends of vectors, several threads
 
 Lists = Sequence[list[Any]]
 
 
-class Step(Protocol):
+class OptimizerStep(Protocol):
     """What a function of torch is given, as the compiled code wants it."""
 
     lists: int

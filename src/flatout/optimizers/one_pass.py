@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
 from flatout.optimizers import _steps as compiled
-from flatout.optimizers.kinds import Lists, Step
+from flatout.optimizers.kinds import Lists, OptimizerStep
 
 __all__ = ["OnePass", "Prepared", "stands_for"]
 
@@ -50,7 +50,7 @@ def _undermost(function: Callable[..., Any]) -> Callable[..., Any]:
 class OnePass:
     """Stands for one function of torch: makes its steps by compiled code where that is proven, else lets it."""
 
-    def __init__(self, original: Callable[..., Any], step: Step, acted: Callable[[], None]) -> None:
+    def __init__(self, original: Callable[..., Any], step: OptimizerStep, acted: Callable[[], None]) -> None:
         """Prove nothing yet; `acted` is called after each step made here."""
         self._latest: list[int] = []  # what was told last
         self.original = original

@@ -15,11 +15,11 @@ from flatout.probe.loader.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.loader.repeated_samples import look_at_samples, random_states_kept
 from flatout.probe.loader.transform_stages import look_at_stages
 from flatout.probe.loader.workers import watch_workers
-from flatout.probe.model.anomaly_detection import AnomalyPrice
+from flatout.probe.model.anomaly_detection import AnomalyTrial
 from flatout.probe.model.compilations import compiled_functions, graph_breaks
 from flatout.probe.model.convolutions import ConvolutionWatch
 from flatout.probe.model.graph_recording import GraphWatch
-from flatout.probe.model.loop_invariant import UnchangingWatch
+from flatout.probe.model.loop_invariant import LoopInvariantWatch
 from flatout.probe.model.operations import ArithmeticWatch
 from flatout.probe.model.padding import PaddingWatch
 from flatout.probe.model.precision import PrecisionWatch
@@ -35,7 +35,7 @@ from flatout.probe.system.device_trace import DeviceTrace, device_work, drawn
 from flatout.probe.system.garbage_collector import CollectorWatch
 from flatout.probe.system.gradient_exchange import ExchangeWatch
 from flatout.probe.system.line_sampler import Doing, LineSampler, where
-from flatout.probe.system.setting_trial import PriceWatch
+from flatout.probe.system.setting_trial import SettingTrialWatch
 from flatout.probe.system.timeline import DRAWN_FROM, READING, STEPS, Timeline, fetched
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.plain import to_plain
@@ -66,7 +66,7 @@ class DeepWatch:
         self.copies.counting = False
         self._phases_ns = [0] * len(STEP_PHASES)
         self._retained: tuple[Retained, ...] = ()
-        self._anomaly = AnomalyPrice()
+        self._anomaly = AnomalyTrial()
         self._padding = PaddingWatch(self._tape)
         self._arithmetic = ArithmeticWatch(self._tape)
         self._convolutions = ConvolutionWatch(self._tape)
@@ -75,11 +75,11 @@ class DeepWatch:
         self._exchange = ExchangeWatch(lambda error: self.trouble(error), recorder.training.optimizers)
         self._gradients = GradientWatch(lambda error: self.trouble(error), recorder.training.optimizers)
         self._fallbacks = FallbackWatch(lambda error: self.trouble(error))
-        self._prices = PriceWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
+        self._prices = SettingTrialWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
         self._timeline = Timeline(lambda: self._doing.where[0])
         self._device = DeviceTrace()
         self._repeats = RepeatWatch(self._in_step)
-        self._unchanging, self._reductions = UnchangingWatch(self._tape), ReductionWatch(self._tape)
+        self._unchanging, self._reductions = LoopInvariantWatch(self._tape), ReductionWatch(self._tape)
         self._num_steps = 0
         self._framework = ""
         self._since_unix_s = 0.0

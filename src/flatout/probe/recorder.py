@@ -17,7 +17,7 @@ import torch
 from flatout.probe.core.clock import DeviceClock
 from flatout.probe.core.enough import enough
 from flatout.probe.core.environment import describe_environment, describe_memory
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.light_cost import cost_of_probes
 from flatout.probe.core.part_file import PartFile
 from flatout.probe.core.probe_failure import in_one_line
@@ -29,7 +29,7 @@ from flatout.probe.model.losses import Losses
 from flatout.probe.model.modules import ModuleWatch
 from flatout.probe.model.training_loop import TrainingWatch
 from flatout.probe.system.devices import DeviceWatch
-from flatout.probe.system.rank_barrier import Leaving
+from flatout.probe.system.rank_barrier import RankBarrier
 from flatout.probe.system.whole_file import WholePart
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
@@ -56,7 +56,7 @@ class Recorder:
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
         self.seams = Seams()
         exact = order.steps is not None or order.mode in ("timing", "verify")  # then look at the end of every step
-        self.tape = Tape(self._step, self._outside, interval_ns=0 if exact else _LOOK_EVERY_NS)
+        self.tape = EventLog(self._step, self._outside, interval_ns=0 if exact else _LOOK_EVERY_NS)
         self.tracker = self.tape.tracker
         self.tracker.trouble = self._trouble
         self.losses = Losses()
@@ -73,7 +73,7 @@ class Recorder:
         self.on_step: Callable[[Step], bool] | None = None  # a timing or a verification: says when it has enough
         self.on_finish: Callable[[], object] | None = None  # the same: writes down what it has
         self.done = ""
-        self._leaving: Leaving | None = None
+        self._leaving: RankBarrier | None = None
         self._finishing = False
         self.notes: list[str] = []
         self._launched_ns = time.perf_counter_ns() - round((time.time() - order.launched_unix_s) * 1e9)
@@ -204,7 +204,7 @@ class Recorder:
         if self.on_step(step) if self.on_step is not None else self._enough(step):
             self.finish("steps")
             self.done = "stopped"
-            self._leaving = Leaving(Path(self.order.folder) / "parts", f"complete-{self.order.mode}", self.rank)
+            self._leaving = RankBarrier(Path(self.order.folder) / "parts", f"complete-{self.order.mode}", self.rank)
             if self._leaving.may():
                 raise StopRecording
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from flatout.schema.finding import Finding
 
-__all__ = ["NO_CHANGES", "Change", "Changes"]
+__all__ = ["NO_CHANGES", "ReportedChange", "ReportedChanges"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ReportedChange:
     """One cure: what it is, and the lines of a unified diff that writes it."""
 
     what: str
@@ -17,11 +17,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ReportedChanges:
     """The cures of findings, as far as they can surely be written, and the recipe."""
 
-    findings: Mapping[Finding, Change] = field(default_factory=dict)
-    recipe: Change | None = None
+    findings: Mapping[Finding, ReportedChange] = field(default_factory=dict)
+    recipe: ReportedChange | None = None
 
 
-NO_CHANGES = Changes()
+NO_CHANGES = ReportedChanges()

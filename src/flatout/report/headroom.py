@@ -17,7 +17,7 @@ from flatout.schema.finding import Breakdown, Ceiling
 from flatout.schema.run import Run
 from flatout.units import format_ms, format_share
 
-__all__ = ["Row", "headroom_lines", "rows", "sentences", "with_workers"]
+__all__ = ["HeadroomRow", "headroom_lines", "rows", "sentences", "with_workers"]
 
 _HEADING = "Headroom: a step with its input held, place by place (95% intervals, +-2%)"
 _NAME, _AMOUNT, _INTERVAL, _SHARE = 23, 9, 15, 5
@@ -27,7 +27,7 @@ _AS_FAST = 1.05
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HeadroomRow:
     """One place: what a step takes there, and which stage has gone since the place before."""
 
     name: str
@@ -66,14 +66,14 @@ def with_workers(run: Run) -> bool:
     return any(loader.is_training and loader.num_workers for loader in run.loaders)
 
 
-def rows(headroom: tuple[Ceiling, ...], breakdown: Breakdown, *, workers: bool = False) -> list[Row]:
+def rows(headroom: tuple[Ceiling, ...], breakdown: Breakdown, *, workers: bool = False) -> list[HeadroomRow]:
     """Return the step as it is and one row for each place, in the order in which a batch comes by them."""
     known = stairs(headroom, workers=workers)
     others = [each for each in headroom if each not in [stair.ceiling for stair in known]]
     whole_ms = breakdown.median_ms
     found = [_row(stair.ceiling, whole_ms, stair) for stair in known]
     found += [_row(each, whole_ms, None) for each in others if each.ceiling != LOADER_ALONE]
-    return [Row("as it is", format_ms(whole_ms), "", "", "", 1.0), *found] if found else []
+    return [HeadroomRow("as it is", format_ms(whole_ms), "", "", "", 1.0), *found] if found else []
 
 
 def sentences(headroom: tuple[Ceiling, ...], breakdown: Breakdown, *, workers: bool = False) -> list[str]:
@@ -89,8 +89,8 @@ def sentences(headroom: tuple[Ceiling, ...], breakdown: Breakdown, *, workers: b
     return [*found, _alone(alone, headroom, breakdown)] if alone is not None else found
 
 
-def _row(ceiling: Ceiling, whole_ms: float, stair: Stair | None) -> Row:
-    return Row(
+def _row(ceiling: Ceiling, whole_ms: float, stair: Stair | None) -> HeadroomRow:
+    return HeadroomRow(
         name=ceiling.ceiling,
         ms=format_ms(_left_ms(ceiling, whole_ms)),
         interval=_interval(ceiling, whole_ms),

@@ -16,7 +16,7 @@ from flatout.schema.trial import Comparison, Equivalence, Trial, Verdict
 from flatout.units import format_ms, format_seconds
 
 __all__ = [
-    "Handover",
+    "HandoverStair",
     "confirmation_lines",
     "handover_lines",
     "headline",
@@ -56,7 +56,7 @@ LONGEST_S = 1e7
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class HandoverStair:
     """What a tune leaves in the user's hands: the recipe's file, and the command that trains under it."""
 
     file: str = ""  # empty: none was written
@@ -120,7 +120,7 @@ def remarks(report: Report, look: Look) -> list[Text]:
     return [*_break_even(trials, look), *_caveats(trials, look)]
 
 
-def handover_lines(handover: Handover | None, look: Look) -> list[Text]:
+def handover_lines(handover: HandoverStair | None, look: Look) -> list[Text]:
     """Return where the recipe lies and how to train under it, uncut: people copy it."""
     if handover is None or not handover.file:
         return []

@@ -9,7 +9,7 @@ from flatout.report.account import account_lines, epoch_lines, outside_lines, ra
 from flatout.report.cards import cards
 from flatout.report.headroom import headroom_lines, with_workers
 from flatout.report.look import Look, join
-from flatout.report.staircase import Handover, handover_lines, headline, is_tuned, staircase
+from flatout.report.staircase import HandoverStair, handover_lines, headline, is_tuned, staircase
 from flatout.report.verdict import best_finding, doubts, ending, is_doubt, title, verdict
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report
@@ -27,7 +27,7 @@ def show(
     *,
     preview: Collection[str] = (),
     verbose: bool = False,
-    handover: Handover | None = None,
+    handover: HandoverStair | None = None,
     price_h: float = 0.0,
 ) -> None:
     """Write `report` to `console`; lines are already as long as they may be, so nothing is wrapped or cut again."""
@@ -41,7 +41,7 @@ def text(
     *,
     preview: Collection[str] = (),
     verbose: bool = False,
-    handover: Handover | None = None,
+    handover: HandoverStair | None = None,
     price_h: float = 0.0,
 ) -> Text:
     """Return the whole page.

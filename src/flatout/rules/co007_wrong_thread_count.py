@@ -34,7 +34,7 @@ from flatout.rules.facts.machine_facts import is_disturbed
 from flatout.rules.facts.setting_trials import computing, priced
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Environment, Frame, Price, Run, Utilization
+from flatout.schema.run import Causes, Environment, Frame, Run, SettingTrial, Utilization
 
 MIN_SHARE = 0.10
 
@@ -69,12 +69,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 _AT = Frame("train.py", 8, "<module>")
-_ONE = Price(switch="threads", own=1, tried=4, share=0.5, steps=30, ordered=1.0, place=_AT)
-_MANY = Price(switch="threads", own=64, tried=4, share=0.8, steps=9, ordered=0.99)
+_ONE = SettingTrial(switch="threads", own=1, tried=4, share=0.5, steps=30, ordered=1.0, place=_AT)
+_MANY = SettingTrial(switch="threads", own=64, tried=4, share=0.8, steps=9, ordered=0.99)
 _OTHERS = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.8) for i in range(12))
 
 
-def _with(price: Price) -> Causes:
+def _with(price: SettingTrial) -> Causes:
     return Causes(num_steps=60, prices=(price,))
 
 

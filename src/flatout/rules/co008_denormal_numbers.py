@@ -35,7 +35,7 @@ from flatout.rules.core.sentence import of_step
 from flatout.rules.facts.setting_trials import computing, priced
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Denormals, Environment, Price, Run
+from flatout.schema.run import Causes, Denormals, Environment, Run, SettingTrial
 from flatout.units import format_share
 
 MIN_SHARE = 0.05
@@ -70,12 +70,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
-_PRICE = Price(switch="denormals", tried=1.0, share=0.3, steps=30, ordered=0.97)
+_PRICE = SettingTrial(switch="denormals", tried=1.0, share=0.3, steps=30, ordered=0.97)
 _FEW = Denormals(where="weights", elements=100_000, share=1e-5)
 _MANY = Denormals(where="optimizer state", elements=100_000, share=0.2)
 
 
-def _with(price: Price, *found: Denormals) -> Causes:
+def _with(price: SettingTrial, *found: Denormals) -> Causes:
     return Causes(num_steps=60, prices=(price,), denormals=found)
 
 

@@ -32,7 +32,7 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Frame, Run, Unchanging
+from flatout.schema.run import Causes, Frame, LoopInvariant, Run
 
 MIN_SHARE = 0.15
 
@@ -68,12 +68,12 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 _AT = Frame("layers.py", 110, "forward")
-_EDGES = Unchanging(place=_AT, operation="nonzero", seconds=0.006, whole_s=0.008)
-_REST = Unchanging(place=None, operation="t", seconds=0.0002, whole_s=0.008)
-_SMALL = Unchanging(place=_AT, operation="triu", seconds=0.0004, whole_s=0.0005)
+_EDGES = LoopInvariant(place=_AT, operation="nonzero", seconds=0.006, whole_s=0.008)
+_REST = LoopInvariant(place=None, operation="t", seconds=0.0002, whole_s=0.008)
+_SMALL = LoopInvariant(place=_AT, operation="triu", seconds=0.0004, whole_s=0.0005)
 
 
-def _with(*found: Unchanging) -> Causes:
+def _with(*found: LoopInvariant) -> Causes:
     return Causes(num_steps=40, phases_s={"forward": 0.4, "backward": 0.4}, unchanging=found)
 
 
@@ -89,7 +89,9 @@ RULE = Rule(
         example(step_ms=20, forward=10, backward=9, causes=_with()),
         example(step_ms=20, forward=10, backward=9, causes=_with(_REST)),
         example(step_ms=20, forward=2, backward=17, causes=_with(_EDGES)),
-        example(step_ms=20, forward=10, backward=9, causes=_with(Unchanging(place=_AT, seconds=0.0008, whole_s=0.008))),
+        example(
+            step_ms=20, forward=10, backward=9, causes=_with(LoopInvariant(place=_AT, seconds=0.0008, whole_s=0.008))
+        ),
         example(step_ms=20, forward=10, backward=9, causes=_with(_SMALL)),  # a small part of what the step calls
         example(step_ms=20, forward=10, backward=9, causes=Causes(unchanging=(_EDGES,))),
     ),

@@ -38,7 +38,7 @@ from flatout.rules.facts.gradient_exchanges import exposed
 from flatout.rules.facts.setting_trials import computing, measured, priced
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Exchange, Frame, Price, RankSummary, Run, UnusedGradients
+from flatout.schema.run import Causes, Exchange, Frame, RankSummary, Run, SettingTrial, UnusedGradients
 from flatout.units import format_bytes, format_share
 
 MIN_SHARE = 0.05
@@ -105,7 +105,7 @@ def _found(seconds: float, num_bytes: int = 75_000_000, n: int = 3, backward_s: 
 
 def _frozen(share: float, ordered: float = 1.0) -> Causes:
     """Return such causes where steps without these gradients took that much less, of all pairs so many."""
-    price = Price(switch="gradients", own=1.0, share=share, steps=20, ordered=ordered if share > 0 else 0.5)
+    price = SettingTrial(switch="gradients", own=1.0, share=share, steps=20, ordered=ordered if share > 0 else 0.5)
     return replace(_found(0.03), prices=(price,))
 
 

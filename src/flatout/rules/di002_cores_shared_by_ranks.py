@@ -33,7 +33,7 @@ from flatout.rules.facts.machine_facts import cores_are_shared, is_disturbed, nu
 from flatout.rules.facts.setting_trials import computing, is_sure, measured
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Environment, Frame, Price, RankSummary, Run
+from flatout.schema.run import Causes, Environment, Frame, RankSummary, Run, SettingTrial
 from flatout.units import format_share
 
 MIN_COMPUTING = 0.3
@@ -82,7 +82,7 @@ def _machine(threads: int, cores: int, kind: str = "cpu") -> Environment:
 
 def _priced(share: float, ordered: float = 1.0) -> Causes:
     place = Frame("train.py", 8, "main")
-    price = Price(switch="threads", own=2, tried=1, share=share, steps=30, ordered=ordered, place=place)
+    price = SettingTrial(switch="threads", own=2, tried=1, share=share, steps=30, ordered=ordered, place=place)
     return Causes(num_steps=60, prices=(price,))
 
 

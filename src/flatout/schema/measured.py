@@ -10,25 +10,25 @@ __all__ = [
     "CompiledTrial",
     "Convolutions",
     "Denormals",
+    "DeviceKernel",
     "DeviceMemory",
     "DeviceWork",
     "Exchange",
     "Fallback",
-    "Kernel",
+    "LoopInvariant",
     "Padding",
     "PrecisionTrial",
-    "Price",
     "RepeatedForward",
+    "SettingTrial",
     "SlowReduction",
     "Span",
-    "Unchanging",
     "UnusedGradients",
     "UnusedGraphs",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class SettingTrial:
     """What a setting of the script costs: steps with it and with another one, in turn, in the deep run."""
 
     switch: str  # "threads", "denormals" or "gradients"
@@ -132,7 +132,7 @@ class RepeatedForward:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unchanging:
+class LoopInvariant:
     """Operations of one forward pass, at one line, that gave what they had given in the step before."""
 
     place: Frame | None = None
@@ -164,7 +164,7 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class DeviceKernel:
     """All launches of one kernel in the steps of the timeline."""
 
     name: str
@@ -181,7 +181,7 @@ class DeviceWork:
     busy_s: float = 0.0  # of which at least one kernel or copy was under way
     num_kernels: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)  # by kind: "kernel", "copy to the device", ...
-    longest: tuple[Kernel, ...] = ()  # the kernels that took most, all launches of one together
+    longest: tuple[DeviceKernel, ...] = ()  # the kernels that took most, all launches of one together
     reason: str = ""  # why nothing was recorded
 
 

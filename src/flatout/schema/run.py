@@ -30,18 +30,18 @@ from flatout.schema.measured import (
     CompiledTrial,
     Convolutions,
     Denormals,
+    DeviceKernel,
     DeviceMemory,
     DeviceWork,
     Exchange,
     Fallback,
-    Kernel,
+    LoopInvariant,
     Padding,
     PrecisionTrial,
-    Price,
     RepeatedForward,
+    SettingTrial,
     SlowReduction,
     Span,
-    Unchanging,
     UnusedGradients,
     UnusedGraphs,
 )
@@ -56,6 +56,7 @@ __all__ = [
     "CompiledTrial",
     "Convolutions",
     "Denormals",
+    "DeviceKernel",
     "DeviceMemory",
     "DeviceWork",
     "End",
@@ -65,29 +66,28 @@ __all__ = [
     "Frame",
     "GraphBreak",
     "Header",
-    "Kernel",
     "LineCost",
     "LoaderFacts",
+    "LoopInvariant",
     "ModelFacts",
     "OneThread",
     "OptimizerFacts",
     "Outside",
     "Padding",
     "PrecisionTrial",
-    "Price",
     "RankSummary",
     "RemoteReads",
     "RepeatedForward",
     "Retained",
     "Run",
     "SamplePrefix",
+    "SettingTrial",
     "SlowReduction",
     "Span",
     "Stage",
     "Step",
     "SyncPoint",
     "Transfer",
-    "Unchanging",
     "UnusedGradients",
     "UnusedGraphs",
     "Utilization",
@@ -234,7 +234,7 @@ class Causes:
     collector: CollectorFacts = field(default_factory=CollectorFacts)
     breaks: tuple[GraphBreak, ...] = ()
     compiled: tuple[CompiledFunction, ...] = ()
-    prices: tuple[Price, ...] = ()
+    prices: tuple[SettingTrial, ...] = ()
     denormals: tuple[Denormals, ...] = ()
     padding: tuple[Padding, ...] = ()
     exchange: Exchange | None = None
@@ -247,7 +247,7 @@ class Causes:
     timeline: tuple[Span, ...] = ()
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()
-    unchanging: tuple[Unchanging, ...] = ()
+    unchanging: tuple[LoopInvariant, ...] = ()
     reductions: tuple[SlowReduction, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     framework: str = (

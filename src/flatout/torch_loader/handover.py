@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flatout.torch_loader.noted_batches import Flagged
-from flatout.torch_loader.worker_origins import Origin, Origins
-from flatout.torch_loader.worker_pool import Ahead, Crew, generator_of
+from flatout.torch_loader.worker_origins import WorkerOrigin, WorkerOrigins
+from flatout.torch_loader.worker_pool import IndicesAhead, WorkerPool, generator_of
 from flatout.watch.files.opened_files import are_as_before, mark_of
 from flatout.watch.random_streams import parts, random_states, same, undrawn, unsafe
 
-__all__ = ["Handover", "Plan"]
+__all__ = ["Handover", "HandoverPlan"]
 
 _WORTH_S = 0.4e-3  # a batch that is made sooner costs more to hand over: 0.2 ms of messages and a copy at 1.7 GB/s
 _HANG_S, _HANG_TIMES = 60.0, 50  # a batch that takes this long, and so many times what it took here, never comes
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class HandoverPlan:
     """What is wanted, who is told, and what is known of each loader so far."""
 
     workers: int
@@ -39,22 +39,22 @@ class Plan:
     left_alone: Any = field(default_factory=weakref.WeakSet)  # loaders that workers must not serve
     proven: Any = field(default_factory=weakref.WeakKeyDictionary)  # loaders whose workers made equal batches -> s each
     crews: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> workers kept for the next pass
-    origins: Origins = field(default_factory=Origins)
+    origins: WorkerOrigins = field(default_factory=WorkerOrigins)
 
 
 class Handover:
     """Where one iterator of the script gets its batches from. It must not hold that iterator: the two end together."""
 
-    def __init__(self, iterator: Any, loader: Any, plan: Plan) -> None:
+    def __init__(self, iterator: Any, loader: Any, plan: HandoverPlan) -> None:
         """Take over the making of batches for `iterator`, torch's single-process one."""
         self._loader = loader
         self._plan = plan
         self._fetch = iterator._dataset_fetcher.fetch
         self._pin = iterator._pin_memory_device if iterator._pin_memory else None
-        self._ahead = Ahead(iterator._sampler_iter, generator_of(loader))
-        self._crew: Crew | None = None
+        self._ahead = IndicesAhead(iterator._sampler_iter, generator_of(loader))
+        self._crew: WorkerPool | None = None
         self._to_prove = min(plan.workers, 3) + 1
-        self._origin: Origin | None = None  # what the workers are copies of
+        self._origin: WorkerOrigin | None = None  # what the workers are copies of
         self._mapped: dict[str, Any] = {}  # files that the data set has mapped
         self._took_s = plan.proven.get(loader, 0.0)
         self._peeked: Flagged | None = None  # taken from the workers, not delivered yet
@@ -207,9 +207,9 @@ class Handover:
         self._mapped = {} if self._origin is None else {name: mark_of(name) for name in self._origin.graph.files}
         return self._origin is not None
 
-    def _kept(self) -> Crew | None:
+    def _kept(self) -> WorkerPool | None:
         """Return the workers of the last pass if they can serve this one."""
-        crew: Crew | None = self._plan.crews.get(self._loader)
+        crew: WorkerPool | None = self._plan.crews.get(self._loader)
         if crew is None or crew.busy:
             return None
         if crew.origin is not self._origin or not are_as_before(crew.set_up):
@@ -220,12 +220,12 @@ class Handover:
         crew.user = weakref.ref(self)
         return crew
 
-    def _hired(self) -> Crew:
+    def _hired(self) -> WorkerPool:
         """Start workers; those of a second pass at the same time end with it."""
         assert self._origin is not None
         plan, hang_s = self._plan, max(_HANG_S, _HANG_TIMES * self._took_s)
         keep = plan.persistent and self._loader not in plan.crews
-        crew = Crew(
+        crew = WorkerPool(
             self._loader, self._origin, self._ahead, plan.workers, plan.prefetch, persistent=keep, hang_s=hang_s
         )
         crew.user = weakref.ref(self)

@@ -12,23 +12,23 @@ from typing import Any
 
 from flatout.torch_loader.lookahead import Peeking
 from flatout.torch_loader.reseeding import Begin, NotingCollate, Reseed
-from flatout.torch_loader.worker_origins import Origin
+from flatout.torch_loader.worker_origins import WorkerOrigin
 from flatout.watch.first_use import begins_alike
 
-__all__ = ["Crews", "Staying"]
+__all__ = ["KeptWorkers", "StayingWorkers"]
 
 _IN_VAIN = 3  # passes one after the other whose workers could not stay: then the loader is left alone
 
 
-class Crews:
+class KeptWorkers:
     """The workers that stay, for each loader."""
 
     def __init__(self, hit: Callable[[], None]) -> None:
         """Have none; `hit` is called for each pass that begins with workers of the one before."""
         self._hit = hit
-        self._kept: weakref.WeakKeyDictionary[Any, Staying] = weakref.WeakKeyDictionary()
+        self._kept: weakref.WeakKeyDictionary[Any, StayingWorkers] = weakref.WeakKeyDictionary()
         self._in_vain: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._origins: weakref.WeakKeyDictionary[Any, Origin] = weakref.WeakKeyDictionary()
+        self._origins: weakref.WeakKeyDictionary[Any, WorkerOrigin] = weakref.WeakKeyDictionary()
 
     def may_serve(self, loader: Any) -> bool:
         """Look at the data set; return whether a pass over `loader` may be served, by new workers if need be."""
@@ -40,7 +40,7 @@ class Crews:
         if staying is not None:
             self._kept.pop(loader).end()
             self._in_vain[loader] = self._in_vain.get(loader, 0) + 1
-        origin = Origin.of(loader) if self._in_vain.get(loader, 0) < _IN_VAIN else None
+        origin = WorkerOrigin.of(loader) if self._in_vain.get(loader, 0) < _IN_VAIN else None
         if origin is None or (loader not in self._origins and not begins_alike(loader.dataset)):
             self._in_vain[loader] = _IN_VAIN
             return False
@@ -49,18 +49,18 @@ class Crews:
 
     def iterator(self, loader: Any) -> Any:
         """Return an iterator for a pass that may be served."""
-        iterator, seeds = Staying.shell(loader)
+        iterator, seeds = StayingWorkers.shell(loader)
         staying = self._kept.get(loader)
         if staying is not None and staying.begin_again(iterator):
             self._in_vain[loader] = 0
             self._hit()
         else:
             self._in_vain[loader] = self._in_vain.get(loader, 0) + (staying is not None)
-            self._kept[loader] = Staying(loader, self._origins[loader], iterator, seeds)
+            self._kept[loader] = StayingWorkers(loader, self._origins[loader], iterator, seeds)
         return iterator
 
 
-class Staying:
+class StayingWorkers:
     """The workers, and the pass that they work for."""
 
     @staticmethod
@@ -75,7 +75,7 @@ class Staying:
         vars(alone).update(num_workers=0, prefetch_factor=None, timeout=0, pin_memory=False, _iterator=None)
         return _SingleProcessDataLoaderIter(alone), seeds
 
-    def __init__(self, loader: Any, origin: Origin, shell: Any, seeds: Any) -> None:
+    def __init__(self, loader: Any, origin: WorkerOrigin, shell: Any, seeds: Any) -> None:
         """Start workers as `loader` would, from the seed that `seeds` draws; `origin`: what they are copies of."""
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 

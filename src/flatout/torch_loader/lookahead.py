@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from flatout.torch_loader.device_copies import Marked, tensors_at
 
-__all__ = ["Lookahead", "Peeking", "Source", "Streams", "Wanted", "arrived"]
+__all__ = ["BatchSource", "Lookahead", "Peeking", "TransferStreams", "Wanted", "arrived"]
 
 _LEARN_FROM = 2  # batches; what the script copies of them is copied ahead from then on
 
@@ -26,7 +26,7 @@ class Wanted:
         return self.seen >= _LEARN_FROM
 
 
-class Streams:
+class TransferStreams:
     """The side stream that copies run on, one for each device; on the CPU there is none, and nothing to wait for."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Streams:
         return copied
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Where batches come from, with a look at the next one."""
 
     def next_data(self) -> Any:
@@ -99,7 +99,7 @@ class Peeking:
 class Lookahead:
     """Hands out a source's batches; the copies of the next one are under way."""
 
-    def __init__(self, source: Source, wanted: Wanted, streams: Streams) -> None:
+    def __init__(self, source: BatchSource, wanted: Wanted, streams: TransferStreams) -> None:
         """Begin a pass."""
         self._source = source
         self._wanted = wanted

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from flatout.watch.files.opened_files import Ear, FileMark
+from flatout.watch.files.opened_files import FileMark, OpenedFiles
 from flatout.watch.first_use import Attributes
 from flatout.watch.memory.object_graph import available
 from flatout.watch.random_streams import random_states, undrawn
@@ -79,11 +79,11 @@ class StrictCollate(CheckedCollate):
         """Take the script's own functions; `sets_up`: the data set may set itself up at the first batch."""
         super().__init__(collate, init)
         self._settling = int(sets_up)
-        self._ear: Ear | None = None
+        self._ear: OpenedFiles | None = None
 
     def begin(self, worker_id: int) -> None:
         """Start in a worker."""
-        self._ear = Ear()
+        self._ear = OpenedFiles()
         super().begin(worker_id)
 
     def _watched(self) -> None:

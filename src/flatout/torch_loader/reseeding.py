@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flatout.watch.batch_side_effects import keeps_results
-from flatout.watch.files.opened_files import Ear, FileMark, are_as_before, files_held
+from flatout.watch.files.opened_files import FileMark, OpenedFiles, are_as_before, files_held
 from flatout.watch.first_use import Attributes
 from flatout.watch.memory.object_graph import available
 from flatout.watch.random_streams import holds_generator, random_states, undrawn
@@ -39,14 +39,14 @@ class Begin:
         self._attributes: Attributes | None = None
         self._before: Any = None
         self._watch: StateWatch | None = None
-        self._ear: Ear | None = None
+        self._ear: OpenedFiles | None = None
         self._set_up: dict[str, FileMark] = {}  # files that were read while the data set set itself up
 
     def __call__(self, worker_id: int) -> None:
         """Do what the script's own does, and note how the worker begins."""
         if self._init is not None:
             self._init(worker_id)
-        self._ear, dataset = Ear(), _worker().dataset
+        self._ear, dataset = OpenedFiles(), _worker().dataset
         self._roots = [(type(dataset).__name__, dataset), ("collate_fn", self._collate)]
         self._watch = StateWatch(self._roots, files="passed") if available() else None
         self._attributes = Attributes(dataset, self._collate)

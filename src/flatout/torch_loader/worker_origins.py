@@ -9,17 +9,17 @@ import time
 import weakref
 from typing import Any
 
-from flatout.watch.batch_side_effects import Made, make_some, unfollowed
+from flatout.watch.batch_side_effects import BatchSideEffects, make_some, unfollowed
 from flatout.watch.freshness import Freshness
 from flatout.watch.memory.object_graph import available
 
-__all__ = ["Origin", "Origins"]
+__all__ = ["WorkerOrigin", "WorkerOrigins"]
 
 _CHANGES = 2  # within passes; after more of them no workers are started
 _LOOK_SHARE = 0.1  # of a pass: looking anew at each pass is to cost no more
 
 
-class Origin(Freshness):
+class WorkerOrigin(Freshness):
     """What workers of one loader are copies of.
 
     Attributes:
@@ -36,7 +36,7 @@ class Origin(Freshness):
         self._inherited = _inherited(loader)
 
     @classmethod
-    def of(cls, loader: Any, on_change: str = "stop") -> "Origin | None":
+    def of(cls, loader: Any, on_change: str = "stop") -> "WorkerOrigin | None":
         """Return what new workers of `loader` are copies of now; None where that may change unseen."""
         if not available():
             return None
@@ -65,18 +65,18 @@ def _inherited(loader: Any) -> tuple[Any, ...]:
     return (*map(own.get, names), *feeds, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
 
 
-class Origins:
+class WorkerOrigins:
     """For each loader what its workers are copies of, or why it has none."""
 
     def __init__(self, on_change: str = "stop") -> None:
         """Know none; `on_change`: as in `Freshness`."""
         self._on_change = on_change
-        self._known: weakref.WeakKeyDictionary[Any, Origin] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, WorkerOrigin] = weakref.WeakKeyDictionary()
         self._changes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._sets_up: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # found by making some
         self.reasons: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    def begin_pass(self, loader: Any, *, pass_s: float = 0.0, may_set_up: bool = False) -> Origin | None:
+    def begin_pass(self, loader: Any, *, pass_s: float = 0.0, may_set_up: bool = False) -> WorkerOrigin | None:
         """Return what workers that are started now are copies of, None where none may be started.
 
         It is the same object as before where nothing has changed. `pass_s`: what a pass takes, 0 where nobody knows;
@@ -89,10 +89,14 @@ class Origins:
             return known
         began = time.monotonic()
         asked = loader in self._sets_up and (known is None or known.asks_as_before(loader))
-        fresh = Origin.of(loader, self._on_change)
-        made = Made("may change unseen")
+        fresh = WorkerOrigin.of(loader, self._on_change)
+        made = BatchSideEffects("may change unseen")
         if fresh is not None:
-            made = Made(sets_up=self._sets_up[loader]) if asked else make_some(loader, fresh, may_set_up=may_set_up)
+            made = (
+                BatchSideEffects(sets_up=self._sets_up[loader])
+                if asked
+                else make_some(loader, fresh, may_set_up=may_set_up)
+            )
         if made.against or fresh is None:
             self.refuse(loader, made.against)
             return None

@@ -10,15 +10,15 @@ from typing import Any
 
 from flatout.torch_loader.lookahead import arrived
 from flatout.torch_loader.noted_batches import Flagged, StrictCollate
-from flatout.torch_loader.worker_origins import Origin
+from flatout.torch_loader.worker_origins import WorkerOrigin
 from flatout.watch.files.opened_files import FileMark
 
-__all__ = ["Ahead", "Crew", "draws_at_start", "generator_of"]
+__all__ = ["IndicesAhead", "WorkerPool", "draws_at_start", "generator_of"]
 
 _LOOK_EVERY_S = 5.0  # whether the workers are alive, while a batch is waited for
 
 
-class Ahead:
+class IndicesAhead:
     """The indices of one pass, drawn ahead of their batches; a generator given by the script does not show it."""
 
     def __init__(self, sampler_iterator: Any, generator: Any) -> None:
@@ -30,7 +30,7 @@ class Ahead:
         self._indices: deque[Any] = deque()
         self.exhausted = False
 
-    def __iter__(self) -> "Ahead":
+    def __iter__(self) -> "IndicesAhead":
         return self
 
     def __next__(self) -> Any:
@@ -74,11 +74,19 @@ class Ahead:
         return self._indices.popleft()
 
 
-class Crew:
+class WorkerPool:
     """The workers of one loader, as torch runs them."""
 
     def __init__(
-        self, loader: Any, origin: Origin, ahead: Ahead, workers: int, prefetch: int, *, persistent: bool, hang_s: float
+        self,
+        loader: Any,
+        origin: WorkerOrigin,
+        ahead: IndicesAhead,
+        workers: int,
+        prefetch: int,
+        *,
+        persistent: bool,
+        hang_s: float,
     ) -> None:
         """Start them on the indices of `ahead`, as copies of `origin`; the main random stream does not notice."""
         import torch
@@ -102,9 +110,8 @@ class Crew:
         self._feed = "sampler" if loader.batch_sampler is None else "batch_sampler"
         vars(self._loader)[self._feed] = ahead
         self._hang_s = hang_s
-        self.origin = origin
+        self.origin, self._firsts = origin, workers
         self.set_up: dict[str, FileMark] = {}  # files that were read while copies of the data set set themselves up
-        self._firsts = workers
         self.user: weakref.ref[Any] | None = None  # the pass that they work for
         self._iterator = _MultiProcessingDataLoaderIter(self._loader)
         # Torch raises from a signal handler, wherever the script is, when a worker that it knows of dies.
@@ -126,7 +133,7 @@ class Crew:
                 self.set_up.update(flagged.files)
             return flagged
 
-    def again(self, ahead: Ahead) -> None:
+    def again(self, ahead: IndicesAhead) -> None:
         """Begin the next pass with the same workers."""
         vars(self._loader)[self._feed] = ahead
         self._iterator._index_sampler = ahead

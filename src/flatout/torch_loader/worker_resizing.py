@@ -12,18 +12,18 @@ from collections import deque
 from typing import Any
 
 from flatout.errors import ChangedTooLate
-from flatout.torch_loader.handover import Handover, Plan
-from flatout.torch_loader.worker_pool import Ahead
+from flatout.torch_loader.handover import Handover, HandoverPlan
+from flatout.torch_loader.worker_pool import IndicesAhead
 from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 
-__all__ = ["Resizing"]
+__all__ = ["WorkerResizing"]
 
 
-class Resizing(Handover):
+class WorkerResizing(Handover):
     """Where an iterator with workers gets its batches from instead."""
 
     @classmethod
-    def iterator(cls, loader: Any, plan: Plan) -> Any:
+    def iterator(cls, loader: Any, plan: HandoverPlan) -> Any:
         """Return an iterator over `loader` that draws from the random streams what its own would have drawn.
 
         None where other workers would give other batches.
@@ -43,15 +43,15 @@ class Resizing(Handover):
         iterator: Any = _SingleProcessDataLoaderIter(alone)
         handover = cls(iterator, loader, plan)
         handover._seeds, handover._origin = seeds, origin
-        handover._ahead = Ahead(iterator._sampler_iter, None)
+        handover._ahead = IndicesAhead(iterator._sampler_iter, None)
         if plan.workers:
             handover._start()
         else:
             handover._ahead.fill()  # workers would have been sent indices by now: the sampler draws here, not later
-        handover._stage = Resizing._taken if plan.workers else Resizing._made
+        handover._stage = WorkerResizing._taken if plan.workers else WorkerResizing._made
         return iterator
 
-    def __init__(self, iterator: Any, loader: Any, plan: Plan) -> None:
+    def __init__(self, iterator: Any, loader: Any, plan: HandoverPlan) -> None:
         """Begin with nothing delivered."""
         super().__init__(iterator, loader, plan)
         self._seeds: Any = None
@@ -120,7 +120,7 @@ class Resizing(Handover):
         self._own = _MultiProcessingDataLoaderIter(loader)
         for _ in range(len(self._history)):
             self._own._next_data()
-        self._stage = Resizing._theirs
+        self._stage = WorkerResizing._theirs
         return self._own._next_data()
 
     def _theirs(self) -> Any:
@@ -130,7 +130,7 @@ class Resizing(Handover):
 class _Again:
     """The indices of the batches delivered, then those drawn ahead, then the rest."""
 
-    def __init__(self, delivered: deque[Any], ahead: Ahead) -> None:
+    def __init__(self, delivered: deque[Any], ahead: IndicesAhead) -> None:
         self._delivered = deque(delivered)
         self._ahead = ahead
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-__all__ = ["Streams", "drawn_from"]
+__all__ = ["WorkerStreams", "drawn_from"]
 
 
-class Streams:
+class WorkerStreams:
     """The streams of one pass; workers that stay go on with theirs in the next one."""
 
-    def __init__(self, base_seed: int, num_workers: int, earlier: "Streams | None" = None) -> None:
+    def __init__(self, base_seed: int, num_workers: int, earlier: "WorkerStreams | None" = None) -> None:
         """Seed one stream a worker; `earlier`: those of the pass before, of workers that stay."""
         self._of_workers = [torch.Generator().manual_seed(base_seed + worker) for worker in range(num_workers)]
         if earlier is not None:

@@ -9,12 +9,12 @@ from typing import Any
 
 from flatout.watch.components import parts
 from flatout.watch.files.file_questions import read_by_number
-from flatout.watch.files.opened_files import Ear
+from flatout.watch.files.opened_files import OpenedFiles
 from flatout.watch.forked_copy import ask_a_copy, in_a_copy
 from flatout.watch.freshness import Freshness
 from flatout.watch.memory.object_kinds import POINTERS
 
-__all__ = ["Made", "keeps_results", "make_some", "told_of", "unfollowed"]
+__all__ = ["BatchSideEffects", "keeps_results", "make_some", "told_of", "unfollowed"]
 
 _LONGEST_S = 20.0
 _BATCHES = 2
@@ -37,7 +37,7 @@ def keeps_results(*things: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Made:
+class BatchSideEffects:
     """What was found out by making some batches in a copy of the process.
 
     Attributes:
@@ -49,40 +49,40 @@ class Made:
     sets_up: bool = False
 
 
-def make_some(loader: Any, fresh: Freshness, *, may_set_up: bool) -> Made:
+def make_some(loader: Any, fresh: Freshness, *, may_set_up: bool) -> BatchSideEffects:
     """Make some batches of `loader` in a copy of the process; `may_set_up`: its data set may set itself up at first."""
     if in_a_copy():
-        return Made("is a copy")
+        return BatchSideEffects("is a copy")
     answer = ask_a_copy(functools.partial(_made, loader, fresh, may_set_up), _LONGEST_S)
     if answer.failed:
-        return Made(f"cannot be asked in a copy of the process: {answer.failed}")
+        return BatchSideEffects(f"cannot be asked in a copy of the process: {answer.failed}")
     if answer.wrote:
-        return Made(f"writes to {answer.wrote} while it is read")
-    found: Made = answer.value
+        return BatchSideEffects(f"writes to {answer.wrote} while it is read")
+    found: BatchSideEffects = answer.value
     return found
 
 
-def _made(loader: Any, fresh: Freshness, may_set_up: bool) -> Made:
-    iterator, ear, numbers, sets_up = _alone(loader), Ear(), read_by_number(), False
+def _made(loader: Any, fresh: Freshness, may_set_up: bool) -> BatchSideEffects:
+    iterator, ear, numbers, sets_up = _alone(loader), OpenedFiles(), read_by_number(), False
     asked = told_of(sys.modules["torch"].utils.data.get_worker_info)
     for number in range(_BATCHES):
         if next(iterator, None) is None:
             break
         changed = fresh.left_behind()
         if changed and (number or not may_set_up):
-            return Made(f"changes while it is read: {changed}")
+            return BatchSideEffects(f"changes while it is read: {changed}")
         if changed:
             fresh, sets_up = Freshness(loader, files="passed"), True
     sys.setprofile(None)
     if asked:
-        return Made("asks which worker it is in")
+        return BatchSideEffects("asks which worker it is in")
     if numbers:
-        return Made(f"reads an open file by its number ({numbers[0]}), which may change unseen")
+        return BatchSideEffects(f"reads an open file by its number ({numbers[0]}), which may change unseen")
     if ear.written:
-        return Made(f"writes to {ear.written} while it is read")
+        return BatchSideEffects(f"writes to {ear.written} while it is read")
     if ear.taken() and keeps_results(loader.dataset, loader.collate_fn):
-        return Made("keeps what functions gave that read files (lru_cache)")
-    return Made(sets_up=sets_up)
+        return BatchSideEffects("keeps what functions gave that read files (lru_cache)")
+    return BatchSideEffects(sets_up=sets_up)
 
 
 def _alone(loader: Any) -> Any:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from flatout.watch.per_class_cache import OfKind
+from flatout.watch.per_class_cache import PerClassCache
 from flatout.watch.signals import any_but_signals
 
 __all__ = [
@@ -149,7 +149,7 @@ def _of_class(kind: type) -> list[Any]:
     return found
 
 
-@OfKind
+@PerClassCache
 def _holds_generator(kind: Any) -> bool:
     return any(is_generator(value) for value in vars(kind).values())
 
@@ -305,7 +305,7 @@ def handle_of(part: Any) -> str:
     return _handle_of_kind(kind) or (_handle_of_kind(claimed) if other else "")
 
 
-@OfKind
+@PerClassCache
 def _handle_of_kind(kind: Any) -> str:
     if callable(getattr(kind, "fileno", None)):  # every io.IOBase has it
         return "an open file"
@@ -333,12 +333,12 @@ def shared_streams() -> list[Any]:
     return [one for one in shared if one is not None]
 
 
-@OfKind
+@PerClassCache
 def _is_of_generators(kind: Any) -> bool:
     return issubclass(kind, (random.Random, sys.modules["torch"].Generator))
 
 
-@OfKind
+@PerClassCache
 def _is_of_numpys(kind: Any) -> bool:
     numbers = sys.modules["numpy"].random
     return issubclass(kind, (numbers.Generator, numbers.RandomState))

@@ -9,7 +9,7 @@ from typing import Any
 
 from flatout.watch.components import is_generator, parts
 
-__all__ = ["State", "access", "generators_in", "restore_states", "states_of"]
+__all__ = ["GeneratorState", "access", "generators_in", "restore_states", "states_of"]
 
 
 def generators_in(thing: Any) -> list[Any]:
@@ -28,20 +28,20 @@ def access(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class GeneratorState:
     """Where a generator stands; states are equal when their marks are."""
 
     mark: bytes
     value: Any = field(compare=False)
 
 
-def states_of(generators: Sequence[Any]) -> list[State]:
+def states_of(generators: Sequence[Any]) -> list[GeneratorState]:
     """Return where generators stand."""
     values = [access(each)[0]() for each in generators]
-    return [State(pickle.dumps(value), value) for value in values]
+    return [GeneratorState(pickle.dumps(value), value) for value in values]
 
 
-def restore_states(generators: Sequence[Any], states: Sequence[State]) -> None:
+def restore_states(generators: Sequence[Any], states: Sequence[GeneratorState]) -> None:
     """Put generators back to where they stood."""
     for each, state in zip(generators, states, strict=True):
         access(each)[1](state.value)

@@ -4,12 +4,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["OfKind"]
+__all__ = ["PerClassCache"]
 
 T = TypeVar("T")
 
 
-class OfKind(Generic[T]):
+class PerClassCache(Generic[T]):
     """What `find` says of a class, found once. Also of a class that cannot be hashed; none is kept alive by it."""
 
     def __init__(self, find: Callable[[Any], T]) -> None:

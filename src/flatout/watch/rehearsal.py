@@ -15,13 +15,13 @@ import torch
 from flatout.watch.batch_owners import owned
 from flatout.watch.batch_side_effects import told_of
 from flatout.watch.files.file_questions import Asked, asked_of_files, may_be_data, read_by_number
-from flatout.watch.files.opened_files import Ear, files_held
+from flatout.watch.files.opened_files import OpenedFiles, files_held
 from flatout.watch.forked_copy import ask_a_copy, in_a_copy
 from flatout.watch.memory.object_graph import available
 from flatout.watch.random_streams import random_states, restore_random_states, same, undrawn
 from flatout.watch.refused_writes import refused_write
 from flatout.watch.signals import any_but_signals
-from flatout.watch.state_guard import Untouched
+from flatout.watch.state_guard import StateGuard
 from flatout.watch.state_watch import StateWatch
 
 __all__ = ["Rehearsal", "Tried", "rehearse"]
@@ -87,8 +87,8 @@ def _rehearsed(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
     odd = _of_length(dataset)
     if odd:
         return Rehearsal(f"{name} {odd}")
-    logged, ear, held, numbers = _records_made(), Ear(), files_held(), read_by_number()
-    with asked_of_files() as asked, Untouched(dataset, collate) as untouched:
+    logged, ear, held, numbers = _records_made(), OpenedFiles(), files_held(), read_by_number()
+    with asked_of_files() as asked, StateGuard(dataset, collate) as untouched:
         reason, found = begin()
         odd = "" if reason else _of_many(dataset)
     reason = f"{name} {odd}" if odd else reason
@@ -144,7 +144,7 @@ def _of_many(dataset: Any) -> str:
         return ""
     some = [length - 1, 0, length // 2]
     try:
-        with Untouched(dataset):
+        with StateGuard(dataset):
             states, asked = random_states(), list(some)
             together = many(asked)
             after = random_states()
@@ -168,7 +168,7 @@ def _of_workers(loader: Any, watch: StateWatch) -> str:
         return f"it asks which worker it is in ({min(asked, default='get_worker_info under another name')})"
     if loader.worker_init_fn is None:
         return ""
-    with Untouched():
+    with StateGuard():
         for worker in _WORKERS:
             loader.worker_init_fn(worker)
             what = watch.look_deep()
@@ -179,7 +179,7 @@ def _of_workers(loader: Any, watch: StateWatch) -> str:
 
 def _asks_for_its_worker(dataset: Any) -> bool:
     calls = told_of(torch.utils.data.get_worker_info)
-    with Untouched(dataset), contextlib.suppress(Exception):  # the script's own call will say it
+    with StateGuard(dataset), contextlib.suppress(Exception):  # the script's own call will say it
         dataset[0]
     sys.setprofile(None)
     return bool(calls)

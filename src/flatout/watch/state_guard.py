@@ -14,7 +14,7 @@ from flatout.watch.memory.layouts import is_plain_instance
 from flatout.watch.own_generators import access
 from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 
-__all__ = ["Untouched", "streams_alone"]
+__all__ = ["StateGuard", "streams_alone"]
 
 _MOST = 5000  # items of one container
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
@@ -39,7 +39,7 @@ def streams_alone() -> Iterator[None]:
         _streams_alone.reset(token)
 
 
-class Untouched:
+class StateGuard:
     """Remembers what `things` are made of, as a context: attributes, containers, closures, generators, files.
 
     At its end all of it and the global random streams are as they were; `changed` then says whether something of
@@ -52,7 +52,7 @@ class Untouched:
         """Take what is to be left alone; `covered` has the addresses of what is put back whole."""
         self._things, self.covered = things, set[int]()
 
-    def __enter__(self) -> "Untouched":
+    def __enter__(self) -> "StateGuard":
         self._states = random_states()
         every = [part for thing in self._things for part in parts(thing)]
         if _streams_alone.get():

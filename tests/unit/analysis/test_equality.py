@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.analysis.equality import LIMITS, MOST_LOSSES, judge
-from flatout.analysis.traces import Deviation, Interval, Replayed, Row, Trace, read_trace
+from flatout.analysis.traces import Deviation, Interval, Replayed, Trace, TraceRow, read_trace
 from flatout.schema.trial import Equivalence
 
 BITWISE, ROUNDING, PRECISION = Equivalence.BITWISE, Equivalence.ROUNDING, Equivalence.PRECISION
@@ -34,7 +34,7 @@ def interval(step, *, loss=1.0, prints="0" * 16, rate=0.1, rows=None, loader=0, 
 
 
 def deviation(error=0.0, scale=1.0, name="weight"):
-    row = Row(name, error, 1 - error**2 / 2, scale, 1.0, error)
+    row = TraceRow(name, error, 1 - error**2 / 2, scale, 1.0, error)
     return Deviation(rows=(row,), error=error, cosine=row.cosine, scale=scale)
 
 
@@ -231,7 +231,7 @@ def test_a_kink_is_forgiven_in_one_step_of_several_but_not_in_most():
 
 def test_an_update_that_cancels_to_nothing_is_measured_against_all_of_them():
     def changed(error):
-        rows = (Row("bias", math.inf, 0.0, 0.0, 0.0, error), Row("weight", 0.0, 1.0, 1.0, 1.0, 0.0))
+        rows = (TraceRow("bias", math.inf, 0.0, 0.0, 0.0, error), TraceRow("weight", 0.0, 1.0, 1.0, 1.0, 0.0))
         return {step: replace(each, updates=Deviation(rows=rows)) for step, each in replays().items()}
 
     assert judged(ROUNDING, trace(replays=changed(1e-9))).equal is True
@@ -240,7 +240,7 @@ def test_an_update_that_cancels_to_nothing_is_measured_against_all_of_them():
 
 def test_missing_and_infinite_gradients_are_named():
     lost = {
-        step: replace(each, gradients=Deviation(rows=(Row("head.bias", None, 0, 0, 0.1, 0.0),)))
+        step: replace(each, gradients=Deviation(rows=(TraceRow("head.bias", None, 0, 0, 0.1, 0.0),)))
         for step, each in replays().items()
     }
     assert "the gradient of head.bias in step 0 is missing" in judged(PRECISION, trace(replays=lost)).reason

@@ -4,7 +4,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from flatout.edits.plan import write_recipe_in
-from flatout.edits.project import read_project
+from flatout.edits.reading.project import read_project
 from flatout.schema.trial import Selection
 
 SCRIPT = """\

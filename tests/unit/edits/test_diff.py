@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.edits.scripts import SCRIPT, written
 
 from flatout.edits.diff import unified_diff
-from flatout.edits.project import read_project
-from flatout.edits.writing import write_project
+from flatout.edits.reading.project import read_project
+from flatout.edits.written_files import write_project
 from flatout.errors import UsageError
 
 LINES = st.lists(st.sampled_from([b"a", b"b", b"", b"\xe9", b"c\r", b"x = 1"]), max_size=12)

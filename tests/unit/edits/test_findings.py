@@ -9,7 +9,7 @@ import pytest
 from tests.unit.report.specimens import finding
 
 from flatout.edits.findings import EDITS, edit_for, write_findings_in
-from flatout.edits.project import read_project
+from flatout.edits.reading.project import read_project
 from flatout.rules.core.catalog import catalog
 from flatout.schema.facts import Frame
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 from tests.unit.edits.scripts import SCRIPT, one, written
 
-from flatout.edits.project import read_project
+from flatout.edits.reading.project import read_project
 from flatout.errors import UsageError
 
 THREADS = {

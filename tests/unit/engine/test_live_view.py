@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from flatout.engine.live_view import Following, read_ranks
+from flatout.engine.live_view import WatchedTraining, read_ranks
 from flatout.engine.process.utilization import UtilizationSampler
 from flatout.schema.live import GpuNow, RankNow
 from flatout.schema.plain import to_plain
@@ -57,7 +57,7 @@ class Onlooker:
 def test_a_training_is_followed_until_it_ends(tmp_path):
     onlooker = Onlooker()
     busy = "import time\nuntil = time.monotonic() + 2\nwhile time.monotonic() < until: pass"
-    with Following("train.py", tmp_path, onlooker) as following:
+    with WatchedTraining("train.py", tmp_path, onlooker) as following:
         process = subprocess.Popen([sys.executable, "-c", busy])
         following.started()
         write(tmp_path, 0, pid=process.pid, steps=3)
@@ -74,7 +74,7 @@ def test_a_training_is_followed_until_it_ends(tmp_path):
 
 def test_a_training_that_could_not_be_started_leaves_nothing(tmp_path):
     onlooker = Onlooker()
-    with pytest.raises(OSError), Following("train.py", tmp_path, onlooker):
+    with pytest.raises(OSError), WatchedTraining("train.py", tmp_path, onlooker):
         raise OSError
     assert [moment.ranks for moment in onlooker.moments] == [()]
 

@@ -146,14 +146,14 @@ if __name__ == "__main__":
 
     from flatout.fixes.checkpoint.snapshot import Snapshot
     from flatout.fixes.core.apply import install_fixes
-    from flatout.probe.core.event_log import Tape
+    from flatout.probe.core.event_log import EventLog
     from flatout.probe.core.seams import Seams
     from flatout.probe.model.modules import ModuleWatch
     from flatout.schema.trial import Selection
 
     def install():
         """Put the fix in place, with a disk that is slow enough for everything to come before it."""
-        sites = install_fixes([Selection("async-checkpoint")], Seams(), ModuleWatch(Tape(id, id)))
+        sites = install_fixes([Selection("async-checkpoint")], Seams(), ModuleWatch(EventLog(id, id)))
         assert not sites[0].failure, sites[0].failure
         write = Snapshot.write
 

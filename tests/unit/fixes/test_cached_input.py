@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from flatout.fixes.cached_input import choices
 from flatout.fixes.core.apply import install_fix
 from flatout.fixes.core.catalog import find_fix
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Seams
 from flatout.probe.model.modules import ModuleWatch
 from flatout.rules.core.catalog import catalog
@@ -78,7 +78,7 @@ def test_where_it_is_switched_off_compiled_input_serves(workdir):
 @pytest.mark.parametrize("purpose", ["timing", "verify"])
 def test_a_trial_reads_and_writes_nothing_on_disk(purpose, workdir):
     seams = Seams()
-    modules = ModuleWatch(Tape(lambda step: None, lambda stretch: None))
+    modules = ModuleWatch(EventLog(lambda step: None, lambda stretch: None))
     site = install_fix(Selection("cached-input", {}), seams, modules, purpose)
     site.enable()
     load(1)
@@ -129,6 +129,6 @@ def test_it_addresses_the_rules_that_offer_it():
 def test_a_folder_that_is_reached_through_a_link_is_refused_with_where_it_leads(workdir, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (workdir / ".flatout").symlink_to(elsewhere)
-    site = install_fix(Selection("cached-input"), Seams(), ModuleWatch(Tape(id, id)))
+    site = install_fix(Selection("cached-input"), Seams(), ModuleWatch(EventLog(id, id)))
     assert ".flatout is a link" in site.failure
     assert not list(elsewhere.iterdir())

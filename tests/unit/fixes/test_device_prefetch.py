@@ -18,7 +18,7 @@ from flatout.fixes import device_prefetch, pinned_copy
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
 from flatout.torch_loader import lookahead
 from flatout.torch_loader.device_copies import Marked, asked_device, tensors_at
-from flatout.torch_loader.lookahead import Lookahead, Streams, Wanted
+from flatout.torch_loader.lookahead import Lookahead, TransferStreams, Wanted
 from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow
@@ -118,7 +118,7 @@ class Pair:
 
 def test_only_what_the_script_copies_is_copied_ahead_wherever_it_lies_in_the_batch():
     batches = [{"a": (torch.full((2,), float(i)), i), "b": Pair(torch.ones(1), [torch.zeros(1)])} for i in range(6)]
-    ahead, cpu = Lookahead(Source(batches), Wanted(), Streams()), torch.device("cpu")
+    ahead, cpu = Lookahead(Source(batches), Wanted(), TransferStreams()), torch.device("cpu")
     copied = []
     for number in range(6):
         batch = ahead.next_data()
@@ -133,7 +133,7 @@ def test_only_what_the_script_copies_is_copied_ahead_wherever_it_lies_in_the_bat
 
 def test_a_batch_that_is_not_there_yet_is_not_waited_for():
     source = Source([torch.ones(1) * i for i in range(5)], there=False)
-    ahead, cpu = Lookahead(source, Wanted(), Streams()), torch.device("cpu")
+    ahead, cpu = Lookahead(source, Wanted(), TransferStreams()), torch.device("cpu")
     assert [ahead.asked(ahead.next_data(), cpu) for _ in range(5)] == [None] * 5
 
 
@@ -185,7 +185,7 @@ class Tensor:
 def test_a_copy_runs_on_one_side_stream_and_is_handed_to_the_current_one(monkeypatch):
     cuda = Cuda()
     monkeypatch.setattr(torch, "cuda", cuda)
-    ahead = Lookahead(Source([Tensor(cuda.told) for _ in range(4)]), Wanted(), Streams())
+    ahead = Lookahead(Source([Tensor(cuda.told) for _ in range(4)]), Wanted(), TransferStreams())
     device = torch.device("cuda:0")
     for _ in range(4):
         ahead.asked(ahead.next_data(), device)
@@ -195,7 +195,7 @@ def test_a_copy_runs_on_one_side_stream_and_is_handed_to_the_current_one(monkeyp
 
 
 def test_no_room_on_the_device_is_no_error():
-    class Full(Streams):
+    class Full(TransferStreams):
         def copy(self, tensor, device):
             raise RuntimeError("out of memory")
 

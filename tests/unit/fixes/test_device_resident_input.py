@@ -17,7 +17,7 @@ from tests.unit.pipeline.programs import _copied
 from torch.utils.data import DataLoader
 
 from flatout.fixes import device_resident_input
-from flatout.pipeline.device.lazy_tensor import LateTensor, Twin
+from flatout.pipeline.device.lazy_tensor import LazyTensor, Twin
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
 from flatout.watch.random_streams import same
 
@@ -29,7 +29,7 @@ FLIPPED = v1.Compose([v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(*RG
 def late(values=None):
     """Return a late tensor, and the list of what was done to fetch it."""
     values, done = torch.arange(12.0).view(3, 4) if values is None else values, []
-    return LateTensor(values, Twin(values.clone, values.clone, lambda: done.append("here"))), done
+    return LazyTensor(values, Twin(values.clone, values.clone, lambda: done.append("here"))), done
 
 
 # -- tensors without values -----------------------------------------------------------------------------------------
@@ -172,14 +172,14 @@ def test_batches_that_are_only_sent_on_have_no_values_on_the_cpu():
         seen_by(script, Pictures(RESIZED))
         assert process.site.hits["there already"] == 13
     plain = torch.Tensor
-    assert kinds == [(plain, plain)] * 2 + [(LateTensor, plain)] * 13
+    assert kinds == [(plain, plain)] * 2 + [(LazyTensor, plain)] * 13
 
 
 def test_a_place_that_was_looked_at_has_its_values_from_then_on():
     kinds = []
 
     def script(batch):
-        kinds.append(type(batch["image"]) is LateTensor)
+        kinds.append(type(batch["image"]) is LazyTensor)
         return batch["image"].to("cpu"), batch["image"].sum() if len(kinds) == 5 else 0
 
     plain = seen_by(script, Pictures(RESIZED))

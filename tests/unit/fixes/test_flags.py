@@ -12,7 +12,7 @@ from tests.unit.fixes.training import train, under
 from torch.utils.data import DataLoader
 
 from flatout.fixes import allocator, anomaly_off, cpu_threads, cudnn_search, denormals, tf32, worker_threads
-from flatout.fixes.worker_threads import OneThread, use_one_thread
+from flatout.fixes.worker_threads import OneThreadWorkers, use_one_thread
 from flatout.schema.run import Environment, Header, LoaderFacts, ModelFacts, Run, WorkerFacts
 
 
@@ -156,7 +156,7 @@ def test_native_libraries_of_a_process_are_told(threads):
     use_one_thread()
     assert torch.get_num_threads() == 1
     assert numpy.ones(2).sum() == 2
-    OneThread(None)(0)
+    OneThreadWorkers(None)(0)
 
 
 def test_one_thread_for_workers_is_offered_where_their_threads_exceed_the_cores():

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from flatout.fixes.core.apply import install_fix
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Seams
 from flatout.probe.model.losses import Losses
 from flatout.probe.model.modules import ModuleWatch
@@ -17,7 +17,7 @@ class Process:
 
     def __init__(self, *selections, on=True):
         self.seams = Seams()
-        tape = Tape(lambda step: None, lambda stretch: None)
+        tape = EventLog(lambda step: None, lambda stretch: None)
         self.modules = ModuleWatch(tape)
         self.watch = TrainingWatch(tape, self.modules, Losses())
         self.selections, self.on = selections, on

@@ -11,13 +11,13 @@ from PIL import Image
 from tests.unit.pipeline.compile.kernels.samples import T
 
 from flatout.native import native
-from flatout.native.recycled_memory import Recycled
-from flatout.pipeline.cache.row_view import Chosen
+from flatout.native.recycled_memory import RecycledMemory
+from flatout.pipeline.cache.row_view import RowView
 from flatout.pipeline.compile.kernels import color
 from flatout.pipeline.compile.kernels.kernel import Unsuited
 from flatout.pipeline.compile.parallel import cores_of_this_rank, shared
 from flatout.pipeline.compile.registry import kernel_for
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 from flatout.pipeline.compile.steps import Steps
 
 SIDE = st.integers(1, 70)
@@ -125,7 +125,7 @@ def test_enlarged_images_are_looked_up_channel_by_channel(size, wanted, lead, ch
     window = [0, 0, *size] if alike else [0, cut_off % size[1], size[0], size[1] - cut_off % size[1]]
     boxes = torch.tensor([[0, 0, *size], window, [0, 0, *size]])
     program = native.Program([native.resample(boxes, wanted, chosen), native.look_up(table)])
-    out = program.new(batch, 3, Recycled())
+    out = program.new(batch, 3, RecycledMemory())
     program.run(batch, None, 0, 3, out, threads=2)
     for image, (_, left, _, width), one in zip(batch, boxes.tolist(), program.seen(batch, out), strict=True):
         pixels = Image.fromarray(image[:, left : left + width].contiguous().numpy())
@@ -194,7 +194,7 @@ CHAINS = {
 
 
 def steps_of(chain) -> Steps:
-    form, kernels = Form("image", "RGB"), []
+    form, kernels = SampleForm("image", "RGB"), []
     for operation in chain:
         kernels.append(kernel_for(operation, form))
         form = kernels[-1].after
@@ -216,7 +216,7 @@ def test_a_chain_gives_what_it_gives_without_compiled_code(name, several_threads
     monkeypatch.setattr("flatout.pipeline.compile.native_steps._THREAD_BYTES", 1 if several_threads else 2**40)
     batch = bytes_of(37, (36, 33), colored=True, seed=3)
     places = torch.randperm(37)[:20]
-    chosen = Chosen(batch, places, lambda wanted: batch[wanted])
+    chosen = RowView(batch, places, lambda wanted: batch[wanted])
     alone = [batch[place : place + 1] for place in range(37)]
     steps = steps_of(CHAINS[name])
     made, made_chosen, made_alone = (made_of(steps, value) for value in (batch, chosen, alone))
@@ -258,7 +258,7 @@ def test_what_becomes_of_images_is_written_to_its_places(lead, several_threads, 
     wanted = steps.run(batch)
     room = torch.full((37, 3, 12, 9) if lead else (37, 12, 9, 3), 7, dtype=torch.uint8)
     rows = room.permute(0, 2, 3, 1) if lead else room
-    assert steps.write(batch, Chosen(rows, places, lambda wanted: rows[wanted]))
+    assert steps.write(batch, RowView(rows, places, lambda wanted: rows[wanted]))
     assert torch.equal(rows[places], wanted)
     others = torch.ones(37, dtype=torch.bool).index_fill(0, places, value=False)
     assert bool((room[others] == 7).all())
@@ -274,7 +274,7 @@ def test_enlarged_images_are_written_to_places_and_to_several_batches(name, lead
     steps = steps_of(ENLARGED[name])
     wanted = steps.run(batch)
     room = torch.full((37, *wanted.shape[1:]), 7, dtype=wanted.dtype)
-    assert steps.write(batch, Chosen(room, places, lambda wanted: room[wanted]))
+    assert steps.write(batch, RowView(room, places, lambda wanted: room[wanted]))
     assert torch.equal(room[places], wanted)
     others = torch.ones(37, dtype=torch.bool).index_fill(0, places, value=False)
     assert bool((room[others] == 7).all())
@@ -291,7 +291,7 @@ def test_enlarged_images_are_written_to_places_and_to_several_batches(name, lead
 def test_nothing_is_written_beyond_the_rows(wrong):
     room = torch.zeros(9, 12, 9, 3, dtype=torch.uint8)
     with pytest.raises(IndexError, match="of 9"):
-        steps_of(RESIZED).write(bytes_of(2, (6, 6), colored=True, seed=0), Chosen(room, torch.tensor([3, wrong]), len))
+        steps_of(RESIZED).write(bytes_of(2, (6, 6), colored=True, seed=0), RowView(room, torch.tensor([3, wrong]), len))
     assert not room.any()
 
 
@@ -306,14 +306,14 @@ def test_nothing_is_written_beyond_the_rows(wrong):
 )
 def test_what_lies_otherwise_is_written_by_others(chain, room, number):
     batch = bytes_of(number, (6, 6), colored=True, seed=0)
-    assert not steps_of(chain).write(batch, Chosen(room, torch.tensor([3, 1]), len))
+    assert not steps_of(chain).write(batch, RowView(room, torch.tensor([3, 1]), len))
     assert not room.any()
 
 
 @pytest.mark.parametrize("wrong", [-1, 9])
 def test_a_place_beyond_the_rows_is_an_error_and_nothing_is_read_there(wrong):
     rows = bytes_of(9, (6, 6), colored=True, seed=0)
-    chosen = Chosen(rows, torch.tensor([3, wrong, 0]), lambda wanted: rows[wanted])
+    chosen = RowView(rows, torch.tensor([3, wrong, 0]), lambda wanted: rows[wanted])
     with pytest.raises(IndexError, match="of 9"):
         steps_of([TENSOR]).run(chosen)
 

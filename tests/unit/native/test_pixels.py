@@ -9,8 +9,8 @@ from PIL import Image, ImageFile
 
 from flatout.native import native, pixels
 from flatout.native.pixels import pixels_of, write_pixels
-from flatout.native.recycled_memory import Recycled
-from flatout.pipeline.compile.sample_form import Form, pack, put
+from flatout.native.recycled_memory import RecycledMemory
+from flatout.pipeline.compile.sample_form import SampleForm, pack, put
 from flatout.pipeline.read.in_place import room_for, written
 
 
@@ -82,16 +82,16 @@ def test_a_file_that_ends_early_is_an_error_as_in_pillow():
     image_of(90, 90).save(file, "JPEG")
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
     with pytest.raises(OSError, match="truncated"):
-        pixels_of([Image.open(io.BytesIO(file.getvalue()[:900]))], Recycled())
+        pixels_of([Image.open(io.BytesIO(file.getvalue()[:900]))], RecycledMemory())
 
 
 def test_images_of_two_sizes_are_no_rows():
-    assert pixels_of([image_of(3, 4), image_of(4, 3)], Recycled()) is None
+    assert pixels_of([image_of(3, 4), image_of(4, 3)], RecycledMemory()) is None
 
 
 # -- one by one -------------------------------------------------------------------------------------------------------
 
-RGB = Form("image", "RGB")
+RGB = SampleForm("image", "RGB")
 
 
 def read_of(values):
@@ -100,7 +100,7 @@ def read_of(values):
 
 def test_values_are_written_to_their_rows_one_by_one():
     images = [image_of(7, 5, seed=seed) for seed in range(4)]
-    rows = room_for(RGB, images[0], 4, Recycled())
+    rows = room_for(RGB, images[0], 4, RecycledMemory())
     samples, unfit = written(RGB, read_of(images), rows)
     assert (samples, unfit) == ([0, 1, 2, 3], [])
     assert torch.equal(rows, pack(images)[1])
@@ -111,7 +111,7 @@ def test_values_are_written_to_their_rows_one_by_one():
 def test_where_one_is_of_another_kind_all_come_back_as_they_were(other, place):
     values = [image_of(7, 5, seed=seed) for seed in range(4)]
     values[place] = other
-    rows = room_for(RGB, image_of(7, 5), 4, Recycled())
+    rows = room_for(RGB, image_of(7, 5), 4, RecycledMemory())
     samples, unfit = written(RGB, read_of(values), rows)
     assert samples == []
     assert [number for _, number in unfit] == [0, 1, 2, 3]
@@ -121,7 +121,7 @@ def test_where_one_is_of_another_kind_all_come_back_as_they_were(other, place):
 
 
 def test_values_that_are_no_images_have_no_room():
-    assert room_for(Form("tensor"), torch.zeros(3), 4, Recycled()) is None
+    assert room_for(SampleForm("tensor"), torch.zeros(3), 4, RecycledMemory()) is None
 
 
 @pytest.mark.parametrize("value", [torch.arange(6.0).view(2, 3), np.arange(6, dtype=np.int16).reshape(2, 3)])
@@ -131,5 +131,5 @@ def test_other_values_are_put_as_they_would_be_packed(value):
     assert put(form, value, row)
     assert torch.equal(row, packed[0])
     assert not put(form, value[:1], row)
-    assert not put(Form("image", "L"), value, row)
+    assert not put(SampleForm("image", "L"), value, row)
     assert not put(form, value, row.double())

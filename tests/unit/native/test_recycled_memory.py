@@ -12,13 +12,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import flatout
 from flatout.native import recycled_memory
-from flatout.native.recycled_memory import Recycled
+from flatout.native.recycled_memory import RecycledMemory
 
 SHAPE = (512, 1024)  # 2 MiB of float32
 LARGE = pytest.mark.skipif(recycled_memory._num_holders is None, reason="this torch does not count a storage's holders")
 
 
-def taken(memory: Recycled, value: float, shape: tuple[int, ...] = SHAPE) -> torch.Tensor:
+def taken(memory: RecycledMemory, value: float, shape: tuple[int, ...] = SHAPE) -> torch.Tensor:
     return memory.empty(shape, torch.float32).fill_(value)
 
 
@@ -39,7 +39,7 @@ HOLDERS = {
 
 @pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
 def test_what_is_held_is_not_written_again(holder):
-    memory = Recycled()
+    memory = RecycledMemory()
     first = taken(memory, 1.0)
     place, held = first.data_ptr(), holder(first)
     del first
@@ -50,14 +50,14 @@ def test_what_is_held_is_not_written_again(holder):
 
 @LARGE
 def test_what_is_not_held_is_written_again():
-    memory = Recycled()
+    memory = RecycledMemory()
     places = {taken(memory, value).data_ptr() for value in range(20)}
     assert len(places) == 1
 
 
 @LARGE
 def test_two_batches_in_turns_take_the_memory_of_two():
-    memory, places, batch = Recycled(), set(), None
+    memory, places, batch = RecycledMemory(), set(), None
     for value in range(20):
         batch = taken(memory, value)
         places.add(batch.data_ptr())
@@ -66,7 +66,7 @@ def test_two_batches_in_turns_take_the_memory_of_two():
 
 @LARGE
 def test_memory_that_is_needed_no_more_is_given_back():
-    memory = Recycled()
+    memory = RecycledMemory()
     many = [taken(memory, value) for value in range(8)]
     assert len(memory._held) == 8
     del many
@@ -75,7 +75,7 @@ def test_memory_that_is_needed_no_more_is_given_back():
 
 
 def test_memory_ends_with_who_gives_it():
-    memory = Recycled()
+    memory = RecycledMemory()
     storage = weakref.ref(taken(memory, 1.0).untyped_storage())
     del memory
     gc.collect()
@@ -83,14 +83,14 @@ def test_memory_ends_with_who_gives_it():
 
 
 def test_a_smaller_batch_has_a_storage_of_its_own_size():
-    memory = Recycled()
+    memory = RecycledMemory()
     taken(memory, 1.0)
     rest = taken(memory, 2.0, (300, 2048))
     assert rest.untyped_storage().nbytes() == rest.nbytes
 
 
 def test_what_was_moved_to_another_process_or_resized_is_not_written_again():
-    memory = Recycled()
+    memory = RecycledMemory()
     shared, grown = taken(memory, 1.0), taken(memory, 2.0)
     shared.share_memory_()
     grown.resize_(600, 1024)
@@ -102,7 +102,7 @@ def test_what_was_moved_to_another_process_or_resized_is_not_written_again():
 
 
 def test_it_cannot_be_told_from_a_fresh_tensor():
-    memory = Recycled()
+    memory = RecycledMemory()
     taken(memory, 1.0)
     again = memory.empty(SHAPE, torch.float32)
     assert (again.shape, again.stride(), again.dtype) == (SHAPE, (1024, 1), torch.float32)
@@ -114,7 +114,7 @@ def test_it_cannot_be_told_from_a_fresh_tensor():
 
 
 def test_threads_that_ask_at_once_never_get_the_same_memory():
-    memory, wrong = Recycled(), []
+    memory, wrong = RecycledMemory(), []
 
     def work(seed: int) -> None:
         luck, kept = random.Random(seed), []

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Seams
 from flatout.probe.loader.loading import LoaderWatch
 from flatout.probe.model.losses import Losses
@@ -43,7 +43,7 @@ class Watch:
     def __init__(self, clock=None):
         self.clock = clock or Clock()
         self.steps, self.outside = [], []
-        self.tape = Tape(self.steps.append, self.outside.append, clock=self.clock)
+        self.tape = EventLog(self.steps.append, self.outside.append, clock=self.clock)
         self.account, self.tracker = self.tape.account, self.tape.tracker
         self.modules = ModuleWatch(self.tape)
         self.loading = LoaderWatch(self.tape)

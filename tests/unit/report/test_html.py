@@ -21,13 +21,13 @@ from tests.unit.report.specimens import (
 )
 
 from flatout.analysis.breakdown import account
-from flatout.report.changes import Change, Changes
+from flatout.report.changes import ReportedChange, ReportedChanges
 from flatout.report.exports.chrome import chrome_trace
 from flatout.report.html.charts import MAX_POINTS, charts
 from flatout.report.html.page import page
-from flatout.report.staircase import Handover
+from flatout.report.staircase import HandoverStair
 from flatout.schema.report import Report
-from flatout.schema.run import DeviceWork, Frame, Kernel, Span, Step, Utilization
+from flatout.schema.run import DeviceKernel, DeviceWork, Frame, Span, Step, Utilization
 
 INVISIBLE = {"\x1b", "\x07", "\u202e", "\u2066", "\u200b", "\x9b", "\r"}
 SCRIPT = "<script>alert(1)</script>"
@@ -100,7 +100,7 @@ def test_it_says_what_the_terminal_says():
 
 def test_a_tune_shows_every_trial_with_its_interval_and_the_command():
     shown = tuned()
-    handover = Handover(file="flatout.toml", command=("flatout", "run", "train.py"))
+    handover = HandoverStair(file="flatout.toml", command=("flatout", "run", "train.py"))
     words = Reader(page(shown, handover=handover)).words
     for trial in shown.trials:
         assert trial.candidate.selection.label in words
@@ -208,8 +208,10 @@ def test_a_stall_between_the_points_is_not_lost():
 def test_a_finding_and_the_recipe_are_shown_as_changes_of_the_source():
     shown = tuned()
     diff = ("--- a/train.py", "+++ b/train.py", "@@ -1,2 +1,2 @@", f" {SCRIPT}", "-a\u202e", "+b < c")
-    found = {shown.findings[0]: Change("In your source", diff)}
-    text = page(shown, changes=Changes(found, Change("The recipe in your source, without denormals", diff[3:])))
+    found = {shown.findings[0]: ReportedChange("In your source", diff)}
+    text = page(
+        shown, changes=ReportedChanges(found, ReportedChange("The recipe in your source, without denormals", diff[3:]))
+    )
     assert SCRIPT not in text
     assert "\u202e" not in text
     assert "The recipe as a patch The recipe in your source, without denormals:" in Reader(text).words
@@ -242,7 +244,7 @@ def test_what_the_device_did_is_drawn_and_its_longest_kernels_are_named():
         wall_s=0.16,
         busy_s=0.04,
         num_kernels=2400,
-        longest=(Kernel(name=f"void gemm<{SCRIPT}>", count=30, seconds=0.02),),
+        longest=(DeviceKernel(name=f"void gemm<{SCRIPT}>", count=30, seconds=0.02),),
     )
     causes = replace(shown.run.causes, timeline=(*shown.run.causes.timeline, *device), device_work=work)
     text = page(replace(shown, run=replace(shown.run, causes=causes)))

@@ -23,7 +23,7 @@ from tests.unit.report.specimens import (
 
 from flatout.report.declined import format_interval, reason
 from flatout.report.look import Look
-from flatout.report.staircase import Handover, headline
+from flatout.report.staircase import HandoverStair, headline
 from flatout.report.text import show, text
 from flatout.schema.trial import Check, Comparison, Equivalence, Pair, Verdict
 
@@ -277,7 +277,7 @@ def test_a_long_list_is_cut_and_says_how_to_see_all():
 
 
 def test_nothing_to_try_is_said_so():
-    shown = page(healthy(), handover=Handover())
+    shown = page(healthy(), handover=HandoverStair())
     assert "Nothing was tried: no fix applies here, or the budget left no time for one." in words(shown)
     assert "Nothing found: healthy." in shown
 
@@ -302,7 +302,7 @@ def test_intervals_are_shown_as_far_as_they_say_something(low, high, shown):
 # ---------------------------------------------------------------------------------------------------------- what next
 def test_the_recipe_and_the_next_command_stand_at_the_end_and_can_be_copied():
     command = ("flatout", "run", "--recipe", "my recipes/long.toml", "train.py", "--name", "a" * 100)
-    lines = page(tuned(), width=40, handover=Handover("my recipes/long.toml", command)).splitlines()
+    lines = page(tuned(), width=40, handover=HandoverStair("my recipes/long.toml", command)).splitlines()
     assert lines[-2] == "Recipe: my recipes/long.toml"
     assert lines[-1] == f"Train under it: flatout run --recipe 'my recipes/long.toml' train.py --name {'a' * 100}"
 

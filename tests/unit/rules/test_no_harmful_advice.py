@@ -23,8 +23,8 @@ from flatout.schema.run import (
     LoaderFacts,
     ModelFacts,
     OptimizerFacts,
-    Price,
     SamplePrefix,
+    SettingTrial,
     SlowReduction,
     Stage,
     Transfer,
@@ -218,7 +218,7 @@ def test_a_library_that_works_with_torch_is_not_called_something_else():
     [("weights", Phase.FORWARD), ("gradients", Phase.BACKWARD), ("optimizer state", Phase.OPTIMIZER)],
 )
 def test_small_numbers_are_told_in_the_phase_that_computes_with_them(where, phase):
-    price = Price(switch="denormals", tried=1.0, share=0.3, steps=30, ordered=0.97)
+    price = SettingTrial(switch="denormals", tried=1.0, share=0.3, steps=30, ordered=0.97)
     causes = Causes(num_steps=60, prices=(price,), denormals=(Denormals(where=where, elements=1000, share=0.2),))
     assert said("CO008", step_ms=20, forward=8, backward=8, optimizer=4, causes=causes).phase == phase
 

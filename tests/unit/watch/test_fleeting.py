@@ -5,7 +5,7 @@ import gc
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from flatout.pipeline.serve.compiled_loader import Kept
+from flatout.pipeline.serve.compiled_loader import LoaderCaches
 
 
 class Rows(Dataset):
@@ -35,7 +35,7 @@ def passes(kept, dataset, number=1, **options):
 
 def test_after_two_that_were_gone_after_one_pass_others_of_the_type_are_left_alone():
     hits = []
-    kept = Kept(purpose="timing", hit=lambda: hits.append(1))
+    kept = LoaderCaches(purpose="timing", hit=lambda: hits.append(1))
     for epoch in range(5):
         before = len(hits)
         dataset = Rows(epoch)
@@ -48,7 +48,7 @@ def test_after_two_that_were_gone_after_one_pass_others_of_the_type_are_left_alo
 
 def test_one_of_them_that_stays_is_kept_from_its_second_pass_on():
     hits = []
-    kept = Kept(hit=lambda: hits.append(1))
+    kept = LoaderCaches(hit=lambda: hits.append(1))
     for _ in range(3):
         passes(kept, Rows())
         gc.collect()
@@ -65,7 +65,7 @@ def test_one_of_them_that_stays_is_kept_from_its_second_pass_on():
 
 def test_loaders_made_anew_over_one_data_set_share_what_is_kept():
     hits = []
-    kept = Kept(hit=lambda: hits.append(1))
+    kept = LoaderCaches(hit=lambda: hits.append(1))
     stays = Rows()
     passes(kept, stays, 6)
     gc.collect()
@@ -74,7 +74,7 @@ def test_loaders_made_anew_over_one_data_set_share_what_is_kept():
 
 
 def test_what_is_kept_on_disk_serves_the_next_one(tmp_path):
-    kept = Kept(folder=tmp_path)
+    kept = LoaderCaches(folder=tmp_path)
     for _ in range(4):
         passes(kept, Rows())
         kept.wait()

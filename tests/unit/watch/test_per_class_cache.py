@@ -5,7 +5,7 @@ import io
 import weakref
 
 from flatout.watch.components import handle_of, is_generator
-from flatout.watch.per_class_cache import OfKind
+from flatout.watch.per_class_cache import PerClassCache
 
 
 class NoHash(type):
@@ -26,7 +26,7 @@ class Proxy:
 
 def test_a_class_is_asked_once():
     asked = []
-    answer = OfKind(lambda kind: asked.append(kind) or kind.__name__)
+    answer = PerClassCache(lambda kind: asked.append(kind) or kind.__name__)
     assert [answer(int), answer(str), answer(int), answer(Unhashable), answer(Unhashable)] == [
         "int", "str", "int", "Unhashable", "Unhashable",
     ]  # fmt: skip

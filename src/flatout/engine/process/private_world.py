@@ -17,7 +17,7 @@ from typing import Any
 
 from flatout.engine.process.mounts import MS_BIND, MS_REC, leave_namespaces, may_mount, mount, mounts
 from flatout.engine.process.rooms import Room, make_rooms
-from flatout.engine.process.world_places import SELDOM_WRITTEN, Plan, caches, foreign_file, is_below, plan_places
+from flatout.engine.process.world_places import SELDOM_WRITTEN, WorldPlan, caches, foreign_file, is_below, plan_places
 
 __all__ = ["HARMFUL_FILE", "WORLD_FILE", "WORLD_VARIABLE", "Refused", "World"]
 
@@ -69,7 +69,7 @@ class World:
             found = mounts()
         except OSError as error:
             raise Refused(f"/proc cannot be read: {error.strerror}") from None
-        self.plan: Plan = plan_places(working, (session, journal), found)
+        self.plan: WorldPlan = plan_places(working, (session, journal), found)
         self._unborn = [place for place in caches() if not os.path.lexists(place)]
         self._journal = journal
         self._own = (os.path.realpath(session), os.path.realpath(journal))

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 
 from flatout.engine.process.mounts import Mount, mounts
 
-__all__ = ["SELDOM_WRITTEN", "Plan", "caches", "channels", "foreign_file", "is_below", "other_disks", "plan_places"]
+__all__ = [
+    "SELDOM_WRITTEN",
+    "WorldPlan",
+    "caches",
+    "channels",
+    "foreign_file",
+    "is_below",
+    "other_disks",
+    "plan_places",
+]
 
 SYSTEM = ("/dev", "/proc", "/sys", "/run", "/var/run")
 SELDOM_WRITTEN = (
@@ -63,7 +72,7 @@ _MOST_CHANNELS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorldPlan:
     """What is private and what is shared; the deepest place that a path lies in decides."""
 
     working: str
@@ -80,7 +89,7 @@ class Plan:
         return next((private for top, private in reversed(self.in_order()) if is_below(place, [top])), False)
 
 
-def plan_places(working: str, own: Iterable[str], found: Sequence[Mount]) -> Plan:
+def plan_places(working: str, own: Iterable[str], found: Sequence[Mount]) -> WorldPlan:
     """Return what is private for a script started in `working`, when flatout writes to the folders `own`."""
     plain = [one for one in found if one.kind not in _PSEUDO and not is_below(one.place, SYSTEM)]
     writable = _writable(plain)
@@ -96,7 +105,7 @@ def plan_places(working: str, own: Iterable[str], found: Sequence[Mount]) -> Pla
     shared += [one.place for one in found if one.place not in private and is_below(one.place, private)]
     for top in {working, os.path.realpath(tempfile.gettempdir())}:
         shared += channels(top)
-    return Plan(working, tuple(sorted(private - {*shared})), tuple(shared))
+    return WorldPlan(working, tuple(sorted(private - {*shared})), tuple(shared))
 
 
 def other_disks() -> list[str]:

@@ -19,7 +19,7 @@ from flatout.engine.trial.candidates import lifted, of_later_passes
 from flatout.engine.trial.journal import TrialJournal
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.recipe_proof import Confirmation, make_recipe
-from flatout.engine.trial.time_budget import Shares
+from flatout.engine.trial.time_budget import TimeBudget
 from flatout.engine.trial.timing import Bench
 from flatout.engine.trial.verify import Verifier
 from flatout.fixes.core.catalog import find_fix
@@ -61,7 +61,7 @@ class Search:
         self._bench = Bench(target, folder, self._tell, pace)
         self._verifier = Verifier(target, folder, watch=self._tell)
         self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
-        self._shares = Shares(until, pace, window_s=self._verifier.window_s)
+        self._shares = TimeBudget(until, pace, window_s=self._verifier.window_s)
         self._epoch_steps = epoch_steps(report.run)
         done = {trial.candidate.selection.label for trial in self.trials}
         self._queue = [candidate for candidate in offered if candidate.selection.label not in done]

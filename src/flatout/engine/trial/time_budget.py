@@ -9,7 +9,7 @@ from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, CONFIRM_STARTS
 from flatout.fixes.core.catalog import find_fix
 from flatout.schema.trial import Candidate, Equivalence, Trial
 
-__all__ = ["Shares"]
+__all__ = ["TimeBudget"]
 
 _LEAST_S = 20.0  # for a candidate, however little it could give
 _LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comparing its results takes
@@ -21,7 +21,7 @@ _FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and w
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
 
 
-class Shares:
+class TimeBudget:
     """The time of one tune."""
 
     def __init__(self, until: float, pace: Pace, *, window_s: float) -> None:

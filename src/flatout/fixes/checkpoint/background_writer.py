@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 
-__all__ = ["Background", "Content", "Writing", "content_of"]
+__all__ = ["BackgroundWriter", "Content", "PendingWrite", "content_of"]
 
 _MOST_WAITING = 4  # files; each holds its content in memory
 
@@ -28,7 +28,7 @@ Content = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
-class Writing:
+class PendingWrite:
     """One file to be written: its place, the empty file beside it that takes the content, and what writes it there."""
 
     target: str  # absolute, without symbolic links
@@ -74,12 +74,12 @@ def content_of(path: str) -> Content:
     return found.st_ino, found.st_size
 
 
-class Background:
+class BackgroundWriter:
     """The files of this process that are still to be written."""
 
     def __init__(self) -> None:
         """Write nothing yet."""
-        self.pending: deque[Writing] = deque()
+        self.pending: deque[PendingWrite] = deque()
         self.unfinished = ""  # the folder of a file that is being prepared
         self.busy: set[int] = set()  # threads at work here: what they do with files concerns nobody
         self.changed = threading.Condition()
@@ -95,7 +95,7 @@ class Background:
         """Whether this is a child of the process that writes."""
         return os.getpid() != self._pid
 
-    def put(self, make: Callable[[], Writing | None]) -> bool:
+    def put(self, make: Callable[[], PendingWrite | None]) -> bool:
         """Write the file that `make` prepares after those before it; wait first while too many are held in memory.
 
         Return False where `make` returned None.
@@ -217,7 +217,7 @@ class Background:
                     del writing
                     self.changed.notify_all()
 
-    def _was_overwritten(self, writing: Writing) -> bool:
+    def _was_overwritten(self, writing: PendingWrite) -> bool:
         """Tell whether something that is not held back has written a file in this place since it was saved."""
         now = content_of(writing.target)
         if now is None or now in (writing.before, self._placed.get(writing.target)):

@@ -8,7 +8,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.checkpoint.background_writer import Background
+from flatout.fixes.checkpoint.background_writer import BackgroundWriter
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
@@ -39,7 +39,7 @@ _SIGNALS = frozenset(("os.kill", "os.killpg", "signal.pthread_kill"))  # to whom
 _UNAUDITED = ("stat", "lstat", "access")  # and with them os.path.exists, getsize, pathlib
 
 
-def hold_back(site: "Site", background: Background) -> None:
+def hold_back(site: "Site", background: BackgroundWriter) -> None:
     """Let accesses to files that are still to be written wait, from now on and as long as the process lives."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -58,7 +58,7 @@ def hold_back(site: "Site", background: Background) -> None:
     sys.addaudithook(hook)
 
 
-def _audited(background: Background, event: str, args: tuple[Any, ...]) -> None:
+def _audited(background: BackgroundWriter, event: str, args: tuple[Any, ...]) -> None:
     if event in _EVERYTHING:
         _wait(background, (None,))
     elif event in _SIGNALS:
@@ -70,7 +70,7 @@ def _audited(background: Background, event: str, args: tuple[Any, ...]) -> None:
             _wait(background, paths)
 
 
-def _looking(background: Background, original: Callable[..., Any]) -> Callable[..., Any]:
+def _looking(background: BackgroundWriter, original: Callable[..., Any]) -> Callable[..., Any]:
     def look(path: Any, *args: Any, **kwargs: Any) -> Any:
         if background.pending and not isinstance(path, int):  # a file that was open before is another one
             _wait(background, (path,))
@@ -79,7 +79,7 @@ def _looking(background: Background, original: Callable[..., Any]) -> Callable[.
     return look
 
 
-def _after_all(background: Background, original: Callable[..., Any]) -> Callable[..., Any]:
+def _after_all(background: BackgroundWriter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if get_ident() not in background.busy:
@@ -89,7 +89,7 @@ def _after_all(background: Background, original: Callable[..., Any]) -> Callable
     return call
 
 
-def _wait(background: Background, paths: tuple[Any, ...]) -> None:
+def _wait(background: BackgroundWriter, paths: tuple[Any, ...]) -> None:
     """Wait where one of `paths` concerns a file that is still to be written; None: all of them."""
     if get_ident() in background.busy:
         return
@@ -100,7 +100,7 @@ def _wait(background: Background, paths: tuple[Any, ...]) -> None:
             background.wait(place)
 
 
-def _place(background: Background, path: Any) -> str | None:
+def _place(background: BackgroundWriter, path: Any) -> str | None:
     """Return the place that a path names, empty for what is none of ours, None where that cannot be told."""
     if path is None or isinstance(path, int):  # a folder by its descriptor, or the current one
         return None

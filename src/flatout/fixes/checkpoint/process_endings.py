@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.checkpoint.background_writer import Background
+from flatout.fixes.checkpoint.background_writer import BackgroundWriter
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
@@ -31,7 +31,7 @@ _ROOM_BYTES = 512  # more than `struct sigaction` takes on any system; its first
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 
 
-def write_before_end(site: "Site", background: Background) -> None:
+def write_before_end(site: "Site", background: BackgroundWriter) -> None:
     """Let every end of the process that Python code can bring about wait for the files of `background`."""
 
     def leaving(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +75,7 @@ def _aliases(function: Callable[..., Any]) -> list[str]:
 class _Caught:
     """The signals that would end the process, and what becomes of them while files are pending."""
 
-    def __init__(self, background: Background) -> None:
+    def __init__(self, background: BackgroundWriter) -> None:
         """Change nothing yet."""
         self._background = background
         self._sigaction = ctypes.PyDLL(None).sigaction  # with the interpreter's lock held: nobody sets one meanwhile

@@ -166,14 +166,14 @@ def _hear(line: socket.socket, held: dict[int, tuple[dict[str, Any], int]]) -> b
 def _write(held: dict[int, tuple[dict[str, Any], int]]) -> None:
     """Write what the process that is gone has left, in order, and say so."""
     sys.path[:] = json.loads(sys.argv[3])
-    from flatout.fixes.checkpoint.background_writer import Writing
-    from flatout.fixes.checkpoint.snapshot import Memory, write_described
+    from flatout.fixes.checkpoint.background_writer import PendingWrite
+    from flatout.fixes.checkpoint.snapshot import SavedMemory, write_described
 
     for told, file in held.values():
         if not os.path.lexists(told["made"]):  # it is in its place, or was removed
             continue
-        write = partial(write_described, Memory(file), told["start"])
-        writing = Writing(told["target"], told["made"], write, saved_ns=told["saved_ns"])
+        write = partial(write_described, SavedMemory(file), told["start"])
+        writing = PendingWrite(told["target"], told["made"], write, saved_ns=told["saved_ns"])
         try:
             writing.run()
             said = "is whole: it was written after the end of the process that saved it"

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Memory", "Snapshot", "TooLargeError", "write_described"]
+__all__ = ["SavedMemory", "Snapshot", "TooLargeError", "write_described"]
 
 _RECORD_BYTES, _FILE_BYTES = 512, 64 * 1024  # at most, of what a file holds besides the content of its records
 _ALIGNED = 64  # bytes, of where a record begins in memory
@@ -23,7 +23,7 @@ class TooLargeError(Exception):
     """What is saved does not fit into memory a second time."""
 
 
-class Memory:
+class SavedMemory:
     """Memory that other processes may hold, too: it grows as it is written, and is gone when all have let go of it."""
 
     def __init__(self, file: int) -> None:
@@ -32,7 +32,7 @@ class Memory:
         self.num_bytes = 0
 
     @classmethod
-    def make(cls) -> "Memory | None":
+    def make(cls) -> "SavedMemory | None":
         """Return new memory, None where the system gives none."""
         try:
             return cls(os.memfd_create("flatout-checkpoint", os.MFD_CLOEXEC))
@@ -102,7 +102,7 @@ class Snapshot:
         self._places: dict[int, tuple[int, int]] = {}  # of those records whose storage lies in memory
         asked = (getattr(serialization, name, None) for name in ("get_crc32_options", "_get_storage_alignment"))
         self._options = tuple(each() for each in asked if each is not None)
-        self.memory = Memory.make()
+        self.memory = SavedMemory.make()
 
     def write_record(self, name: str, data: Any, size: int) -> None:
         """Keep one record."""
@@ -164,7 +164,7 @@ class Snapshot:
 
 
 def _filled(
-    records: Sequence[tuple[str, tuple[Any, ...]]], places: dict[int, tuple[int, int]], memory: Memory | None
+    records: Sequence[tuple[str, tuple[Any, ...]]], places: dict[int, tuple[int, int]], memory: SavedMemory | None
 ) -> list[tuple[str, tuple[Any, ...]]]:
     """Return the records with their storages."""
     filled = list(records)
@@ -175,7 +175,7 @@ def _filled(
     return filled
 
 
-def write_described(memory: Memory, start: int, path: str) -> None:
+def write_described(memory: SavedMemory, start: int, path: str) -> None:
     """Write the file whose description begins at `start` of `memory`, in any process."""
     length = os.fstat(memory.file).st_size - start
     told = json.loads(_read(memory.file, start, length))

@@ -3,12 +3,12 @@
 import mmap
 import os
 
-__all__ = ["Reach"]
+__all__ = ["SharedSwitch"]
 
 _SLOTS = 61  # processes count in their own, most of the time
 
 
-class Reach:
+class SharedSwitch:
     """Switched where it was made; read, and counted in, by every process that is forked from there.
 
     A process that is started anew (`spawn`, `forkserver`) knows nothing of it.

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flatout.fixes.core.shared_switch import Reach
+from flatout.fixes.core.shared_switch import SharedSwitch
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Site:
         self.step_worth = 1.0
         self.looks_for_modules = False  # the fix acts on outermost modules, or around their calls
         self._hits: dict[str, int] = {}
-        self._reach: Reach | None = None
+        self._reach: SharedSwitch | None = None
         self._seams = seams
         self._modules = modules
         self._switches: list[tuple[Callable[[], None], Callable[[], None]]] = []
@@ -73,7 +73,7 @@ class Site:
         they did stays counted.
         """
         if in_workers:
-            self._reach = self._reach or Reach()
+            self._reach = self._reach or SharedSwitch()
 
         def both(original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
             changed = make(original)

@@ -48,14 +48,14 @@ class UnderRecipe:
 
     def __init__(self, order: Order) -> None:
         """Prepare; nothing is installed yet."""
-        from flatout.probe.core.event_log import Tape
+        from flatout.probe.core.event_log import EventLog
         from flatout.probe.core.seams import Seams
         from flatout.probe.model.modules import ModuleWatch
 
         self._order = order
         self._file = Path(order.folder) / ACTS_FILE
         self.seams = Seams()
-        tape = Tape(_nothing, _nothing)
+        tape = EventLog(_nothing, _nothing)
         tape.record = deque[Any](maxlen=0).extend  # takes an event and leaves it at that, without any Python
         tape.now = int  # no time is taken either
         self.modules = ModuleWatch(tape)

@@ -13,14 +13,14 @@ from flatout.fixes.model.saved_strides import usual_strides
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
 
-__all__ = ["UsualOrder"]
+__all__ = ["DefaultOrder"]
 
 _DROPOUTS = ("dropout", "alpha_dropout")
 _LIKE = ("rand_like", "randn_like")
 _UNVIEWED = "a line views a tensor flat that lies channels-last"
 
 
-class UsualOrder:
+class DefaultOrder:
     """Views and random numbers of a training whose tensors lie channels-last by a fix."""
 
     def __init__(self, site: "Site", weights: Mapping[Any, bool]) -> None:

@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["Moment"]
+__all__ = ["ForwardState"]
 
 _DEVICES = ("cpu", "cuda")
 
 
-class Moment:
+class ForwardState:
     """Inputs, buffers, random states and autocast of one call of a graph.
 
     `places` are those of the inputs that the call may write to: their values are copied.

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flatout.fixes.model.forward_state import Moment
+from flatout.fixes.model.forward_state import ForwardState
 from flatout.fixes.model.gradient_nodes import Numbers, all_from, edges, node_of, numbers_of, sources
 
 __all__ = ["TwinBackend"]
@@ -68,7 +68,7 @@ class _Twin:
             return self._first(args)
         if self._copied:
             args = tuple(arg.clone() if place in self._copied else arg for place, arg in enumerate(args))
-        moment = Moment(args, self._changing, draws=self._draws)
+        moment = ForwardState(args, self._changing, draws=self._draws)
         outputs = self._compiled(*args)
         if (node := node_of(outputs)) is not None:
             moment.watch()
@@ -81,7 +81,7 @@ class _Twin:
         import torch
 
         tensors = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
-        moment = Moment(args, tuple(place for place in tensors if not args[place].requires_grad), draws=True)
+        moment = ForwardState(args, tuple(place for place in tensors if not args[place].requires_grad), draws=True)
         moment.watch()
         outputs = self._compiled(*args)
         try:
@@ -90,7 +90,7 @@ class _Twin:
             self._failed(error)
             return outputs
 
-    def _learn(self, moment: Moment, outputs: Any, args: tuple[Any, ...]) -> Any:
+    def _learn(self, moment: ForwardState, outputs: Any, args: tuple[Any, ...]) -> Any:
         """Note what the graph does; return the outputs to go on with."""
         self._changing = moment.written()
         self._draws = moment.drew()
@@ -115,7 +115,7 @@ class _Twin:
             )
         return outputs
 
-    def _saved_by_plain(self, moment: Moment) -> list[int]:
+    def _saved_by_plain(self, moment: ForwardState) -> list[int]:
         """Return the addresses of what the graph as it is keeps for its backward pass."""
         import torch
 
@@ -131,7 +131,7 @@ class _Twin:
 
     # -- a backward pass that the compiled code cannot serve ----------------------------------------------------
 
-    def gradients(self, node: Any, moment: Moment, numbers: Numbers, grads: Sequence[Any]) -> tuple[Any, ...]:
+    def gradients(self, node: Any, moment: ForwardState, numbers: Numbers, grads: Sequence[Any]) -> tuple[Any, ...]:
         """Return the gradients of the graph's inputs, by its plain code.
 
         Raises:

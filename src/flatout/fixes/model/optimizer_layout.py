@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Moments"]
+__all__ = ["OptimizerLayout"]
 
 
-class Moments:
+class OptimizerLayout:
     """Follows the steps of all optimizers while the fix is switched on."""
 
     def __init__(self, weights: Any, fail: Callable[[BaseException], None]) -> None:

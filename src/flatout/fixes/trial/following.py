@@ -14,13 +14,13 @@ from flatout.fixes.trial.alternation import Alternation, turn
 from flatout.schema.order import TimingOrder
 from flatout.schema.run import Step
 
-__all__ = ["Following", "Leading"]
+__all__ = ["FollowingRank", "LeadingRank"]
 
 _NOTHING = (-1, False)
 _SWITCH = "switch"
 
 
-class Leading:
+class LeadingRank:
     """Rank 0: an alternation that tells the others, in a file, which arm it is at and whether that is on."""
 
     def __init__(self, alternation: Alternation, folder: Path) -> None:
@@ -40,7 +40,7 @@ class Leading:
         return over
 
 
-class Following:
+class FollowingRank:
     """Another rank: at the end of each step it switches as rank 0 has done."""
 
     def __init__(self, timing: TimingOrder, arms: Sequence[Sequence[Site]]) -> None:

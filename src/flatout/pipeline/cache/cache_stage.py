@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 
 from flatout.pipeline.cache.gather import gathering
-from flatout.pipeline.cache.row_store import Store
-from flatout.pipeline.compile.batch_compiler import Maker
+from flatout.pipeline.cache.row_store import RowStore
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.inspect.determinism import some_indices
 from flatout.watch.random_streams import random_states, restore_random_states
 
@@ -26,7 +26,7 @@ _BATCH_BYTES, _FEWEST = 16 * 1024**2, 16  # of a batch, and rows of it at least:
 _COLD_BYTES = 8 * 1024**2  # of rows that batches are taken from: more than stay in a core's own cache
 
 
-def worth_keeping(maker: Maker, alone: bool) -> int:
+def worth_keeping(maker: BatchCompiler, alone: bool) -> int:
     """Return the latest stage worth keeping; `maker` keeps another one afterwards.
 
     Of much memory, not what bytes become by work on each of them alone. And nothing of which a part, as it was before,
@@ -48,12 +48,12 @@ def worth_keeping(maker: Maker, alone: bool) -> int:
     return _as_fast(maker, [before], latest) if bytes_kept else latest
 
 
-def _num_bytes(maker: Maker, stage: int) -> int:
+def _num_bytes(maker: BatchCompiler, stage: int) -> int:
     maker.keep(stage)
     return maker.num_samples * sum(each.num_bytes for each in maker.rows())
 
 
-def _as_fast(maker: Maker, stages: list[int], latest: int) -> int:
+def _as_fast(maker: BatchCompiler, stages: list[int], latest: int) -> int:
     """Return the first of `stages` of which batches are made about as fast as of `latest`, which is left otherwise."""
     timed = [stage for stage in stages if _is_timed(maker, stage)]
     rows = min(_BATCH, max(_FEWEST, _BATCH_BYTES * maker.num_samples // max(1, _num_bytes(maker, latest))))
@@ -65,12 +65,12 @@ def _as_fast(maker: Maker, stages: list[int], latest: int) -> int:
         restore_random_states(states)
 
 
-def _is_timed(maker: Maker, stage: int) -> bool:
+def _is_timed(maker: BatchCompiler, stage: int) -> bool:
     maker.keep(stage)
     return not maker.ragged
 
 
-def _batch_s(maker: Maker, stage: int, rows: int) -> float:
+def _batch_s(maker: BatchCompiler, stage: int, rows: int) -> float:
     """Return the seconds in which a batch of `rows` is made of what is kept at `stage`: a few samples, many places."""
     store, make = _filled(maker, stage)
     numbers = torch.Generator().manual_seed(stage)
@@ -83,12 +83,12 @@ def _batch_s(maker: Maker, stage: int, rows: int) -> float:
     return sorted(took_s)[len(took_s) // 2]
 
 
-def _filled(maker: Maker, stage: int) -> tuple[Store, Callable[[torch.Tensor], object]]:
+def _filled(maker: BatchCompiler, stage: int) -> tuple[RowStore, Callable[[torch.Tensor], object]]:
     """Return a store of `stage` with a few samples in all its places, and what makes batches of it."""
     maker.keep(stage)
     rows, some = maker.rows(), torch.tensor(some_indices(maker.num_samples, _TRIED))
     number = min(maker.num_samples, _COLD_BYTES // max(1, sum(each.num_bytes for each in rows)))
-    store = Store(rows, max(len(some), number))
+    store = RowStore(rows, max(len(some), number))
     store.fill(slice(0, len(some)), maker.parts(some))
     store.repeat(torch.arange(len(some)))
     gather = gathering(store, maker, maker.layout)

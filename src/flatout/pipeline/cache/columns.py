@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from flatout.native.recycled_memory import RECYCLED_BYTES, Recycled
+from flatout.native.recycled_memory import RECYCLED_BYTES, RecycledMemory
 from flatout.pipeline.cache.batch_layout import Rows
 from flatout.pipeline.cache.packed import Packed, pack
 from flatout.pipeline.cache.prefaulted_memory import populate
-from flatout.pipeline.cache.row_view import Chosen
+from flatout.pipeline.cache.row_view import RowView
 
 __all__ = ["Column", "DeviceColumn", "stored"]
 
@@ -27,7 +27,7 @@ class Column:
         self._to_memory = rows.axes if rows.axes != tuple(range(len(rows.axes))) else None
         self._back = _inverse(rows.axes)
         self._packed = packed
-        self._recycled = Recycled()
+        self._recycled = RecycledMemory()
         self._values: list[Any] | None = None
         self._lines: Any = None  # of the tensor, once they are written to
         if rows.dtype is None:
@@ -95,7 +95,7 @@ class Column:
         rows = self.lying()
         if rows is None:
             return self.read(indices, indices)
-        return Chosen(rows, indices.contiguous(), lambda places: self.read(places, places))
+        return RowView(rows, indices.contiguous(), lambda places: self.read(places, places))
 
     def lying(self) -> torch.Tensor | None:
         """Return all rows where they lie; None for values that are no rows, and for rows on a device."""

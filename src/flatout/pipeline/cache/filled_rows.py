@@ -4,10 +4,10 @@ import threading
 
 import torch
 
-__all__ = ["Filled"]
+__all__ = ["FilledRows"]
 
 
-class Filled:
+class FilledRows:
     """One flag a sample.
 
     What other ranks wrote counts only once `trust` was called: until then this process has not held any of it against
@@ -25,7 +25,7 @@ class Filled:
         self._others = False  # some were among those that were named last
 
     @classmethod
-    def all_of(cls, num_samples: int) -> "Filled":
+    def all_of(cls, num_samples: int) -> "FilledRows":
         """Return one in which every sample is there."""
         made = cls(num_samples)
         made.all()

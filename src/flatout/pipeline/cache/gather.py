@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from flatout.pipeline.cache.batch_layout import Layout
-from flatout.pipeline.cache.row_store import Store
-from flatout.pipeline.compile.batch_compiler import Maker
-from flatout.pipeline.compile.row_operations import FromRows, copied_from
+from flatout.pipeline.cache.row_store import RowStore
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
+from flatout.pipeline.compile.row_operations import RowOperation, copied_from
 
 __all__ = ["Gather", "gathering", "gathering_of_arrays"]
 
@@ -37,7 +37,7 @@ class Gather:
 
     one: Callable[[torch.Tensor], Any]
     layout: Layout
-    parts: Sequence[FromRows] = ()
+    parts: Sequence[RowOperation] = ()
 
     def state(self) -> tuple[object, ...]:
         """Return what is another one where batches would come out otherwise."""
@@ -55,7 +55,7 @@ class Gather:
         return [build(parts) for parts in zip(*[part.several(places, size) for part in self.parts], strict=True)]
 
 
-def gathering(store: Store, maker: Maker | None, layout: Layout) -> Gather | None:
+def gathering(store: RowStore, maker: BatchCompiler | None, layout: Layout) -> Gather | None:
     """Return the way to batches of what `store` has, None where more is to be done than one run of compiled code.
 
     All samples must be there, and neither `maker` nor `store` may change as long as it is used.
@@ -69,7 +69,7 @@ def gathering(store: Store, maker: Maker | None, layout: Layout) -> Gather | Non
     return _made(reads, rows, maker)
 
 
-def gathering_of_arrays(maker: Maker) -> Gather | None:
+def gathering_of_arrays(maker: BatchCompiler) -> Gather | None:
     """Return the way to batches of which nothing is kept, since they lie in arrays of the data set; else None.
 
     One by one: what a script writes there is in its next batch, and not all of that is counted by torch.
@@ -88,7 +88,7 @@ def gathering_of_arrays(maker: Maker) -> Gather | None:
 
 
 def _made(
-    reads: list[Callable[[torch.Tensor], Any]], rows: Sequence[torch.Tensor | None], maker: Maker
+    reads: list[Callable[[torch.Tensor], Any]], rows: Sequence[torch.Tensor | None], maker: BatchCompiler
 ) -> Gather | None:
     """Let `maker` make what is read of its part of `rows`."""
     left, place = maker.left, maker.source.place
@@ -108,7 +108,7 @@ def _built(
     reads: list[Callable[[torch.Tensor], Any]],
     layout: Layout,
     rows: Sequence[torch.Tensor | None],
-    made: dict[int, FromRows] | None = None,
+    made: dict[int, RowOperation] | None = None,
 ) -> Gather:
     build, known = layout.build, made or {}
     parts = [known.get(place) or copied_from(each) for place, each in enumerate(rows)]

@@ -9,7 +9,7 @@ import torch
 from flatout.machine import group_memory_left
 from flatout.pipeline.cache.ranks import local_ranks
 
-__all__ = ["Budget", "available_bytes", "memory_of_workers"]
+__all__ = ["MemoryBudget", "available_bytes", "memory_of_workers"]
 
 _SHARE = 0.4
 """Of what is free at the start. The training's own growth, workers and the page cache need the rest."""
@@ -32,7 +32,7 @@ def available_bytes() -> int:
     return max(0, min(free))
 
 
-class Budget:
+class MemoryBudget:
     """Bytes that all stores of a process may take together."""
 
     def __init__(self, limit: int | None = None) -> None:

@@ -11,25 +11,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flatout.pipeline.cache.batch_layout import Rows, layout_of
-from flatout.pipeline.cache.disk.keys import Limits, key_of
-from flatout.pipeline.cache.memory_budget import Budget
-from flatout.pipeline.cache.ranks import Block, local_ranks
-from flatout.pipeline.cache.row_store import Store, mapped_bytes
-from flatout.pipeline.compile.batch_compiler import Maker
+from flatout.pipeline.cache.disk.keys import KeyLimits, key_of
+from flatout.pipeline.cache.memory_budget import MemoryBudget
+from flatout.pipeline.cache.ranks import SharedBlock, local_ranks
+from flatout.pipeline.cache.row_store import RowStore, mapped_bytes
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.inspect.determinism import ask
 from flatout.watch.random_streams import random_states, restore_random_states
 from flatout.watch.signals import any_but_signals
 
 if TYPE_CHECKING:
-    from flatout.pipeline.serve.plan import Plan
+    from flatout.pipeline.serve.plan import LoaderPlan
 
 __all__ = ["name_for_ranks", "shared_store"]
 
-_LIMITS = Limits(seconds=10.0)  # the first batch waits for the key
+_LIMITS = KeyLimits(seconds=10.0)  # the first batch waits for the key
 _ALIGNED = 4096
 
 
-def name_for_ranks(loader: Any, plan: "Plan", budget: Budget) -> str:
+def name_for_ranks(loader: Any, plan: "LoaderPlan", budget: MemoryBudget) -> str:
     """Return the name under which ranks find what is kept of `loader`; "" where there is one rank, or no key.
 
     What is read from memory anyway is not worth a key, and what is too much for all ranks together needs none: that of
@@ -48,14 +48,14 @@ def name_for_ranks(loader: Any, plan: "Plan", budget: Budget) -> str:
         restore_random_states(states)
 
 
-def _bytes_of_one(loader: Any, maker: Maker | None) -> int:
+def _bytes_of_one(loader: Any, maker: BatchCompiler | None) -> int:
     if maker is not None:
         return sum(each.num_bytes for each in maker.rows())
     found = layout_of(loader.collate_fn(ask(loader.dataset, [0])), 1)
     return 0 if found is None else found[0].num_bytes
 
 
-def shared_store(name: str, rows: Sequence[Rows], num_samples: int, budget: Budget) -> Store | None:
+def shared_store(name: str, rows: Sequence[Rows], num_samples: int, budget: MemoryBudget) -> RowStore | None:
     """Return the store that the ranks have under `name`, None where there can be none; each takes its part of it."""
     if not name or any(each.dtype is None for each in rows):
         return None
@@ -64,10 +64,10 @@ def shared_store(name: str, rows: Sequence[Rows], num_samples: int, budget: Budg
     if not budget.fits(num_bytes // local_ranks()):
         return None
     try:
-        block = Block(f"{name} {rows!r}", num_bytes)
+        block = SharedBlock(f"{name} {rows!r}", num_bytes)
     except any_but_signals(OSError, AttributeError):  # no such memory on this system, or none is left
         return None
-    store = Store(rows, num_samples, block.memory[flags:], flags=block.memory[:num_samples])
+    store = RowStore(rows, num_samples, block.memory[flags:], flags=block.memory[:num_samples])
     budget.take(num_bytes // local_ranks(), store)
     weakref.finalize(store, block.close)
     return store

@@ -12,7 +12,7 @@ import torch
 
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Block", "local_ranks"]
+__all__ = ["SharedBlock", "local_ranks"]
 
 _TOLD = (  # by torchrun and what builds on it, Open MPI, MPICH
     "LOCAL_WORLD_SIZE",
@@ -32,7 +32,7 @@ def local_ranks() -> int:
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
-class Block:
+class SharedBlock:
     """Memory under one name for all ranks of this machine: whoever comes first makes it, the others join.
 
     It has no name in any file system and is gone with the last process that holds it, however that ends: what is found

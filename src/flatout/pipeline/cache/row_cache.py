@@ -8,10 +8,10 @@ import torch
 from flatout.pipeline.cache.batch_layout import Layout, Rows, layout_of
 from flatout.pipeline.cache.cache_stage import worth_keeping
 from flatout.pipeline.cache.gather import Gather, gathering, gathering_of_arrays
-from flatout.pipeline.cache.memory_budget import Budget, memory_of_workers
+from flatout.pipeline.cache.memory_budget import MemoryBudget, memory_of_workers
 from flatout.pipeline.cache.rank_sharing import shared_store
-from flatout.pipeline.cache.row_store import Store, mapped_bytes
-from flatout.pipeline.compile.batch_compiler import Maker
+from flatout.pipeline.cache.row_store import RowStore, mapped_bytes
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.inspect.determinism import ask, some_indices
 from flatout.pipeline.inspect.row_independence import DEPENDS, DRAWS, rows_equal
 from flatout.pipeline.read.worker_reader import Given
@@ -20,9 +20,9 @@ from flatout.watch.batch_owners import stands_twice
 from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 from flatout.watch.refused_writes import in_words
 from flatout.watch.signals import any_but_signals
-from flatout.watch.state_guard import Untouched
+from flatout.watch.state_guard import StateGuard
 
-__all__ = ["Content", "Keeping", "Room", "no_room", "rows_refused"]
+__all__ = ["Content", "Room", "RowCache", "no_room", "rows_refused"]
 
 Content = tuple[dict[str, torch.Tensor], dict[str, object]]
 Room = Callable[[int], torch.Tensor | None]
@@ -38,11 +38,15 @@ def no_room(num_bytes: int) -> None:
     """Give none."""
 
 
-class Keeping:
+class RowCache:
     """The rows of one data set; functions that may refuse return why, an empty string when all is well."""
 
     def __init__(
-        self, collate: Callable[[Any], Any], budget: Budget, maker: Maker | None = None, room: Room = no_room
+        self,
+        collate: Callable[[Any], Any],
+        budget: MemoryBudget,
+        maker: BatchCompiler | None = None,
+        room: Room = no_room,
     ) -> None:
         """Keep nothing yet.
 
@@ -57,7 +61,7 @@ class Keeping:
         self.by_workers = False  # they may write rows themselves, where the memory is in common with them
         self.in_common = False
         self.layout: Layout | None = None if maker is None else maker.layout
-        self.store: Store | None = None
+        self.store: RowStore | None = None
         self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
 
     @property
@@ -215,7 +219,7 @@ class Keeping:
         self.store = shared_store(self.name, rows, number, self._budget)
         if self.store is None and self._budget.fits(wanted):
             memory = memory_of_workers(mapped_bytes(rows, number)) if self.by_workers else None
-            self.store, self.in_common = Store(rows, number, memory), memory is not None
+            self.store, self.in_common = RowStore(rows, number, memory), memory is not None
             self._budget.take(wanted, self.store)
         return self.store is not None
 
@@ -225,7 +229,7 @@ class Keeping:
         memory = self._room(mapped_bytes(rows, number)) if rows and self._budget.fits(plain) else None
         if memory is None:
             return False
-        self.store = Store(rows, number, memory)
+        self.store = RowStore(rows, number, memory)
         self._budget.take(plain, self.store)
         return True
 
@@ -253,7 +257,7 @@ class Keeping:
             layout, rows = found[0], found[0].rows
         if facts != _facts(rows, number, stage):
             return False
-        self.layout, self.store = layout, Store.of(rows, number, arrays)
+        self.layout, self.store = layout, RowStore.of(rows, number, arrays)
         return True
 
     # -- whether rows stand for themselves ----------------------------------------------------------------------
@@ -268,7 +272,7 @@ class Keeping:
         tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self._collate is not default else [whole[:1]]
         for some in tried[:1] if len(whole) == 1 else tried:
             samples, before = ask(dataset, some), random_states()
-            with Untouched(self._collate) as untouched:
+            with StateGuard(self._collate) as untouched:
                 try:
                     made = self._collate(samples)
                 except any_but_signals() as error:  # a stranger's function on a batch of a size it may never have seen
@@ -283,7 +287,7 @@ class Keeping:
         return ""
 
 
-def rows_refused(keeping: Keeping, loader: Any) -> str:
+def rows_refused(keeping: RowCache, loader: Any) -> str:
     """Return why batches of `loader`, as some few samples show it, cannot be kept row by row; nothing stays kept.
 
     An empty string where that is not known, or where they come from workers.

@@ -7,18 +7,18 @@ import torch
 
 from flatout.pipeline.cache.batch_layout import Rows
 from flatout.pipeline.cache.columns import Column, DeviceColumn, stored
-from flatout.pipeline.cache.filled_rows import Filled
-from flatout.pipeline.cache.row_view import Chosen, Written
+from flatout.pipeline.cache.filled_rows import FilledRows
+from flatout.pipeline.cache.row_view import RowView, WrittenRows
 from flatout.torch_loader.sampler_order import as_tensor
 
-__all__ = ["Store", "mapped_bytes"]
+__all__ = ["RowStore", "mapped_bytes"]
 
 _ALIGNED = 4096
 
 _Send = Callable[[torch.Tensor], torch.Tensor]
 
 
-class Store:
+class RowStore:
     """One row a sample for each part of a batch.
 
     Memory of its own is taken from the first row on, by a thread ahead of who writes: an empty store takes none.
@@ -42,7 +42,7 @@ class Store:
         self.num_samples = num_samples
         self._turn = 0
         self._fresh = memory is None  # and not written to
-        self.filled = Filled(num_samples, flags)
+        self.filled = FilledRows(num_samples, flags)
         self._columns: list[Column] = []
         start = 0
         for each in self.rows:
@@ -52,14 +52,14 @@ class Store:
             start = end
 
     @classmethod
-    def of(cls, rows: Sequence[Rows], num_samples: int, arrays: Mapping[str, torch.Tensor]) -> "Store":
+    def of(cls, rows: Sequence[Rows], num_samples: int, arrays: Mapping[str, torch.Tensor]) -> "RowStore":
         """Return a store in which all samples are: in `arrays`, as `arrays()` gave them.
 
         Raises:
             ValueError: they are not of these rows.
         """
         made = cls(rows, 0)
-        made.num_samples, made.filled, made._fresh = num_samples, Filled.all_of(num_samples), False
+        made.num_samples, made.filled, made._fresh = num_samples, FilledRows.all_of(num_samples), False
         made._columns = [stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
         return made
 
@@ -99,19 +99,19 @@ class Store:
         if self._fresh:
             self._populate()
         for column, part in zip(self._columns, parts, strict=True):
-            if not isinstance(part, Written):
+            if not isinstance(part, WrittenRows):
                 column.write(indices, part)
         if isinstance(indices, slice):
             self.filled.add_from(indices.start, indices.stop - indices.start)
         else:
             self.filled.add(indices)
 
-    def into(self, indices: torch.Tensor, place: int) -> Chosen | None:
+    def into(self, indices: torch.Tensor, place: int) -> RowView | None:
         """Return where part `place` of the samples `indices` belongs; None where it is no row in the CPU's memory."""
         if self._fresh:
             self._populate()
         chosen = self._columns[place].chosen(indices) if self._send is None else None
-        return chosen if isinstance(chosen, Chosen) else None
+        return chosen if isinstance(chosen, RowView) else None
 
     def _populate(self) -> None:
         self._fresh = False

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-__all__ = ["Chosen", "Written"]
+__all__ = ["RowView", "WrittenRows"]
 
 
-class Written:
+class WrittenRows:
     """Stands in for rows that are in their places already."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RowView:
     """Some rows of a tensor, in an order of their own.
 
     Attributes:

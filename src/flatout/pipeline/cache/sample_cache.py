@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.cache.memory_budget import Budget
+from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.inspect.determinism import ask, samples_of, some_indices, weakly
-from flatout.pipeline.inspect.repeated_proof import Pace
+from flatout.pipeline.inspect.repeated_proof import ProofPace
 from flatout.pipeline.read.batch_reader import AroundBatches
 from flatout.pipeline.read.sample_copies import copied, size_of
 from flatout.pipeline.read.sample_reader import Entry, Reader, at_once, behind, reader_of
@@ -26,9 +26,9 @@ from flatout.watch.random_streams import random_states, restore_random_states, s
 from flatout.watch.refused_writes import in_words
 from flatout.watch.rehearsal import rehearse
 from flatout.watch.signals import any_but_signals
-from flatout.watch.state_guard import Untouched, streams_alone
+from flatout.watch.state_guard import StateGuard, streams_alone
 
-__all__ = ["KeptSamples", "kept_samples", "samples_instead"]
+__all__ = ["SampleCache", "kept_samples", "samples_instead"]
 
 _TRIED = 4
 _TIMED = 3
@@ -36,8 +36,8 @@ _REHEARSED = 256  # samples that a trial's memory is filled with
 
 
 def kept_samples(
-    loader: Any, budget: Budget, random: str, hit: Callable[[], None], reason: str, purpose: str = "run"
-) -> tuple["KeptSamples | None", str]:
+    loader: Any, budget: MemoryBudget, random: str, hit: Callable[[], None], reason: str, purpose: str = "run"
+) -> tuple["SampleCache | None", str]:
     """Return what keeps the samples of `loader`, whose batches are refused for `reason`, and no reason any more.
 
     None and the reason where that does not pay: where workers make samples, or where they are had as quickly. `random`:
@@ -45,18 +45,18 @@ def kept_samples(
     """
     if not reason or loader is None or loader.num_workers:
         return None, reason
-    found = KeptSamples(loader, bool(random), hit, purpose == "timing")
+    found = SampleCache(loader, bool(random), hit, purpose == "timing")
     why = found.within(budget)
     return (None, f"{reason}, {why}") if why else (found, "")
 
 
 def samples_instead(
-    loader: Any, budget: Budget, hit: Callable[[], None], reason: str
-) -> tuple["KeptSamples | None", str]:
+    loader: Any, budget: MemoryBudget, hit: Callable[[], None], reason: str
+) -> tuple["SampleCache | None", str]:
     """Return what keeps samples where rows are refused for `reason`; tried in a copy of the process first."""
     if loader is None or loader.num_workers:
         return None, reason
-    found = rehearse(loader, lambda: (kept_samples(loader, Budget(budget.left), "", hit, reason)[1], None))
+    found = rehearse(loader, lambda: (kept_samples(loader, MemoryBudget(budget.left), "", hit, reason)[1], None))
     if found.reason or found.changes:
         return None, found.reason or reason
     with streams_alone():
@@ -66,7 +66,7 @@ def samples_instead(
 class _Asked:
     """What an iterator asks in place of the data set."""
 
-    def __init__(self, samples: "KeptSamples", dataset: Any) -> None:
+    def __init__(self, samples: "SampleCache", dataset: Any) -> None:
         self._samples, self._alive = samples, dataset
 
     def __getitem__(self, index: int) -> Any:
@@ -76,7 +76,7 @@ class _Asked:
         return self._samples.many(list(indices))
 
 
-class KeptSamples:
+class SampleCache:
     """Stands for a data set in iterators of the script's own; `reason` says why no more is kept."""
 
     def __init__(self, loader: Any, random: bool, hit: Callable[[], None], repeats: bool = False) -> None:
@@ -88,7 +88,7 @@ class KeptSamples:
         self.fresh: Freshness | None = None
         self._ref, self._random, self._hit, self._repeats = weakly(loader), random, hit, repeats
         self._num_bytes = self._served = self._limit = 0
-        self._pace = Pace()
+        self._pace = ProofPace()
         self._entries: dict[int, Entry] = {}
         self._readers: dict[int, Reader] = {}
         self._own, self._at_once = generators_in(loader.dataset), at_once(loader.dataset)
@@ -118,12 +118,12 @@ class KeptSamples:
         kept = f"{len(self._entries)} samples kept in {format_bytes(self._num_bytes)}"
         return f"{kept}, {what}; {self._served} came from there"
 
-    def within(self, budget: Budget) -> str:
+    def within(self, budget: MemoryBudget) -> str:
         """Look at some samples; return why nothing is to be kept, an empty string when they are as they should be."""
         dataset = self._dataset
         some = some_indices(len(dataset), _TRIED)
         try:
-            with Untouched(dataset) as untouched:
+            with StateGuard(dataset) as untouched:
                 entries = self._read(some)
                 steady = all(reader.steady(inner, place) for reader, inner, place in map(self._reader, some))
             if untouched.drew or (self._random and (untouched.changed or not steady)):
@@ -239,10 +239,10 @@ class KeptSamples:
 
     def _agrees(self, indices: list[int]) -> bool:
         """Return whether samples are the data set's own, drawn from the same random state; that is put back."""
-        with Untouched(self._dataset):
+        with StateGuard(self._dataset):
             plain = ask(self._dataset, indices, put_back=False)
             after, own_after = random_states(), states_of(self._own)
-        with Untouched(self._dataset):
+        with StateGuard(self._dataset):
             made = self._read([index for index in indices if index not in self._entries])
             entries = [copied(self._entries.get(index) or made[index]) for index in indices]
             alike = same(list(plain), self._finished(indices, entries)) and undrawn(after, random_states())

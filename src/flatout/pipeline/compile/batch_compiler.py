@@ -10,33 +10,33 @@ from typing import Any
 import torch
 
 from flatout.pipeline.cache.batch_layout import Layout, Rows, layout_of
-from flatout.pipeline.cache.row_view import Chosen, Written
+from flatout.pipeline.cache.row_view import RowView, WrittenRows
 from flatout.pipeline.compile.chain import flatten
 from flatout.pipeline.compile.kernels.kernel import Kernel, RandomKernel
 from flatout.pipeline.compile.pointwise_table import Table, num_pointwise, table_of
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.steps import Step, Steps
 from flatout.pipeline.inspect.determinism import detached, some_indices
-from flatout.pipeline.read.sources import Source, Value, source_of
+from flatout.pipeline.read.sources import SampleSource, Value, source_of
 from flatout.pipeline.read.worker_reader import Given, ReadValues
 from flatout.watch.random_streams import random_states, restore_random_states, same, seed_streams, undrawn
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Maker", "maker_of"]
+__all__ = ["BatchCompiler", "maker_of"]
 
 _PROVEN_ON = 24  # samples, and each of a few by itself
 _SIZED = 8  # samples that are looked at for their size
 _SEED = 8191
 
 
-class Maker:
+class BatchCompiler:
     """Makes the parts of collated batches.
 
     The part that the transform makes may be kept at any stage before the first random operation; `stage` is the one
     that is kept, and what is left to do at each batch is what comes after it.
     """
 
-    def __init__(self, source: Source, steps: Sequence[Step], num_samples: int) -> None:
+    def __init__(self, source: SampleSource, steps: Sequence[Step], num_samples: int) -> None:
         """Take where values come from, what is done to them, and how many there are."""
         self.num_samples = num_samples
         self._source = source
@@ -108,16 +108,16 @@ class Maker:
         return self._source.reader()
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SampleSource:
         """Return where values come from."""
         return self._source
 
-    def parts(self, indices: torch.Tensor, given: Given | None = None, into: Chosen | None = None) -> list[Any]:
+    def parts(self, indices: torch.Tensor, given: Given | None = None, into: RowView | None = None) -> list[Any]:
         """Return the parts of the samples `indices`, the transform's as it is kept; `given`: what was read of each.
 
-        `into`: where the transform's may be written at once; then `Written` stands for it.
+        `into`: where the transform's may be written at once; then `WrittenRows` stands for it.
         """
-        value: Value | Written
+        value: Value | WrittenRows
         if isinstance(given, ReadValues):
             value, others = given.value, given.others
         elif given is None or self._source.assemble is None:
@@ -125,9 +125,9 @@ class Maker:
         else:
             value, others = self._source.assemble(given, None)
         place = self._source.place
-        if self.stage and not isinstance(value, Written):
+        if self.stage and not isinstance(value, WrittenRows):
             in_place = into is not None and self._before.write(value, into)
-            value = Written() if in_place else self._before.run(value)
+            value = WrittenRows() if in_place else self._before.run(value)
         elif self._source.ragged and isinstance(value, torch.Tensor):
             value = list(value.split(1))
         return [*others[:place], value, *others[place:]]
@@ -185,7 +185,7 @@ class Maker:
         return tuple(rows)
 
 
-def maker_of(loader: Any, proven_before: bool = False) -> Maker | None:
+def maker_of(loader: Any, proven_before: bool = False) -> BatchCompiler | None:
     """Return what makes the batches of `loader`, None where an operation has no kernel or the bits differ.
 
     Proven on samples spread over the data set, in one batch and alone: the same bits, and the random streams left at
@@ -199,7 +199,7 @@ def maker_of(loader: Any, proven_before: bool = False) -> Maker | None:
         steps = None if source is None else _steps(source)
         if source is None or steps is None or not undrawn(states, random_states()):
             return None
-        maker = Maker(source, steps, len(loader.dataset))
+        maker = BatchCompiler(source, steps, len(loader.dataset))
         return maker if _proven(maker, loader, few=proven_before) else None
     except any_but_signals():  # a stranger's data set, or a batch that a kernel does not suit
         return None
@@ -207,7 +207,7 @@ def maker_of(loader: Any, proven_before: bool = False) -> Maker | None:
         restore_random_states(states)
 
 
-def _steps(source: Source) -> list[Step] | None:
+def _steps(source: SampleSource) -> list[Step] | None:
     form = source.form
     steps: list[Step] = []
     for operation in flatten(source.transform):
@@ -219,7 +219,7 @@ def _steps(source: Source) -> list[Step] | None:
     return steps if form.kind == "tensor" or (form.kind == "array" and steps) or not steps else None
 
 
-def _proven(maker: Maker, loader: Any, *, few: bool) -> bool:
+def _proven(maker: BatchCompiler, loader: Any, *, few: bool) -> bool:
     chosen = some_indices(len(loader.dataset), _PROVEN_ON)
     for number, some in enumerate((chosen[-1:],) if few else (chosen, chosen[:1], chosen[-2:])):
         asked = detached(loader.dataset)

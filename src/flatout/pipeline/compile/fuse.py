@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from flatout.native import native
-from flatout.native.recycled_memory import Recycled
+from flatout.native.recycled_memory import RecycledMemory
 from flatout.pipeline.compile.byte_table import looked_up
 from flatout.pipeline.compile.kernels.kernel import Kernel
 from flatout.pipeline.compile.kernels.strides import collated
@@ -46,7 +46,7 @@ def _fused(before: Sequence[Kernel], writer: Kernel, after: Sequence[Kernel]) ->
     """Return the kernel that makes pieces, writes each into its place and finishes it there."""
     every = (*before, writer, *after)
     rows: dict[tuple[object, ...], Tensor] = {}  # one of the result for each kind of batch
-    recycled = Recycled()
+    recycled = RecycledMemory()
 
     def run_into(batch: Tensor, out: Tensor) -> None:
         piece = max(1, _PIECE_BYTES // max(1, out[:1].numel() * out.element_size()))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["IntraOp"]
+__all__ = ["IntraOpThreads"]
 
 _TRIED = 16  # batches of a trial, first with one thread, then with all
 _SETTLED = 3  # first ones of each half that do not count: threads that wait for work keep a core for a while
@@ -25,7 +25,7 @@ _EVERY, _LONGEST = 128, 4096  # batches until the next trial: more after each th
 T = TypeVar("T")
 
 
-class IntraOp:
+class IntraOpThreads:
     """Computes batches, on one thread or on as many as torch may use; what comes out must not depend on the number."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:

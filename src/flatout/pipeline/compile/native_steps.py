@@ -6,28 +6,28 @@ from functools import partial
 import torch
 
 from flatout.native import native
-from flatout.native.multi_batch import Writing, torchs_wait
-from flatout.native.recycled_memory import RECYCLED_BYTES, Recycled
-from flatout.pipeline.cache.row_view import Chosen
+from flatout.native.multi_batch import MultiBatchWrite, torchs_wait
+from flatout.native.recycled_memory import RECYCLED_BYTES, RecycledMemory
+from flatout.pipeline.cache.row_view import RowView
 from flatout.pipeline.compile.kernels.kernel import Drawn, Kernel, RandomKernel, Unsuited, collected
 from flatout.pipeline.compile.parallel import cores_of_this_rank, shared
-from flatout.pipeline.compile.row_operations import TORCHS_BYTES, FromRows, MakeOne
+from flatout.pipeline.compile.row_operations import TORCHS_BYTES, MakeOne, RowOperation
 from flatout.pipeline.read.sources import Value
 
-__all__ = ["CompiledSteps", "Step"]
+__all__ = ["NativeSteps", "Step"]
 
 _THREAD_BYTES = 512 * 1024  # of what becomes of a batch: 0.1 to 0.3 ms of work; one of Python's threads begins in 0.05
 
 Step = Kernel | RandomKernel
 
 
-class CompiledSteps:
+class NativeSteps:
     """Steps that follow one another, each with a compiled form."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         """Take the steps."""
         self._steps = list(steps)
-        self._recycled = Recycled()
+        self._recycled = RecycledMemory()
         self._fixed = not any(isinstance(step, RandomKernel) for step in self._steps)
         self._programs: dict[object, native.Program | None] = {}  # of steps that do the same to every sample
 
@@ -40,20 +40,20 @@ class CompiledSteps:
         """
         if isinstance(value, list):
             return self._of_each(value, drawn)
-        rows = value.rows if isinstance(value, Chosen) else value
+        rows = value.rows if isinstance(value, RowView) else value
         images = native.prepared(rows)
-        if images is None or (isinstance(value, Chosen) and images is not rows):
+        if images is None or (isinstance(value, RowView) and images is not rows):
             return None  # a copy of all rows would cost more than it saves
         program = self._of_one_shape(len(value), images, drawn)
         if program is None:
             return None
         out = program.new(images, len(value), self._recycled)
-        lying = value.places if isinstance(value, Chosen) else None
+        lying = value.places if isinstance(value, RowView) else None
         threads, waiting = _threads_for(out.nbytes)
         program.run(images, lying, 0, len(value), out, threads=threads, waiting=waiting)
         return program.seen(images, out)
 
-    def write(self, value: Value, drawn: Sequence[Sequence[Drawn]], into: Chosen) -> bool:
+    def write(self, value: Value, drawn: Sequence[Sequence[Drawn]], into: RowView) -> bool:
         """Write what becomes of samples of one shape to its places; False where they are not, or it lies otherwise."""
         images = native.prepared(value) if isinstance(value, torch.Tensor) else None
         program = None if images is None else self._of_one_shape(len(images), images, drawn)
@@ -66,11 +66,11 @@ class CompiledSteps:
         program.run(images, None, 0, len(images), into.rows, places=into.places, threads=threads, waiting=waiting)
         return True
 
-    def made_of_rows(self, rows: torch.Tensor) -> tuple[MakeOne, FromRows] | None:
+    def made_of_rows(self, rows: torch.Tensor) -> tuple[MakeOne, RowOperation] | None:
         """Return what makes of places among `rows` (int64, of the CPU) what becomes of them, of one batch and several.
 
         None where they have no compiled form, or something else is done to each; `Unsuited` is raised later, where
-        torch's default type has changed since. What holds for `Chosen` as `run` takes it holds for places, too.
+        torch's default type has changed since. What holds for `RowView` as `run` takes it holds for places, too.
         """
         images = native.prepared(rows)
         if images is not rows or not self._fixed:
@@ -83,7 +83,7 @@ class CompiledSteps:
         new = partial(torch.empty, dtype=dtype, device=torch.device("cpu"))
         as_it_is, most = program.seen(images, like) is like, max(like.nbytes, images[:1].nbytes)
         lying = (images.data_ptr(), len(images), torch.get_default_dtype())
-        fill = Writing(program.told(images), like.nbytes, images, program)
+        fill = MultiBatchWrite(program.encode(images), like.nbytes, images, program)
         few, some = (number // like.nbytes for number in (TORCHS_BYTES, min(RECYCLED_BYTES, 2 * _THREAD_BYTES)))
 
         def check() -> None:
@@ -105,7 +105,7 @@ class CompiledSteps:
             check()
             fill(places, batches, each, threads)
 
-        return made, FromRows(lambda number: new((number, *shape)), write, most, partial(program.seen, images))
+        return made, RowOperation(lambda number: new((number, *shape)), write, most, partial(program.seen, images))
 
     def _of_each(self, values: list[torch.Tensor], drawn: Sequence[Sequence[Drawn]]) -> torch.Tensor | None:
         images = [each for each in map(native.prepared, values) if each is not None]

@@ -15,14 +15,14 @@ from flatout.pipeline.compile.kernels.plain import function_kernel
 from flatout.pipeline.compile.kernels.random_crop import random_crop
 from flatout.pipeline.compile.kernels.resized_crop import random_resized_crop
 from flatout.pipeline.compile.kernels.rotation import random_affine, random_rotation
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["kernel_for"]
 
 _V1 = "torchvision.transforms.transforms"
 
-_Build = Callable[[Any, Form], Kernel | RandomKernel | None]
-_Nested = Callable[[Any, Form, Any], Kernel | RandomKernel | None]
+_Build = Callable[[Any, SampleForm], Kernel | RandomKernel | None]
+_Nested = Callable[[Any, SampleForm, Any], Kernel | RandomKernel | None]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Known:
     attributes: frozenset[str]
 
 
-def kernel_for(operation: Any, form: Form) -> Kernel | RandomKernel | None:
+def kernel_for(operation: Any, form: SampleForm) -> Kernel | RandomKernel | None:
     """Return the kernel that does `operation` to batches of values of this form; None where there is none.
 
     Only operations of exactly a known class, with the known attributes and nothing hooked on, have one. It may still

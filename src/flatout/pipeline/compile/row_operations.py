@@ -7,7 +7,7 @@ import torch
 
 from flatout.native.multi_batch import Write, copying
 
-__all__ = ["TORCHS_BYTES", "FromRows", "MakeOne", "copied_from"]
+__all__ = ["TORCHS_BYTES", "MakeOne", "RowOperation", "copied_from"]
 
 TORCHS_BYTES = 128 * 1024
 """From this size on what threads write that torch has, and which wait for work: 200 KB are looked up in 11 to 13 us on
@@ -18,7 +18,7 @@ MakeOne = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class FromRows:
+class RowOperation:
     """What makes one part of several batches.
 
     Attributes:
@@ -45,7 +45,7 @@ class FromRows:
         return batches if self.seen is None else [self.seen(batch) for batch in batches]
 
 
-def copied_from(rows: torch.Tensor | None) -> FromRows | None:
+def copied_from(rows: torch.Tensor | None) -> RowOperation | None:
     """Return what copies rows; None where they do not lie one after the other in the CPU's memory."""
     if rows is None or rows.device.type != "cpu":
         return None
@@ -54,7 +54,7 @@ def copied_from(rows: torch.Tensor | None) -> FromRows | None:
     if write is None:
         return None
     shape, dtype = rows.shape[1:], rows.dtype
-    return FromRows(
+    return RowOperation(
         lambda number: torch.empty((number, *shape), dtype=dtype, device="cpu"),
         write,
         rows[:1].nbytes,

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from flatout.native.pixels import pixels_of, write_pixels
-from flatout.native.recycled_memory import Recycled
+from flatout.native.recycled_memory import RecycledMemory
 
-__all__ = ["BANDS", "Form", "pack", "put", "unpack"]
+__all__ = ["BANDS", "SampleForm", "pack", "put", "unpack"]
 
 BANDS = {"L": 1, "RGB": 3}  # PIL modes whose bytes are all there is to them; a palette or an alpha channel is more
 _TENSOR_CLASSES = ("Image", "Video")
 
 
 @dataclass(frozen=True)
-class Form:
+class SampleForm:
     """What one sample's value is: a PIL image, a tensor or an array.
 
     Attributes:
@@ -31,10 +31,10 @@ class Form:
     mode: str = ""
 
 
-_IMAGES = {mode: Form("image", mode) for mode in BANDS}
+_IMAGES = {mode: SampleForm("image", mode) for mode in BANDS}
 
 
-def pack(values: Sequence[object], memory: Recycled | None = None) -> tuple[Form, Tensor] | None:
+def pack(values: Sequence[object], memory: RecycledMemory | None = None) -> tuple[SampleForm, Tensor] | None:
     """Return the form of the values and all of them as one tensor; None where they are not of one known form.
 
     The tensor has one row a value: [B, H, W] uint8 for `L` images, [B, H, W, C] uint8 for others, [B, *shape] for
@@ -46,7 +46,7 @@ def pack(values: Sequence[object], memory: Recycled | None = None) -> tuple[Form
     if form is None:
         return None
     if form.kind == "image":
-        images = pixels_of(values, memory or Recycled())
+        images = pixels_of(values, memory or RecycledMemory())
         return None if images is None else (form, images)
     rows = [_row(form, value) for value in values]
     if any(row is None or not _alike(row, rows[0]) for row in rows):
@@ -54,7 +54,7 @@ def pack(values: Sequence[object], memory: Recycled | None = None) -> tuple[Form
     return form, torch.stack([row for row in rows if row is not None])
 
 
-def put(form: Form, value: Any, row: Tensor) -> bool:
+def put(form: SampleForm, value: Any, row: Tensor) -> bool:
     """Tell whether `value` is of this form and could be written to `row`, as `pack` would have it there."""
     found = _form(value)
     if found is not form and found != form:
@@ -73,7 +73,7 @@ def put(form: Form, value: Any, row: Tensor) -> bool:
     return True
 
 
-def unpack(form: Form, row: Tensor) -> object:
+def unpack(form: SampleForm, row: Tensor) -> object:
     """Return the sample's value again, equal to the last bit and sharing no memory with the batch.
 
     Args:
@@ -91,12 +91,12 @@ def unpack(form: Form, row: Tensor) -> object:
     return value.as_subclass(_tensor_class(form.mode)) if form.mode else value
 
 
-def _form(value: Any) -> Form | None:
+def _form(value: Any) -> SampleForm | None:
     if isinstance(value, Tensor):
         return _form_of_tensor(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) in (numpy.ndarray, numpy.memmap):
-        return Form("array")
+        return SampleForm("array")
     image = sys.modules.get("PIL.Image")
     return _IMAGES[value.mode] if image is not None and _is_plain_image(value, image) else None
 
@@ -106,13 +106,13 @@ def _is_plain_image(value: Any, image: Any) -> bool:
     return isinstance(value, image.Image) and value.mode in BANDS and "transparency" not in value.info
 
 
-def _form_of_tensor(value: Tensor) -> Form | None:
+def _form_of_tensor(value: Tensor) -> SampleForm | None:
     if value.layout is not torch.strided or value.requires_grad or value.is_quantized:
         return None
     if type(value) is Tensor:
-        return Form("tensor")
+        return SampleForm("tensor")
     name = type(value).__name__
-    return Form("tensor", name) if name in _TENSOR_CLASSES and type(value) is _tensor_class(name) else None
+    return SampleForm("tensor", name) if name in _TENSOR_CLASSES and type(value) is _tensor_class(name) else None
 
 
 def _tensor_class(name: str) -> Any:
@@ -120,7 +120,7 @@ def _tensor_class(name: str) -> Any:
     return getattr(module, name, None)
 
 
-def _row(form: Form, value: Any) -> Tensor | None:
+def _row(form: SampleForm, value: Any) -> Tensor | None:
     if isinstance(value, Tensor):
         return value.as_subclass(Tensor) if form.mode else value
     import numpy

@@ -6,14 +6,14 @@ from itertools import groupby
 
 import torch
 
-from flatout.pipeline.cache.row_view import Chosen
+from flatout.pipeline.cache.row_view import RowView
 from flatout.pipeline.compile.batched_draws import Draws, are_as_torchs
 from flatout.pipeline.compile.fuse import fuse
 from flatout.pipeline.compile.kernels.kernel import Drawn, Kernel, RandomKernel, Unsuited, collected
-from flatout.pipeline.compile.native_steps import CompiledSteps, Step
+from flatout.pipeline.compile.native_steps import NativeSteps, Step
 from flatout.pipeline.compile.parallel import in_parallel
 from flatout.pipeline.compile.rng import Generator
-from flatout.pipeline.compile.row_operations import FromRows, MakeOne
+from flatout.pipeline.compile.row_operations import MakeOne, RowOperation
 from flatout.pipeline.read.sources import Value
 
 __all__ = ["Step", "Steps"]
@@ -22,7 +22,7 @@ _SEED = 8191
 _FEW = 4  # samples: fewer are drawn for by torch one number at a time
 
 Shape = tuple[int, ...]
-_Group = tuple[list[int], CompiledSteps | None]
+_Group = tuple[list[int], NativeSteps | None]
 
 
 class Steps:
@@ -53,14 +53,14 @@ class Steps:
             value = self._through(self._after, value, drawn)
         if isinstance(value, list):
             raise Unsuited("the samples of a batch are of several shapes")
-        return value.gathered() if isinstance(value, Chosen) else value
+        return value.gathered() if isinstance(value, RowView) else value
 
-    def write(self, value: Value, into: Chosen) -> bool:
+    def write(self, value: Value, into: RowView) -> bool:
         """Write what `value` becomes to its places; False where that takes more than one run of compiled code."""
         group, compiled = self._before[0] if len(self._before) == 1 and not self._random else ([], None)
         return compiled is not None and compiled.write(value, [[] for _ in group], into)
 
-    def made_of_rows(self, rows: torch.Tensor) -> tuple[MakeOne, FromRows] | None:
+    def made_of_rows(self, rows: torch.Tensor) -> tuple[MakeOne, RowOperation] | None:
         """Return what makes of places among `rows` what becomes of them, by one run of compiled code; else None."""
         compiled = self._before[0][1] if len(self._before) == 1 and not self._random else None
         return None if compiled is None else compiled.made_of_rows(rows)
@@ -79,7 +79,7 @@ class Steps:
         """Return the places of steps that follow one another and all have a compiled form, or all have none."""
         groups = [list(group) for _, group in groupby(places, lambda place: self._steps[place].compiled is not None)]
         steps = [[self._steps[place] for place in group] for group in groups]
-        compiled = [CompiledSteps(some) if some[0].compiled else None for some in steps]
+        compiled = [NativeSteps(some) if some[0].compiled else None for some in steps]
         return list(zip(groups, compiled, strict=True))
 
     def _through(self, groups: Sequence[_Group], value: Value, drawn: Mapping[int, list[Drawn]]) -> Value:
@@ -157,7 +157,7 @@ def _joined(steps: Sequence[Step]) -> list[Step]:
 
 def _run(step: Step, value: Value, params: Sequence[Drawn]) -> Value:
     """Return what one step makes of all samples; `params` has those of each, and none for a step that is not random."""
-    value = value.gathered() if isinstance(value, Chosen) else value
+    value = value.gathered() if isinstance(value, RowView) else value
     if isinstance(value, torch.Tensor):
         return step.run(value, collected(params)) if isinstance(step, RandomKernel) else step.run(value)
 

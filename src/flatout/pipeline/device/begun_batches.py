@@ -6,12 +6,12 @@ from typing import Generic, TypeVar
 
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Ahead"]
+__all__ = ["BegunBatches"]
 
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
+class BegunBatches(Generic[T]):
     """What `take` gives, in its order, `number` of them begun ahead while `may()` says so.
 
     Errors come at their turn.

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from flatout.pipeline.device.begun_batches import Ahead
-from flatout.pipeline.device.device_stream import Device
-from flatout.pipeline.device.resident_rows import DeviceKeeping
-from flatout.pipeline.serve.loader_server import Cache
+from flatout.pipeline.device.begun_batches import BegunBatches
+from flatout.pipeline.device.device_stream import DeviceStream
+from flatout.pipeline.device.resident_rows import ResidentRows
+from flatout.pipeline.serve.loader_server import LoaderServer
 from flatout.pipeline.serve.passes import KeptPass
 from flatout.torch_loader.sampler_order import may_draw_ahead
 
 __all__ = ["Begun", "DevicePass", "begin_ahead", "draws_nothing"]
 
 
-def draws_nothing(walked: Any, cache: Cache) -> Callable[[], bool]:
+def draws_nothing(walked: Any, cache: LoaderServer) -> Callable[[], bool]:
     """Return what says whether the next batch of `walked`, which `cache` gave, may be made earlier than asked for.
 
     That is where all samples are kept and the order is drawn at the start: there a batch draws nothing.
@@ -36,12 +36,12 @@ class DevicePass:
     ends that process (seen on an H200: a loader worker, aborted).
     """
 
-    def __init__(self, inner: Any, device: Device, cache: Cache) -> None:
+    def __init__(self, inner: Any, device: DeviceStream, cache: LoaderServer) -> None:
         """Walk `inner`, which `cache` gave."""
         self._inner, self._device, self._cache = inner, device, cache
         if isinstance(inner, KeptPass):
             inner.leave_to_device(_resident(cache))
-        self._ahead = Ahead(partial(_taken, inner, device, cache), draws_nothing(inner, cache))
+        self._ahead = BegunBatches(partial(_taken, inner, device, cache), draws_nothing(inner, cache))
 
     def __iter__(self) -> "DevicePass":
         return self
@@ -64,14 +64,14 @@ class _Taken(NamedTuple):
     indices: Any
 
 
-def _taken(inner: Any, device: Device, cache: Cache) -> _Taken:
+def _taken(inner: Any, device: DeviceStream, cache: LoaderServer) -> _Taken:
     batch = next(inner)
     indices = inner.latest if isinstance(inner, KeptPass) and cache.stands() else None
     return _Taken(device.bring(batch), device.event(), indices)
 
 
-def _resident(cache: Cache) -> bool:
-    return isinstance(cache.keeping, DeviceKeeping) and cache.keeping.resident and cache.keeping.full
+def _resident(cache: LoaderServer) -> bool:
+    return isinstance(cache.keeping, ResidentRows) and cache.keeping.resident and cache.keeping.full
 
 
 class Begun(NamedTuple):
@@ -83,7 +83,7 @@ class Begun(NamedTuple):
     indices: Any = None
 
 
-def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable[[Begun], Any]) -> None:
+def begin_ahead(walked: KeptPass, device: DeviceStream, cache: LoaderServer, change: Callable[[Begun], Any]) -> None:
     """Let `walked` give what `change` makes of its batches; each is begun one batch ahead if may be."""
     weak, kind = weakref.ref(walked), type(walked)
 
@@ -91,7 +91,7 @@ def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable
         alive: Any = weak()  # held by whoever asks
         batch, keeping = kind._next_data(alive), cache.keeping
         again = None
-        if isinstance(keeping, DeviceKeeping) and not cache.reason and alive.latest is not None:
+        if isinstance(keeping, ResidentRows) and not cache.reason and alive.latest is not None:
             again = keeping.again(alive.latest)
         indices = alive.latest if cache.stands() else None
         return Begun(batch, device.event(), again, indices)
@@ -103,5 +103,5 @@ def begin_ahead(walked: KeptPass, device: Device, cache: Cache, change: Callable
         return change(begun)
 
     walked.leave_to_device(_resident(cache))
-    ahead = Ahead(take, draws_nothing(walked, cache))
+    ahead = BegunBatches(take, draws_nothing(walked, cache))
     walked._next_data = give  # type: ignore[method-assign]

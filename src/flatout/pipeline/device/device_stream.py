@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.cache.batch_layout import Rows
-from flatout.pipeline.cache.memory_budget import Budget, available_bytes
-from flatout.pipeline.cache.row_store import Store, mapped_bytes
+from flatout.pipeline.cache.memory_budget import MemoryBudget, available_bytes
+from flatout.pipeline.cache.row_store import RowStore, mapped_bytes
 from flatout.pipeline.device.batch_tensors import replaced, tensors_of
 from flatout.pipeline.device.lazy_tensor import Twin
-from flatout.pipeline.device.pinned_ring import Ring, travels
+from flatout.pipeline.device.pinned_ring import PinnedRing, travels
 
-__all__ = ["Arrived", "Device"]
+__all__ = ["Arrived", "DeviceStream"]
 
 _SHARE = 0.25  # of what is free on the device when first asked: the training has hardly begun to take its own
 _HEADROOM = 1024**3  # bytes that stay free whatever is kept
 _PASSES = 4  # over one store at a time, whose orders are there at once
 
 
-class Device:
+class DeviceStream:
     """Where batches go. Not to be used by several threads at once."""
 
     def __init__(self, device: Any, max_bytes: int | None = None) -> None:
@@ -37,8 +37,8 @@ class Device:
         self._named = torch.device(device)
         self._cuda = self._named.type == "cuda"
         self._max_bytes = max_bytes
-        self._budget: Budget | None = None
-        self._ring = Ring(pinned=self._cuda)
+        self._budget: MemoryBudget | None = None
+        self._ring = PinnedRing(pinned=self._cuda)
         self._side: Any = None
 
     @property
@@ -134,7 +134,7 @@ class Device:
             here = tensor.to("cpu", copy=True)
         return here.pin_memory() if pinned else here
 
-    def store(self, rows: Sequence[Rows], number: int, share: float = 1.0) -> Store | None:
+    def store(self, rows: Sequence[Rows], number: int, share: float = 1.0) -> RowStore | None:
         """Return a store for `number` samples on the device, None where it needs more than `share` of what is left."""
         wanted = mapped_bytes(rows, number)
         if not wanted or wanted > share * self._left():
@@ -145,14 +145,14 @@ class Device:
                 memory = torch.empty(wanted, dtype=torch.uint8, device=self.device)
         except RuntimeError:  # out of memory, whatever was said to be free
             return None
-        made = Store(rows, number, memory, _Orders(self).sent)
+        made = RowStore(rows, number, memory, _Orders(self).sent)
         self._budget.take(wanted, made)
         return made
 
     def _left(self) -> int:
         free = self._free()
         if self._budget is None:
-            self._budget = Budget(int(_SHARE * free) if self._max_bytes is None else self._max_bytes)
+            self._budget = MemoryBudget(int(_SHARE * free) if self._max_bytes is None else self._max_bytes)
         return min(self._budget.left, free)
 
     def _free(self) -> int:
@@ -195,7 +195,7 @@ class Arrived:
 class _Orders:
     """The indices of batches, on the device: the order of a pass, which they are cut from, is sent in one piece."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceStream) -> None:
         self._device = device
         self._latest: deque[tuple[Tensor, int, Tensor]] = deque(maxlen=_PASSES)  # order, its version, its copy
 

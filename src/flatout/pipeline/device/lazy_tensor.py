@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-__all__ = ["LateTensor", "Twin"]
+__all__ = ["LazyTensor", "Twin"]
 
 _SOURCE, _VALUES = "_flatout_source", "_flatout_values"
 
@@ -32,13 +32,13 @@ class Twin:
         return self._here()
 
 
-class LateTensor(Tensor):
+class LazyTensor(Tensor):
     """A tensor whose values are elsewhere."""
 
     @staticmethod
-    def __new__(cls: Any, like: Tensor, twin: Twin) -> "LateTensor":
+    def __new__(cls: Any, like: Tensor, twin: Twin) -> "LazyTensor":
         """Look as `like` does, on the CPU."""
-        made: LateTensor = Tensor._make_wrapper_subclass(
+        made: LazyTensor = Tensor._make_wrapper_subclass(
             cls, like.shape, strides=like.stride(), dtype=like.dtype, device=torch.device("cpu")
         )
         vars(made).update({_SOURCE: twin, _VALUES: None})
@@ -72,7 +72,7 @@ class LateTensor(Tensor):
 
 def _ordinary(value: Any) -> Any:
     """Return `value`, made an ordinary tensor if it is a late one; where torch holds on to it, its values."""
-    if type(value) is not LateTensor:
+    if type(value) is not LazyTensor:
         return value
     filled = _filled(value)
     try:
@@ -86,7 +86,7 @@ def _ordinary(value: Any) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    if type(value) is not LateTensor:
+    if type(value) is not LazyTensor:
         return value
     own = vars(value)
     if own[_VALUES] is None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Ring", "travels"]
+__all__ = ["PinnedRing", "travels"]
 
 _ALIGNED = 64
 _DEPTH = 3  # one that is being copied, one batch ahead, one that is being written
@@ -20,7 +20,7 @@ class _Slot:
     event: Any = None  # recorded after the last copy out of it
 
 
-class Ring:
+class PinnedRing:
     """A few pieces of memory, each written only when the copies out of it have ended; nobody outside sees them."""
 
     def __init__(self, pinned: bool, depth: int = _DEPTH) -> None:

@@ -6,23 +6,23 @@ from typing import Any
 import torch
 
 from flatout.pipeline.cache.batch_layout import Layout, layout_of
-from flatout.pipeline.cache.memory_budget import Budget
-from flatout.pipeline.cache.row_cache import Keeping, Room, no_room
-from flatout.pipeline.cache.row_store import Store
-from flatout.pipeline.compile.batch_compiler import Maker
+from flatout.pipeline.cache.memory_budget import MemoryBudget
+from flatout.pipeline.cache.row_cache import Room, RowCache, no_room
+from flatout.pipeline.cache.row_store import RowStore
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.device.batch_tensors import replaced
-from flatout.pipeline.device.device_stream import Device
+from flatout.pipeline.device.device_stream import DeviceStream
 from flatout.pipeline.read.worker_reader import Given
 
-__all__ = ["DeviceKeeping"]
+__all__ = ["ResidentRows"]
 
 
 _SHARE = 0.5  # of the room that is left on the device: what numbers made of bytes may take in their place
 _CHUNK_BYTES = 256 * 1024**2  # of numbers, made of bytes at a time
 
 
-class DeviceKeeping(Keeping):
-    """As `Keeping`; what is taken is on the device, but for `shown`.
+class ResidentRows(RowCache):
+    """As `RowCache`; what is taken is on the device, but for `shown`.
 
     Where what is done last to bytes can be a table, bytes are what travels. Bytes are kept, too, until all are there;
     then what the table makes of them, if there is much room on the device: a batch is gathered, and that is all.
@@ -31,17 +31,17 @@ class DeviceKeeping(Keeping):
     def __init__(
         self,
         collate: Callable[[Any], Any],
-        budget: Budget,
-        maker: Maker | None = None,
+        budget: MemoryBudget,
+        maker: BatchCompiler | None = None,
         room: Room = no_room,
         *,
-        device: Device,
+        device: DeviceStream,
     ) -> None:
         """Keep nothing yet; with `room` in files, rows stay on the CPU, where they are saved from."""
         super().__init__(collate, budget, maker, room)
         self._device = device
         self._may_reside = room is no_room
-        self._there: Store | None = None
+        self._there: RowStore | None = None
         self._looked = False  # for room for what the table makes
         if maker is not None:
             maker.ends_elsewhere(device.arrive)
@@ -102,7 +102,7 @@ class DeviceKeeping(Keeping):
 
         return gather
 
-    def _look_up(self, maker: Maker) -> None:
+    def _look_up(self, maker: BatchCompiler) -> None:
         """Keep what the table makes of the bytes in their place, if there is a table, and room."""
         kept, number = self.store, maker.num_samples
         if kept is None or not maker.looks_up:

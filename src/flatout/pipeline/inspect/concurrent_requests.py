@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["WAITS_S", "Asking", "waits"]
+__all__ = ["WAITS_S", "ConcurrentRequests", "waits"]
 
 _SHARE = 0.4  # of a sample's time on the processor, below which it waits
 
@@ -20,7 +20,7 @@ def waits(took_s: float, computed_s: float) -> bool:
     return took_s >= WAITS_S and computed_s <= _SHARE * took_s
 
 
-class Asking:
+class ConcurrentRequests:
     """Threads, each of which asks a copy of a data set for a sample, again and again, as a context.
 
     A handler of a signal that raises, a time limit for instance, is not kept waiting for a sample that never comes.
@@ -36,7 +36,7 @@ class Asking:
             for place, each in enumerate(zip(self._asked, copies, indices, strict=True))
         ]
 
-    def __enter__(self) -> "Asking":
+    def __enter__(self) -> "ConcurrentRequests":
         for thread in self._threads:
             thread.start()
         return self

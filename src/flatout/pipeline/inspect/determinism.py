@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.inspect.concurrent_requests import Asking, waits
+from flatout.pipeline.inspect.concurrent_requests import ConcurrentRequests, waits
 from flatout.pipeline.inspect.named_draws import names_draws
 from flatout.torch_loader.worker_start import start_method, starts_anew
 from flatout.watch.components import attributes_of
@@ -34,7 +34,7 @@ from flatout.watch.random_streams import (
 )
 from flatout.watch.refused_writes import in_words, refused_write
 from flatout.watch.signals import any_but_signals
-from flatout.watch.state_guard import Untouched
+from flatout.watch.state_guard import StateGuard
 
 __all__ = [
     "ask",
@@ -115,7 +115,10 @@ def _alike_at_once(
     They are then asked for again, one after the other, and nothing is noted here.
     """
     try:
-        with Untouched(dataset) as untouched, Asking([detached(dataset) for _ in indices], indices) as asking:
+        with (
+            StateGuard(dataset) as untouched,
+            ConcurrentRequests([detached(dataset) for _ in indices], indices) as asking,
+        ):
             before, marks = random_states(), list(map(fingerprint, asking.copies))
             first = asking.once()
             if not first or not undrawn(before, random_states()):
@@ -143,7 +146,7 @@ def _asked_twice(
 ) -> str:
     name = type(dataset).__name__
     try:
-        with Untouched(dataset) as untouched:
+        with StateGuard(dataset) as untouched:
             reason = _of_two(dataset, index, other, times, samples)
     except any_but_signals() as error:  # whatever a stranger's data set may raise
         writes = refused_write(error)

@@ -12,14 +12,14 @@ from flatout.torch_loader.worker_start import computing_on
 from flatout.watch.random_streams import random_states, restore_random_states, same, seed_streams
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Pace", "agree", "agrees_here", "asked_again", "plain_of"]
+__all__ = ["ProofPace", "agree", "agrees_here", "asked_again", "plain_of"]
 
 _SEED = 4099
 _SHARE = 0.003  # of the time, for proofs within a pass
 _SELDOM = 0.0005  # where all that is known to change is seen at once: for what nobody thought of
 
 
-class Pace:
+class ProofPace:
     """Says when a proof is due: all of them together are to take a small share of the time."""
 
     def __init__(self) -> None:

@@ -17,9 +17,9 @@ from flatout.pipeline.cache.numpy_collate import quicker
 from flatout.watch.random_streams import same
 from flatout.watch.refused_writes import in_words
 from flatout.watch.signals import any_but_signals
-from flatout.watch.state_guard import Untouched
+from flatout.watch.state_guard import StateGuard
 
-__all__ = ["DEPENDS", "DRAWS", "ByRow", "rows_equal"]
+__all__ = ["DEPENDS", "DRAWS", "RowIndependence", "rows_equal"]
 
 DEPENDS = "a row of its batches depends on the other samples, or changes from call to call"
 DRAWS = "random numbers are drawn while a batch is made"
@@ -31,7 +31,7 @@ _TRIED_BYTES = 16 * 1024**2  # of rows of each batch, but for two samples
 _ALWAYS, _SHARE = 32, 0.05  # batches of which samples are tried in any case; then it may take this part of the time
 
 
-class ByRow:
+class RowIndependence:
     """A collate function; `against` says what speaks against keeping what it gave last row by row, "" for nothing.
 
     Samples that are collated by themselves are copies, and what the function changes meanwhile is put back, random
@@ -62,7 +62,7 @@ class ByRow:
         found = layout_of(batch, number)
         if found is not None and some:
             self._tried = max(2, min(_TRIED, _TRIED_BYTES // max(1, found[0].num_bytes)))
-            with Untouched(self._collate) as untouched:
+            with StateGuard(self._collate) as untouched:
                 self.against = self._compared(some, places, *found)
             self.against = self.against or (DEPENDS if untouched.changed or untouched.drew else "")
         self._spent_s += time.perf_counter() - made + copied - start

@@ -18,7 +18,7 @@ from flatout.pipeline.read.sample_copies import copied
 from flatout.pipeline.read.sample_reader import AroundTransform, at_once, behind, reader_of
 from flatout.watch.random_streams import holds_generator, random_states, restore_random_states, same, undrawn
 
-__all__ = ["PLACES", "Held", "hold"]
+__all__ = ["PLACES", "FixedInput", "hold"]
 
 PLACES = ("raw", "fixed", "sample")
 """Before the transforms, before the first random one of them, behind them."""
@@ -30,7 +30,7 @@ _TRANSFORM = ("transform", "augment", "preprocess", "tfm")
 _TRIED = 4
 
 
-class Held:
+class FixedInput:
     """What is held of the samples of one batch."""
 
     def __init__(self, entries: list[Any], finish: Finish, use: Callable[[list[Any]], Any]) -> None:
@@ -44,20 +44,20 @@ class Held:
         return self._finish([copied(entry) for entry in entries] if self._given_away else entries)
 
 
-def hold(dataset: Any, indices: Sequence[int], place: str, use: Callable[[list[Any]], Any]) -> Held | None:
+def hold(dataset: Any, indices: Sequence[int], place: str, use: Callable[[list[Any]], Any]) -> FixedInput | None:
     """Return samples of `dataset` held at `place`, None where it has no such place.
 
     `use` is the script's collate function. What the script's own code raises comes through.
     """
     if place == "sample":
-        return Held(list(samples_of(dataset, list(indices))), list, use)
+        return FixedInput(list(samples_of(dataset, list(indices))), list, use)
     read = _read(dataset, indices)
     if read is None:
         return None
     entries, finish = read
     if place == "fixed":
         return _behind_the_fixed(dataset, indices, entries, use)
-    return Held(entries, finish, use)
+    return FixedInput(entries, finish, use)
 
 
 def _given_away(entries: list[Any], use: Callable[[list[Any]], Any]) -> bool:
@@ -127,7 +127,7 @@ def _leaves_out(reader: Any) -> bool:
 
 def _behind_the_fixed(
     dataset: Any, indices: Sequence[int], entries: list[Any], use: Callable[[list[Any]], Any]
-) -> Held | None:
+) -> FixedInput | None:
     """Return samples held before the first random operation of a list; None where nothing or all stands before it."""
     inner, place = behind(dataset, indices[0])
     reader = reader_of(inner, place, True)
@@ -145,7 +145,7 @@ def _behind_the_fixed(
         for calls, sample in entries
     ]
     rest = types.SimpleNamespace(**{reader.name: lambda value: _applied(operations[number:], value)})
-    return Held(done, lambda given: [reader.finish(rest, entry) for entry in given], use)
+    return FixedInput(done, lambda given: [reader.finish(rest, entry) for entry in given], use)
 
 
 def _fixed(operations: Sequence[Any], value: Any) -> int:

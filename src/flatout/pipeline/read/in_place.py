@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flatout.native.recycled_memory import Recycled
-from flatout.pipeline.compile.sample_form import Form, put, unpack
+from flatout.native.recycled_memory import RecycledMemory
+from flatout.pipeline.compile.sample_form import SampleForm, put, unpack
 
 __all__ = ["Read", "room_for", "written"]
 
@@ -18,7 +18,7 @@ Read = tuple[Any, Any]
 """What a transform would be given, and the sample with a token in its place."""
 
 
-def room_for(form: Form, value: Any, number: int, memory: Recycled) -> Tensor | None:
+def room_for(form: SampleForm, value: Any, number: int, memory: RecycledMemory) -> Tensor | None:
     """Return rows for `number` images like this one; None for other values."""
     if form.kind != "image" or not hasattr(value, "getbands"):
         return None
@@ -26,7 +26,7 @@ def room_for(form: Form, value: Any, number: int, memory: Recycled) -> Tensor | 
     return memory.empty((number, value.height, value.width, *(bands,) * (bands > 1)), torch.uint8)
 
 
-def written(form: Form, read: Iterable[Read], rows: Iterable[Tensor]) -> tuple[list[Any], list[Read]]:
+def written(form: SampleForm, read: Iterable[Read], rows: Iterable[Tensor]) -> tuple[list[Any], list[Read]]:
     """Write the values to their rows; return the samples they belong to.
 
     If one is of another form or shape than its row, everything that was read is returned besides; else nothing.
@@ -43,5 +43,5 @@ def written(form: Form, read: Iterable[Read], rows: Iterable[Tensor]) -> tuple[l
     return samples, []
 
 
-def _again(form: Form, rows: Sequence[Tensor], samples: Sequence[Any]) -> Iterator[Read]:
+def _again(form: SampleForm, rows: Sequence[Tensor], samples: Sequence[Any]) -> Iterator[Read]:
     return ((unpack(form, row), sample) for row, sample in zip(rows, samples, strict=True))

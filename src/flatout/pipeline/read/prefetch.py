@@ -5,22 +5,24 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.cache.row_cache import Keeping
-from flatout.pipeline.cache.row_view import Chosen
-from flatout.pipeline.compile.batch_compiler import Maker
+from flatout.pipeline.cache.row_cache import RowCache
+from flatout.pipeline.cache.row_view import RowView
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.inspect.determinism import detached
 from flatout.pipeline.inspect.repeated_proof import asked_again
-from flatout.pipeline.read.thread_prefetcher import AskedEarly
-from flatout.pipeline.read.worker_reader import ReadByWorkers, can_read
-from flatout.pipeline.serve.plan import Plan
+from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher
+from flatout.pipeline.read.worker_reader import WorkerReader, can_read
+from flatout.pipeline.serve.plan import LoaderPlan
 from flatout.watch.random_streams import unsafe
 
 __all__ = ["Early", "asking", "early_for"]
 
-Early = AskedEarly | ReadByWorkers
+Early = ThreadPrefetcher | WorkerReader
 
 
-def early_for(loader: Any, dataset: Any, plan: Plan, keeping: Keeping, computing_on: int, timing: bool) -> Early | None:
+def early_for(
+    loader: Any, dataset: Any, plan: LoaderPlan, keeping: RowCache, computing_on: int, timing: bool
+) -> Early | None:
     """Return what reads the samples of a pass on threads or in workers, None where that does not pay.
 
     Args:
@@ -35,19 +37,19 @@ def early_for(loader: Any, dataset: Any, plan: Plan, keeping: Keeping, computing
     if (keeping.full and not keeping.direct) or unsafe(dataset):  # has opened a file
         return None
     if plan.in_flight and not keeping.full:
-        return AskedEarly(lambda: detached(dataset).__getitem__, plan.in_flight, computing_on, plan.one_core)
+        return ThreadPrefetcher(lambda: detached(dataset).__getitem__, plan.in_flight, computing_on, plan.one_core)
     if plan.workers and maker is not None and not timing and can_read(loader, maker.source):
-        return ReadByWorkers(loader, maker.source, _rows(keeping, maker))
+        return WorkerReader(loader, maker.source, _rows(keeping, maker))
     if plan.threads and maker is not None:
-        return AskedEarly(maker.reader, plan.threads, computing_on)
+        return ThreadPrefetcher(maker.reader, plan.threads, computing_on)
     return None
 
 
-def asking(plan: Plan, computing_on: int) -> Callable[[Any, list[int]], Any]:
+def asking(plan: LoaderPlan, computing_on: int) -> Callable[[Any, list[int]], Any]:
     """Return what asks copies of a data set for some samples: for those that wait at once, for others in turn."""
 
     def at_once(dataset: Any, indices: list[int]) -> list[Any]:
-        threads = AskedEarly(lambda: detached(dataset).__getitem__, len(indices), computing_on)
+        threads = ThreadPrefetcher(lambda: detached(dataset).__getitem__, len(indices), computing_on)
         try:
             return threads.take(indices)
         finally:
@@ -56,9 +58,9 @@ def asking(plan: Plan, computing_on: int) -> Callable[[Any, list[int]], Any]:
     return at_once if plan.in_flight else asked_again
 
 
-def _rows(keeping: Keeping, maker: Maker) -> torch.Tensor | None:
+def _rows(keeping: RowCache, maker: BatchCompiler) -> torch.Tensor | None:
     """Return where workers write what they read, None where this process does."""
     if keeping.store is None or maker.stage or not keeping.in_common:
         return None
     chosen = keeping.store.take(torch.empty(0, dtype=torch.int64), maker.source.place)[maker.source.place]
-    return chosen.rows if isinstance(chosen, Chosen) else None
+    return chosen.rows if isinstance(chosen, RowView) else None

@@ -12,7 +12,7 @@ import torch
 
 from flatout.pipeline.read.one_core import OneCore
 
-__all__ = ["Desk", "Reader"]
+__all__ = ["Reader", "SampleQueue"]
 
 Reader = Callable[[], Callable[[int], Any]]
 
@@ -28,7 +28,7 @@ def _compute_on(number: int) -> None:
     torch.set_num_threads(number)
 
 
-class Desk:
+class SampleQueue:
     """Where samples are asked for, made by threads and waited for; the threads hold nothing else."""
 
     def __init__(self, reader: Reader, computing_on: int, core: OneCore | None) -> None:
@@ -136,7 +136,7 @@ class Desk:
                 self.core.end()
 
 
-_desks: "weakref.WeakSet[Desk]" = weakref.WeakSet()
+_desks: "weakref.WeakSet[SampleQueue]" = weakref.WeakSet()
 
 
 @atexit.register

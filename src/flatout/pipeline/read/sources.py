@@ -12,24 +12,24 @@ from typing import Any
 import torch
 from torch.utils.data import Subset, TensorDataset
 
-from flatout.native.recycled_memory import Recycled
+from flatout.native.recycled_memory import RecycledMemory
 from flatout.pipeline.cache.batch_layout import Layout, layout_of
-from flatout.pipeline.cache.row_view import Chosen
-from flatout.pipeline.compile.sample_form import Form, pack
+from flatout.pipeline.cache.row_view import RowView
+from flatout.pipeline.compile.sample_form import SampleForm, pack
 from flatout.pipeline.inspect.determinism import detached, some_indices
 from flatout.pipeline.read.in_place import room_for, written
 from flatout.pipeline.read.sample_copies import loaded
 from flatout.watch.components import attributes_of
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Source", "Value", "slots", "source_of"]
+__all__ = ["SampleSource", "Value", "slots", "source_of"]
 
 _DIGITS = {"MNIST", "FashionMNIST", "KMNIST", "QMNIST"}
 _PICTURES = {"CIFAR10", "CIFAR100"}
 _TRIED = 5
 _SLOTS = ("transform", "transforms", "image_transform", "img_transform", "preprocess", "tfm", "tfms")
 
-Value = torch.Tensor | list[torch.Tensor] | Chosen
+Value = torch.Tensor | list[torch.Tensor] | RowView
 """What a transform is given, for many samples: one tensor, or one with a leading 1 each where their shapes differ; or
 rows that lie elsewhere."""
 
@@ -37,7 +37,7 @@ Read = Callable[[torch.Tensor], tuple[Value, list[Any]]]
 
 
 @dataclass(frozen=True)
-class Source:
+class SampleSource:
     """The values that a transform is given, many at a time.
 
     `read(indices)` returns them, and the other parts of the collated batch; `place` is the part that the transform
@@ -49,12 +49,12 @@ class Source:
     """
 
     read: Read
-    form: Form
+    form: SampleForm
     transform: Any
     place: int
     layout: Layout
     reader: Callable[[], Callable[[int], Any]] | None = None
-    assemble: Callable[[list[Any], Recycled | None], tuple[Value, list[Any]]] | None = None
+    assemble: Callable[[list[Any], RecycledMemory | None], tuple[Value, list[Any]]] | None = None
     others: Callable[[list[Any]], list[Any]] | None = None
     ragged: bool = False
     columns: tuple[torch.Tensor, ...] | None = None
@@ -66,7 +66,7 @@ class Source:
         return self.reader is None
 
 
-def source_of(dataset: Any) -> Source | None:
+def source_of(dataset: Any) -> SampleSource | None:
     """Return where the samples of `dataset` come from, None where that is not known.
 
     Known are torch's TensorDataset and Subset, torchvision's data sets that keep their images as one array, and any
@@ -79,7 +79,7 @@ def source_of(dataset: Any) -> Source | None:
     return found if found is not None else _with_slot(dataset)
 
 
-def _subset(inner: Source, indices: Sequence[int]) -> Source:
+def _subset(inner: SampleSource, indices: Sequence[int]) -> SampleSource:
     places = torch.as_tensor(list(indices), dtype=torch.int64)
 
     def reader() -> Callable[[int], Any]:
@@ -98,23 +98,23 @@ def _subset(inner: Source, indices: Sequence[int]) -> Source:
 # -- arrays ---------------------------------------------------------------------------------------------------------
 
 
-def _known(dataset: Any) -> Source | None:
+def _known(dataset: Any) -> SampleSource | None:
     name, module = type(dataset).__name__, type(dataset).__module__
     if type(dataset) is TensorDataset:
         return _tensors(dataset.tensors)
     if not module.startswith("torchvision.datasets.") or dataset.target_transform is not None:
         return None
     if name in _DIGITS and module == "torchvision.datasets.mnist":
-        return _labelled(dataset.data, dataset.targets, Form("image", "L"), dataset.transform)
+        return _labelled(dataset.data, dataset.targets, SampleForm("image", "L"), dataset.transform)
     if name in _PICTURES and module == "torchvision.datasets.cifar":
-        return _labelled(torch.from_numpy(dataset.data), dataset.targets, Form("image", "RGB"), dataset.transform)
+        return _labelled(torch.from_numpy(dataset.data), dataset.targets, SampleForm("image", "RGB"), dataset.transform)
     if name == "SVHN" and module == "torchvision.datasets.svhn":
         pixels = torch.from_numpy(dataset.data).permute(0, 2, 3, 1).contiguous()
-        return _labelled(pixels, dataset.labels, Form("image", "RGB"), dataset.transform)
+        return _labelled(pixels, dataset.labels, SampleForm("image", "RGB"), dataset.transform)
     return None
 
 
-def _tensors(tensors: Sequence[torch.Tensor]) -> Source | None:
+def _tensors(tensors: Sequence[torch.Tensor]) -> SampleSource | None:
     if not all(type(tensor) is torch.Tensor and _dense(tensor) for tensor in tensors):
         return None
     found = layout_of([tensor[:1].contiguous() for tensor in tensors], 1)
@@ -125,7 +125,7 @@ def _tensors(tensors: Sequence[torch.Tensor]) -> Source | None:
         first, *others = [torch.index_select(tensor, 0, indices) for tensor in tensors]
         return first, others
 
-    return Source(read, Form("tensor"), None, 0, found[0], columns=tuple(tensors))
+    return SampleSource(read, SampleForm("tensor"), None, 0, found[0], columns=tuple(tensors))
 
 
 def _dense(tensor: torch.Tensor) -> bool:
@@ -133,7 +133,7 @@ def _dense(tensor: torch.Tensor) -> bool:
     return plain and tensor.dim() > 0 and tensor.is_contiguous() and not tensor.is_quantized
 
 
-def _labelled(pixels: torch.Tensor, labels: Any, form: Form, transform: Any) -> Source | None:
+def _labelled(pixels: torch.Tensor, labels: Any, form: SampleForm, transform: Any) -> SampleSource | None:
     targets = torch.as_tensor(labels, dtype=torch.int64).clone()
     found = layout_of([pixels[:1], targets[:1]], 1)
     if found is None or pixels.dtype is not torch.uint8 or transform is None:
@@ -142,7 +142,7 @@ def _labelled(pixels: torch.Tensor, labels: Any, form: Form, transform: Any) -> 
     def read(indices: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
         return torch.index_select(pixels, 0, indices), [torch.index_select(targets, 0, indices)]
 
-    return Source(read, form, transform, 0, found[0], columns=(pixels, targets))
+    return SampleSource(read, form, transform, 0, found[0], columns=(pixels, targets))
 
 
 # -- a transform that the data set holds ----------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class _Recorder:
 _MARKER = _Marker()
 
 
-def _with_slot(dataset: Any) -> Source | None:
+def _with_slot(dataset: Any) -> SampleSource | None:
     found = (_tried(dataset, name, vars(dataset)[name]) for name in slots(dataset))
     return next((source for source in found if source is not None), None)
 
@@ -181,7 +181,7 @@ def slots(dataset: Any) -> list[str]:
     ]
 
 
-def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
+def _tried(dataset: Any, name: str, transform: Any) -> SampleSource | None:
     """Return the source that leaves `dataset.name` out, None where the marker does not come out as it went in."""
     if getattr(dataset, "__getitems__", None) is not None:
         return None
@@ -202,7 +202,7 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
     if found is None or place is None or len(forms) != 1:
         return None
     form = forms.pop()
-    own = Recycled()
+    own = RecycledMemory()
     assemble, others = functools.partial(_assembled, place, form, own), functools.partial(_others, place)
     ragged = pack([value for value, _ in given]) is None
 
@@ -215,7 +215,7 @@ def _tried(dataset: Any, name: str, transform: Any) -> Source | None:
         samples, unfit = written(form, itertools.chain(begun, each), room)
         return assemble(unfit, None) if unfit else (room, others(samples))
 
-    return Source(read, form, transform, place, found[0], reader, assemble, others, ragged)
+    return SampleSource(read, form, transform, place, found[0], reader, assemble, others, ragged)
 
 
 def _weakly(dataset: Any) -> Callable[[], Any]:
@@ -226,7 +226,7 @@ def _weakly(dataset: Any) -> Callable[[], Any]:
 
 
 def _assembled(
-    place: int, form: Form, own: Recycled, given: list[Any], memory: Recycled | None
+    place: int, form: SampleForm, own: RecycledMemory, given: list[Any], memory: RecycledMemory | None
 ) -> tuple[Value, list[Any]]:
     """Return values and the other parts of a batch; raise where they are of another form or no rows."""
     packed = pack([value for value, _ in given], memory or own)

@@ -16,10 +16,10 @@ from flatout.machine import usable_cores
 from flatout.pipeline.inspect.concurrent_requests import WAITS_S, waits
 from flatout.pipeline.inspect.determinism import some_indices
 from flatout.pipeline.read.one_core import OneCore, usable
-from flatout.pipeline.read.sample_queue import Desk, Reader
+from flatout.pipeline.read.sample_queue import Reader, SampleQueue
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["AskedEarly", "Reader", "in_flight", "num_reading", "reads_quickly", "scales", "suit_one_core"]
+__all__ = ["Reader", "ThreadPrefetcher", "in_flight", "num_reading", "reads_quickly", "scales", "suit_one_core"]
 
 _FEWEST, _MOST = 64, 256
 """In flight at a time."""
@@ -72,7 +72,7 @@ def scales(reader: Reader, length: int, num_threads: int) -> bool:
     Half of some are read alone, the others together, and then the other way round.
     """
     some = some_indices(length, _SCALED_ON * num_threads)
-    one, early = reader(), AskedEarly(reader, num_threads)
+    one, early = reader(), ThreadPrefetcher(reader, num_threads)
     alone_s = together_s = 0.0
     try:
         early.take(some[:num_threads])  # what threads open at first
@@ -114,7 +114,7 @@ def num_reading(reader: Reader, length: int) -> int:
         return 0
 
 
-class AskedEarly:
+class ThreadPrefetcher:
     """The samples of one pass over a data set, asked for ahead of their batches.
 
     `reader()` is called in each thread, for a function of its own that reads one sample. Not a pool of the standard
@@ -132,7 +132,7 @@ class AskedEarly:
         `computing_on`: how many threads torch computes a sample on; `one_core`: they all stay on the same core.
         """
         self._num_threads = num_threads
-        self._desk = Desk(reader, computing_on, OneCore() if one_core else None)
+        self._desk = SampleQueue(reader, computing_on, OneCore() if one_core else None)
         self._asked: set[int] = set()
         weakref.finalize(self, self._desk.end).atexit = False
 
@@ -174,7 +174,7 @@ class _Following:
     No generator: what a handler of a signal raises would end it, and the script may go on.
     """
 
-    def __init__(self, early: AskedEarly, batches: Iterator[torch.Tensor], wanted: Any, most: int) -> None:
+    def __init__(self, early: ThreadPrefetcher, batches: Iterator[torch.Tensor], wanted: Any, most: int) -> None:
         self._early, self._batches, self._wanted, self._most = early, batches, wanted, most
         self._ahead: deque[torch.Tensor] = deque()
 

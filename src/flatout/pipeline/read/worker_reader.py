@@ -14,13 +14,13 @@ import torch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from flatout.native.recycled_memory import SharedMemory
-from flatout.pipeline.cache.row_view import Written
+from flatout.pipeline.cache.row_view import WrittenRows
 from flatout.pipeline.read.in_place import written
-from flatout.pipeline.read.sources import Source
+from flatout.pipeline.read.sources import SampleSource
 from flatout.torch_loader.sampler_order import DrawnAhead
 from flatout.torch_loader.worker_start import starts_anew
 
-__all__ = ["Given", "ReadByWorkers", "ReadValues", "can_read"]
+__all__ = ["Given", "ReadValues", "WorkerReader", "can_read"]
 
 _LATE = 1  # answers, to an earlier batch that a signal's handler ended the wait for, which are passed over
 
@@ -29,13 +29,13 @@ _LATE = 1  # answers, to an earlier batch that a signal's handler ended the wait
 class ReadValues:
     """What was read of some samples, those `asked` for: what their transform is given, and the batch's other parts."""
 
-    value: torch.Tensor | list[torch.Tensor] | Written
+    value: torch.Tensor | list[torch.Tensor] | WrittenRows
     others: list[Any]
     asked: Sequence[int] = ()
 
     def some(self, places: Sequence[int]) -> "ReadValues":
         """Return that of some of the samples."""
-        value = self.value if isinstance(self.value, Written) else _picked(self.value, places)
+        value = self.value if isinstance(self.value, WrittenRows) else _picked(self.value, places)
         return ReadValues(value, [_picked(other, places) for other in self.others])
 
 
@@ -43,16 +43,16 @@ Given = list[Any] | ReadValues
 """What was read of some samples: of each, or of all."""
 
 
-def can_read(loader: Any, source: Source) -> bool:
+def can_read(loader: Any, source: SampleSource) -> bool:
     """Tell whether workers of `loader` could read for it: they are forked, and do nothing else before."""
     plain = source.reader is not None and source.assemble is not None and loader.worker_init_fn is None
     return bool(loader.num_workers and plain and not starts_anew(loader))
 
 
-class ReadByWorkers:
+class WorkerReader:
     """The samples of one pass, read ahead of their batches."""
 
-    def __init__(self, loader: Any, source: Source, rows: torch.Tensor | None = None) -> None:
+    def __init__(self, loader: Any, source: SampleSource, rows: torch.Tensor | None = None) -> None:
         """Start nothing yet. `rows`: where values of all samples have their places, in memory that workers write to."""
         self._loader, self._source, self._rows = loader, source, rows
         self._here: Callable[[int], Any] | None = None  # reads in this process
@@ -103,7 +103,7 @@ class _Following:
     """
 
     def __init__(
-        self, reader: ReadByWorkers, batches: DrawnAhead, wanted: Callable[[torch.Tensor], torch.Tensor]
+        self, reader: WorkerReader, batches: DrawnAhead, wanted: Callable[[torch.Tensor], torch.Tensor]
     ) -> None:
         self._reader, self._batches, self._wanted = reader, batches, wanted
         self._due, self._feed = deque[list[int]](), deque[list[int]]()
@@ -155,7 +155,7 @@ class _Feed:
 class _Reading:
     """Reads batches of values, in a worker."""
 
-    def __init__(self, source: Source, rows: torch.Tensor | None) -> None:
+    def __init__(self, source: SampleSource, rows: torch.Tensor | None) -> None:
         self._source, self._rows = source, rows
         self._one: Callable[[int], Any] | None = None
 
@@ -215,7 +215,7 @@ def _next_of(workers: Any, asked: list[int]) -> ReadValues | Exception | None:
     if shapes:
         counts = [torch.Size(shape).numel() for shape in shapes]
         value = [each.view(shape) for each, shape in zip(value.split(counts), shapes, strict=True)]
-    return ReadValues(Written() if value is None else value, others, asked)
+    return ReadValues(WrittenRows() if value is None else value, others, asked)
 
 
 def _picked(part: Any, places: Sequence[int]) -> Any:

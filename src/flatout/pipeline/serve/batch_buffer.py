@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from flatout.pipeline.cache.gather import Gather
-from flatout.pipeline.compile.intra_op_threads import IntraOp
+from flatout.pipeline.compile.intra_op_threads import IntraOpThreads
 from flatout.torch_loader.sampler_order import DrawnAhead, InOneDraw
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Ready"]
+__all__ = ["BatchBuffer"]
 
 
-class Ready:
+class BatchBuffer:
     """The batches that are made already; of all others the indices, which it yields."""
 
     def __init__(
@@ -25,7 +25,7 @@ class Ready:
         gather: Callable[[], Gather | None],
         due: Callable[[], bool],
         given: Callable[[Any], Any],
-        intra_op: IntraOp,
+        intra_op: IntraOpThreads,
         order: InOneDraw | DrawnAhead,
         size: int,
     ) -> None:
@@ -47,7 +47,7 @@ class Ready:
         self._state: tuple[object, ...] = ()  # of that, when it did
         self._undone: deque[torch.Tensor] = deque()  # indices of batches that were made and are not to be used
 
-    def __iter__(self) -> "Ready":
+    def __iter__(self) -> "BatchBuffer":
         return self
 
     def __next__(self) -> torch.Tensor:

@@ -12,21 +12,21 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from flatout.pipeline.cache.disk.disk_cache import Folder
-from flatout.pipeline.cache.memory_budget import Budget
-from flatout.pipeline.cache.row_cache import Keeping
+from flatout.pipeline.cache.disk.disk_cache import CacheFolder
+from flatout.pipeline.cache.memory_budget import MemoryBudget
+from flatout.pipeline.cache.row_cache import RowCache
 from flatout.pipeline.device.device_pass import DevicePass
-from flatout.pipeline.device.device_stream import Device
-from flatout.pipeline.device.resident_rows import DeviceKeeping
+from flatout.pipeline.device.device_stream import DeviceStream
+from flatout.pipeline.device.resident_rows import ResidentRows
 from flatout.pipeline.inspect.determinism import walks_in_its_own_way
-from flatout.pipeline.serve.loader_server import Cache
+from flatout.pipeline.serve.loader_server import LoaderServer
 from flatout.torch_loader import pass_start
 from flatout.torch_loader.worker_start import threads_of
 from flatout.units import format_bytes
 from flatout.watch.freshness import ON_CHANGE
-from flatout.watch.per_class_cache import OfKind
+from flatout.watch.per_class_cache import PerClassCache
 
-__all__ = ["CompiledLoader", "Kept", "clashes", "compile_loader"]
+__all__ = ["CompiledLoader", "LoaderCaches", "clashes", "compile_loader"]
 
 
 _FLEETING = 2
@@ -35,12 +35,12 @@ of it serves nothing, and looking at it costs: 200 epochs of 9 steps took 8.5 to
 
 _EXPLAIN = "explain"
 
-_leading: "weakref.WeakSet[Kept]" = weakref.WeakSet()
-_common: "dict[tuple[int | None, Path | None, str], Kept]" = {}
+_leading: "weakref.WeakSet[LoaderCaches]" = weakref.WeakSet()
+_common: "dict[tuple[int | None, Path | None, str], LoaderCaches]" = {}
 """What `compile_loader` keeps on the CPU, by its arguments `max_bytes`, `folder` and `on_change`."""
 
 
-class Kept:
+class LoaderCaches:
     """What is kept of all loaders: one cache for each data set and collate function, all within one budget."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Kept:
         purpose: str = "run",
         hit: Callable[[], None] = lambda: None,
         folder: Path | None = None,
-        device: Device | None = None,
+        device: DeviceStream | None = None,
         on_change: str = "stop",
     ) -> None:
         """Keep at most `max_bytes` in memory; None: a share of what is free. `folder` as in `compile_loader`.
@@ -63,16 +63,16 @@ class Kept:
         """
         self._on_change = on_change
         self._purpose, self._hit = purpose, hit
-        self._budget = Budget(max_bytes)
-        self._folder = None if folder is None else Folder(folder)
-        self._keep: Callable[..., Keeping] = (
-            Keeping if device is None else functools.partial(DeviceKeeping, device=device)
+        self._budget = MemoryBudget(max_bytes)
+        self._folder = None if folder is None else CacheFolder(folder)
+        self._keep: Callable[..., RowCache] = (
+            RowCache if device is None else functools.partial(ResidentRows, device=device)
         )
-        self._caches: dict[int, dict[Any, Cache]] = {}
+        self._caches: dict[int, dict[Any, LoaderServer]] = {}
         self._passes: dict[int, int] = {}  # over each data set
         self._fleeting: dict[type, int] = {}
 
-    def of(self, loader: Any) -> Cache:
+    def of(self, loader: Any) -> LoaderServer:
         """Return the cache of `loader`; loaders of one data set and collate function share it."""
         owner = _owner(loader)
         key = id(owner)
@@ -84,7 +84,7 @@ class Kept:
         kind = (_key(loader.collate_fn), threads_of(loader), loader.worker_init_fn is None, workers, stays)
         known = self._caches[key]
         if kind not in known:
-            known[kind] = Cache(
+            known[kind] = LoaderServer(
                 loader, self._budget, self._purpose, self._hit, self._folder, self._keep, self._on_change
             )
         return known[kind]
@@ -128,20 +128,20 @@ def _owner(loader: Any) -> Any:
     return loader.dataset
 
 
-def _gone(kept: "weakref.ref[Kept]", key: int, kind: type) -> None:
+def _gone(kept: "weakref.ref[LoaderCaches]", key: int, kind: type) -> None:
     alive = kept()
     if alive is not None and alive._passes.pop(key, 0) == 1:
         alive._fleeting[kind] = alive._fleeting.get(kind, 0) + 1
 
 
 def _key(collate: Any) -> Any:
-    """Return what two loaders have in common whose collate functions are one; `Cache` keeps it alive."""
+    """Return what two loaders have in common whose collate functions are one; `LoaderServer` keeps it alive."""
     if type(collate) is types.MethodType:  # a new one each time that it is asked for
         return id(collate.__self__), id(collate.__func__)
     return id(collate)
 
 
-def _forget(kept: "weakref.ref[Kept]", key: int) -> None:
+def _forget(kept: "weakref.ref[LoaderCaches]", key: int) -> None:
     alive = kept()
     if alive is not None:
         alive._caches.pop(key, None)
@@ -150,10 +150,10 @@ def _forget(kept: "weakref.ref[Kept]", key: int) -> None:
 class CompiledLoader(DataLoader[Any]):
     """A DataLoader whose batches are those of the one it was made from, from memory once they are known."""
 
-    _kept: Kept
+    _kept: LoaderCaches
     _plain: DataLoader[Any]
     _told: dict[str, Any]
-    _device: Device | None
+    _device: DeviceStream | None
 
     def __iter__(self) -> Any:
         return pass_start.begin_pass(self)
@@ -199,7 +199,7 @@ class CompiledLoader(DataLoader[Any]):
         keeping = cache.keeping
         made = "made in batches; " if keeping.makes else ""
         kept = f"{keeping.num_kept} samples kept in {format_bytes(keeping.num_bytes)}"
-        if self._device is not None and isinstance(keeping, DeviceKeeping) and keeping.resident:
+        if self._device is not None and isinstance(keeping, ResidentRows) and keeping.resident:
             kept, there = f"{kept} on {self._device.device}", ""
         disk = f"; {cache.on_disk.state}" if cache.on_disk is not None and cache.on_disk.state else ""
         changed = f"; {cache.changed} has changed: the rest of the pass is read anew" if cache.changed else ""
@@ -239,11 +239,11 @@ def compile_loader(
     if on_change not in ON_CHANGE:
         raise ValueError(f"on_change is {on_change!r}, and may be {' or '.join(ON_CHANGE)}")
     path = None if folder is None else Path(folder).absolute()
-    target = None if device is None else Device(device, max_device_bytes)
+    target = None if device is None else DeviceStream(device, max_device_bytes)
     return _compiled(loader, _kept_for(max_bytes, path, target, on_change), target)
 
 
-def _compiled(loader: DataLoader[Any], kept: Kept, target: Device | None) -> DataLoader[Any]:
+def _compiled(loader: DataLoader[Any], kept: LoaderCaches, target: DeviceStream | None) -> DataLoader[Any]:
     kind = _compiled_class(type(loader))
     if kind is None or clashes(loader):
         return loader
@@ -269,7 +269,7 @@ def _compiled_again(loader: DataLoader[Any]) -> DataLoader[Any]:
     return compile_loader(loader)
 
 
-@OfKind
+@PerClassCache
 def _compiled_class(kind: Any) -> Any:
     """Return the class of what is made of loaders of a class; None where that walks in a way of its own."""
     if kind is DataLoader:
@@ -286,8 +286,10 @@ def _compiled_class(kind: Any) -> Any:
     return type(kind.__name__, (CompiledLoader, kind), names)
 
 
-def _kept_for(max_bytes: int | None, folder: Path | None, device: Device | None, on_change: str) -> Kept:
+def _kept_for(max_bytes: int | None, folder: Path | None, device: DeviceStream | None, on_change: str) -> LoaderCaches:
     """Return what loaders compiled with these arguments have in common; on a device, each has its own."""
     if device is not None:
-        return Kept(max_bytes, folder=folder, device=device, on_change=on_change)
-    return _common.setdefault((max_bytes, folder, on_change), Kept(max_bytes, folder=folder, on_change=on_change))
+        return LoaderCaches(max_bytes, folder=folder, device=device, on_change=on_change)
+    return _common.setdefault(
+        (max_bytes, folder, on_change), LoaderCaches(max_bytes, folder=folder, on_change=on_change)
+    )

@@ -15,22 +15,22 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.cache.disk.disk_cache import Folder, OnDisk
-from flatout.pipeline.cache.memory_budget import Budget
+from flatout.pipeline.cache.disk.disk_cache import CacheFolder, DiskCache
+from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.cache.numpy_collate import quicker
 from flatout.pipeline.cache.rank_sharing import name_for_ranks
-from flatout.pipeline.cache.row_cache import Keeping, no_room
-from flatout.pipeline.cache.sample_cache import KeptSamples, kept_samples, samples_instead
-from flatout.pipeline.compile.batch_compiler import Maker
-from flatout.pipeline.compile.intra_op_threads import IntraOp
+from flatout.pipeline.cache.row_cache import RowCache, no_room
+from flatout.pipeline.cache.sample_cache import SampleCache, kept_samples, samples_instead
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
+from flatout.pipeline.compile.intra_op_threads import IntraOpThreads
 from flatout.pipeline.inspect.determinism import ask, refusal, samples_of, some_indices, weakly
-from flatout.pipeline.inspect.repeated_proof import Pace, agrees_here, plain_of
-from flatout.pipeline.inspect.row_independence import DRAWS, ByRow
+from flatout.pipeline.inspect.repeated_proof import ProofPace, agrees_here, plain_of
+from flatout.pipeline.inspect.row_independence import DRAWS, RowIndependence
 from flatout.pipeline.read.prefetch import Early, asking, early_for
-from flatout.pipeline.read.worker_reader import ReadByWorkers
-from flatout.pipeline.serve.batch_buffer import Ready
+from flatout.pipeline.read.worker_reader import WorkerReader
+from flatout.pipeline.serve.batch_buffer import BatchBuffer
 from flatout.pipeline.serve.passes import KeptPass, fill, noted, weakly_called
-from flatout.pipeline.serve.plan import Plan, plan_here
+from flatout.pipeline.serve.plan import LoaderPlan, plan_here
 from flatout.torch_loader.persistent_seed import WorkerSeeds
 from flatout.torch_loader.sampler_order import Indices, OddIndices
 from flatout.torch_loader.worker_start import computing_on, threads_of
@@ -43,7 +43,7 @@ from flatout.watch.rehearsal import Rehearsal, Tried, rehearse
 from flatout.watch.signals import any_but_signals
 from flatout.watch.state_guard import streams_alone
 
-__all__ = ["Cache"]
+__all__ = ["LoaderServer"]
 
 _PROOFS = 2  # samples that are asked for again
 _CHANGES, _SETTLING = 2, 2  # of the data set, after which nothing more is kept; times that it may set itself up
@@ -51,34 +51,34 @@ _ROOMY = 2**50  # bytes
 _REHEARSED = 256  # samples that a trial's memory is filled with
 
 
-class Cache:
+class LoaderServer:
     """The rows of one data set under one collate function; `reason` says why there is none."""
 
     def __init__(
         self,
         loader: Any,
-        budget: Budget,
+        budget: MemoryBudget,
         purpose: str = "run",
         hit: Callable[[], None] = lambda: None,
-        folder: Folder | None = None,
-        keep: Callable[..., Keeping] = Keeping,
+        folder: CacheFolder | None = None,
+        keep: Callable[..., RowCache] = RowCache,
         on_change: str = "stop",
     ) -> None:
-        """Look at the data set of `loader`, and for what `folder` has of it; the rest as in `Kept`."""
-        self.collate, self._by_row, self.served = loader.collate_fn, ByRow(loader.collate_fn), 0  # batches gathered
+        """Look at the data set of `loader`, and for what `folder` has of it; the rest as in `LoaderCaches`."""
+        self.collate, self._by_row, self.served = loader.collate_fn, RowIndependence(loader.collate_fn), 0
         self._purpose, self._hit, self._budget, self._folder, self._keep = purpose, hit, budget, folder, keep
-        self.on_disk: OnDisk | None = None
-        self.samples: KeptSamples | None = None  # in place of rows
+        self.on_disk: DiskCache | None = None
+        self.samples: SampleCache | None = None  # in place of rows
         self._filled: Callable[[], Any] = weakref.ref(loader)  # the one that fills
         self._twins: Any = weakref.WeakKeyDictionary()  # loader -> the one that is walked in its place, with workers
         self._seeds, self._ref = WorkerSeeds(), weakly(loader)
         self._streams: Any = weakref.WeakKeyDictionary()  # loader -> streams of workers that stay
-        self._changes, self._pace, self.reason, self._on_change = 0, Pace(), "", on_change
+        self._changes, self._pace, self.reason, self._on_change = 0, ProofPace(), "", on_change
         self._fresh: Freshness | None = None
         self._stays, self._live = bool(loader.persistent_workers), not loader.num_workers
         self._just_read, self._leaves_no_trace, self._settling, self._asked = False, False, _SETTLING, Asked()
-        self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOp(), IntraOp()
-        self.keeping, self._plan = self._nothing_kept(), Plan("")
+        self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOpThreads(), IntraOpThreads()
+        self.keeping, self._plan = self._nothing_kept(), LoaderPlan("")
         self._begin(loader)
 
     @property
@@ -110,7 +110,7 @@ class Cache:
                 intra_op=self._intra_op,
                 earlier=self._streams.get(loader) if loader.persistent_workers else None,
                 follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
-                ready=functools.partial(Ready, *several) if early is None and at_once else None,
+                ready=functools.partial(BatchBuffer, *several) if early is None and at_once else None,
                 ended=self._ended,
             )
             self._streams[loader] = walked.streams
@@ -127,7 +127,7 @@ class Cache:
         self.keeping, refused, budget = self._nothing_kept(), refusal(loader), self._budget.left
         found = Rehearsal(refused) if refused else rehearse(loader, functools.partial(self._tried, loader, budget))
         if found.reason:
-            self._plan, self.reason = Plan(found.reason), found.reason
+            self._plan, self.reason = LoaderPlan(found.reason), found.reason
             return
         self._leaves_no_trace, self._asked = not found.changes, found.asked
         with computing_on(self._computing), streams_alone() if self._leaves_no_trace else contextlib.nullcontext():
@@ -143,11 +143,11 @@ class Cache:
             self.samples.fresh = self._fresh
 
     def _tried(self, loader: Any, left: int) -> Tried:
-        budget = Budget(left if self._folder is None else _ROOMY)  # of files, which are not made there
-        tried = Cache(loader, budget, "verify", keep=Keeping)
+        budget = MemoryBudget(left if self._folder is None else _ROOMY)  # of files, which are not made there
+        tried = LoaderServer(loader, budget, "verify", keep=RowCache)
         return tried.reason, tried._plan.sent()
 
-    def _begin_here(self, loader: Any, plan: Plan | None) -> None:
+    def _begin_here(self, loader: Any, plan: LoaderPlan | None) -> None:
         self._plan = plan_here(loader, self._budget, plan, traces=not self._leaves_no_trace)
         self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
         self.reason, self.keeping = self._plan.reason, self._nothing_kept(maker)
@@ -157,7 +157,7 @@ class Cache:
         if (self._random and maker is None) or (self._plan.once and (loader.num_workers or not waits)):
             self.reason = why
         if self._folder is not None and not (self.reason or self.samples or (maker is not None and maker.in_memory)):
-            self.on_disk = OnDisk(self._folder, loader.dataset, self.collate)
+            self.on_disk = DiskCache(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.keeping):
                 self.keeping = self._nothing_kept(maker)
         self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
@@ -171,7 +171,7 @@ class Cache:
         places = torch.empty(0, dtype=torch.int64) if isinstance(indices, OddIndices) else indices
         return places if self._plan.passed_through or self.keeping.direct else self.keeping.missing(places)
 
-    def _nothing_kept(self, maker: Maker | None = None) -> Keeping:
+    def _nothing_kept(self, maker: BatchCompiler | None = None) -> RowCache:
         return self._keep(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
 
     def _save(self) -> None:
@@ -298,7 +298,7 @@ class Cache:
         missing: Any = () if self.keeping.full else self.keeping.missing(indices)
         if not len(missing):
             return True, None
-        if not (self._live or isinstance(early, ReadByWorkers) or self._fresh is None or self._fresh.holds_here()):
+        if not (self._live or isinstance(early, WorkerReader) or self._fresh is None or self._fresh.holds_here()):
             return False, None
         self._just_read = True
         before, batch = random_states(), None

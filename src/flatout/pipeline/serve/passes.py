@@ -9,12 +9,12 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
-from flatout.pipeline.compile.intra_op_threads import IntraOp
-from flatout.pipeline.inspect.row_independence import DRAWS, ByRow
-from flatout.pipeline.serve.batch_buffer import Ready
+from flatout.pipeline.compile.intra_op_threads import IntraOpThreads
+from flatout.pipeline.inspect.row_independence import DRAWS, RowIndependence
+from flatout.pipeline.serve.batch_buffer import BatchBuffer
 from flatout.torch_loader.noted_batches import CheckedCollate, Flagged, NotedSampler
 from flatout.torch_loader.sampler_order import DrawnAhead, InOneDraw, OddIndices, batches_of, indices_of, may_draw_ahead
-from flatout.torch_loader.worker_streams import Streams
+from flatout.torch_loader.worker_streams import WorkerStreams
 from flatout.watch.random_streams import random_states, undrawn
 
 __all__ = ["Deliver", "KeptPass", "fill", "noted", "weakly_called"]
@@ -43,7 +43,7 @@ class _RowsChecked(CheckedCollate):
 
     def __init__(self, collate: Callable[..., Any], init: Callable[[int], Any] | None) -> None:
         super().__init__(collate, init)
-        self._collate = self._by_row = ByRow(collate)
+        self._collate = self._by_row = RowIndependence(collate)
 
     def __call__(self, samples: Any) -> Flagged:
         flagged = super().__call__(samples)
@@ -57,7 +57,7 @@ class _FillingFetcher:
         """Take the iterator's own; `stands()` is asked before each batch."""
         self._stands = stands
         self._fetcher = fetcher
-        self._collate = fetcher.collate_fn = ByRow(fetcher.collate_fn)
+        self._collate = fetcher.collate_fn = RowIndependence(fetcher.collate_fn)
         self._deliver = deliver
 
     def fetch(self, indices: Any) -> Any:
@@ -135,10 +135,10 @@ class KeptPass(_SingleProcessDataLoaderIter):
         make: Make,
         *,
         seeded_before: bool,
-        intra_op: IntraOp,
-        earlier: Streams | None = None,
+        intra_op: IntraOpThreads,
+        earlier: WorkerStreams | None = None,
         follow: Callable[[Iterator[torch.Tensor], bool], Iterator[torch.Tensor]] | None = None,
-        ready: Callable[[InOneDraw | DrawnAhead, int], Ready] | None = None,
+        ready: Callable[[InOneDraw | DrawnAhead, int], BatchBuffer] | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """Walk `loader`; `seeded_before`: its workers stay, and drew their seed in a pass with `earlier` streams.
@@ -157,7 +157,7 @@ class KeptPass(_SingleProcessDataLoaderIter):
         if loader.num_workers and not seeded_before:  # torch asks twice where workers begin, and once where they stay
             self._sampler_iter = iter(self._index_sampler)
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
-        self._ready: Ready | None = None
+        self._ready: BatchBuffer | None = None
         order = batches_of(self._index_sampler, self._sampler_iter, ahead, len(loader.dataset))
         self._indices: Iterator[torch.Tensor] = order
         if follow is not None:
@@ -167,7 +167,7 @@ class KeptPass(_SingleProcessDataLoaderIter):
         self._make, self._intra_op, self._resident, self._ended = make, intra_op, False, ended
         self.latest: Any = None  # indices of the batch that was made last by itself
         self._num_workers = loader.num_workers
-        self.streams = Streams(int(self._base_seed), loader.num_workers, earlier)
+        self.streams = WorkerStreams(int(self._base_seed), loader.num_workers, earlier)
 
     def leave_to_device(self, resident: bool) -> None:
         """Give batches as they are made, whatever the loader says of pinned memory; `resident`: a device makes them."""

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from flatout.pipeline.cache.batch_layout import layout_of
-from flatout.pipeline.cache.memory_budget import Budget
-from flatout.pipeline.cache.row_cache import Keeping, rows_refused
-from flatout.pipeline.compile.batch_compiler import Maker, maker_of
+from flatout.pipeline.cache.memory_budget import MemoryBudget
+from flatout.pipeline.cache.row_cache import RowCache, rows_refused
+from flatout.pipeline.compile.batch_compiler import BatchCompiler, maker_of
 from flatout.pipeline.inspect.determinism import draws, examine, may_be_left_out, read_alone, refusal, streams_kept
 from flatout.pipeline.read.one_core import programs
 from flatout.pipeline.read.thread_prefetcher import in_flight, num_reading, reads_quickly, suit_one_core
@@ -16,13 +16,13 @@ from flatout.pipeline.read.worker_reader import can_read
 from flatout.torch_loader.worker_start import computing_on, threads_of
 from flatout.watch.random_streams import draws_elsewhere, holds_generator
 from flatout.watch.signals import any_but_signals
-from flatout.watch.state_guard import Untouched
+from flatout.watch.state_guard import StateGuard
 
-__all__ = ["Plan", "plan_here", "plan_of"]
+__all__ = ["LoaderPlan", "plan_here", "plan_of"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoaderPlan:
     """What is done for the batches of one data set and collate function.
 
     Attributes:
@@ -43,7 +43,7 @@ class Plan:
     random: str = ""
     rows: str = ""
     once: str = ""
-    maker: Maker | None = None
+    maker: BatchCompiler | None = None
     makes: bool = False
     threads: int = 0
     workers: bool = False
@@ -51,22 +51,24 @@ class Plan:
     one_core: bool = False
     passed_through: bool = False
 
-    def sent(self) -> "Plan":
+    def sent(self) -> "LoaderPlan":
         """Return what of this plan another process can use."""
         return replace(self, maker=None)
 
 
-def plan_of(loader: Any, budget: Budget) -> Plan:
+def plan_of(loader: Any, budget: MemoryBudget) -> LoaderPlan:
     """Look at the data set and at the collate function of `loader`."""
     reason = refusal(loader)
     if reason:
-        return Plan(reason)
-    with computing_on(threads_of(loader)), Untouched(loader.dataset, loader.collate_fn) as untouched:
+        return LoaderPlan(reason)
+    with computing_on(threads_of(loader)), StateGuard(loader.dataset, loader.collate_fn) as untouched:
         plan = _plan(loader, budget)
-    return Plan(f"{type(loader.dataset).__name__} changes while it is read") if _changed(plan, untouched) else plan
+    return (
+        LoaderPlan(f"{type(loader.dataset).__name__} changes while it is read") if _changed(plan, untouched) else plan
+    )
 
 
-def plan_here(loader: Any, budget: Budget, sent: Plan | None, *, traces: bool) -> Plan:
+def plan_here(loader: Any, budget: MemoryBudget, sent: LoaderPlan | None, *, traces: bool) -> LoaderPlan:
     """Return a plan with its maker: what a copy of this process found and sent, where there is one.
 
     `traces`: looking leaves some, which can be put back; a maker is then looked for with everything else.
@@ -80,11 +82,11 @@ def plan_here(loader: Any, budget: Budget, sent: Plan | None, *, traces: bool) -
     return plan_of(loader, budget) if maker is None else replace(sent, maker=maker)
 
 
-def _changed(plan: Plan, untouched: Untouched) -> bool:
+def _changed(plan: LoaderPlan, untouched: StateGuard) -> bool:
     return untouched.changed and not plan.reason
 
 
-def _plan(loader: Any, budget: Budget) -> Plan:
+def _plan(loader: Any, budget: MemoryBudget) -> LoaderPlan:
     dataset = loader.dataset
     times: list[tuple[float, float]] = []
     samples: list[Any] = []
@@ -93,7 +95,7 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     alone_here = before is not None and before == programs()
     random = reason if may_be_left_out(reason) else ""
     if reason and not random:
-        return Plan(reason)
+        return LoaderPlan(reason)
     maker, alone = (maker_of(loader) if not reason or draws(reason) else None), read_alone(dataset)
     reads = maker is not None and not maker.in_memory and not alone
     quick = maker is not None and reads and loader.num_workers and reads_quickly(maker.reader, maker.num_samples)
@@ -107,10 +109,12 @@ def _plan(loader: Any, budget: Budget) -> Plan:
     once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
     passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))
     makes = maker is not None
-    return Plan("", random, "" if makes else rows, once, maker, makes, threads, workers, waiting, one_core, passed)
+    return LoaderPlan(
+        "", random, "" if makes else rows, once, maker, makes, threads, workers, waiting, one_core, passed
+    )
 
 
-def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
+def _fits(loader: Any, samples: list[Any], budget: MemoryBudget) -> bool:
     """Return whether all samples, of which this is one, make rows that there is room for."""
     try:
         with streams_kept():
@@ -120,7 +124,7 @@ def _fits(loader: Any, samples: list[Any], budget: Budget) -> bool:
     return found is not None and budget.fits(found[0].num_bytes * len(loader.dataset))
 
 
-def _collated(loader: Any, budget: Budget) -> tuple[str, str]:
+def _collated(loader: Any, budget: MemoryBudget) -> tuple[str, str]:
     """Return why the collate function may not be tried, and why no rows are kept."""
     if loader.collate_fn is torch.utils.data.dataloader.default_collate:
         return "", ""
@@ -128,8 +132,8 @@ def _collated(loader: Any, budget: Budget) -> tuple[str, str]:
     if elsewhere or holds_generator(loader.collate_fn):
         once = f"its collate function {elsewhere or 'holds a random generator'}"
         return once, once
-    with Untouched(loader.dataset, loader.collate_fn) as untouched:
-        rows = rows_refused(Keeping(loader.collate_fn, budget), loader)
+    with StateGuard(loader.dataset, loader.collate_fn) as untouched:
+        rows = rows_refused(RowCache(loader.collate_fn, budget), loader)
         made = holds_generator(loader.collate_fn)
     once = "its collate function changes when it is called" if untouched.changed or made else ""
     return once, once or rows

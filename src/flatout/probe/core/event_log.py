@@ -26,14 +26,14 @@ from flatout.probe.core.spans import (
     NUM_SLOTS,
     OPTIMIZER,
     TAIL,
-    Account,
+    PhaseTimer,
 )
-from flatout.probe.core.step_pattern import Event, Rounds
+from flatout.probe.core.step_pattern import Event, StepPattern
 from flatout.probe.core.steps import StepTracker
 from flatout.probe.core.tracing import Tracing
 from flatout.schema.run import Outside, Step
 
-__all__ = ["Tape"]
+__all__ = ["EventLog"]
 
 _HOST = (LEAD, LOSS, TAIL)
 _NEVER = 1 << 62
@@ -42,7 +42,7 @@ _NEVER = 1 << 62
 class ForwardEvents:
     """The events of forward passes."""
 
-    def __init__(self, tape: "Tape") -> None:
+    def __init__(self, tape: "EventLog") -> None:
         """Speak to the account and the tracker of `tape`."""
         self._tape = tape
         self.functions: list[bool] = []  # compiled functions under way: whether each is a forward pass
@@ -88,7 +88,7 @@ class ForwardEvents:
             self._tape.account.leave()
 
 
-class Tape:
+class EventLog:
     """The events of one training thread, in order, and the account and tracker that they are told to.
 
     `record((event, moment))` takes one event; at the ends of steps a seam asks `if moment >= tape.due` and calls
@@ -101,7 +101,7 @@ class Tape:
     ) -> None:  # fmt: skip
         """Take where finished steps and stretches go, and how long events may wait before they are told."""
         self.now = clock
-        self.account = Account(clock())
+        self.account = PhaseTimer(clock())
         self.tracker = StepTracker(self.account, on_step, on_outside)
         self.thread = get_ident()
         self.tracing = Tracing()
@@ -117,7 +117,7 @@ class Tape:
         self.leave: Event = account.leave
         self.leave_to: dict[int, Event] = {part: partial(account.leave, part) for part in _HOST}
         self.forward = ForwardEvents(self)
-        self._rounds = Rounds(account, tracker, self.forward.functions)
+        self._rounds = StepPattern(account, tracker, self.forward.functions)
         self.backward_begins: Event = self._backward_begins
         self.backward_ends: Event = self._backward_ends
         self.loader_begins: Event = partial(account.enter, EPOCH_GAP)

@@ -2,7 +2,7 @@
 
 import time
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.spans import OPTIMIZER
 
 __all__ = ["cost_of_probes"]
@@ -12,7 +12,7 @@ _INTERVAL_NS = 20_000_000
 
 def cost_of_probes(spans_per_step: float, rounds: int = 2000) -> float:
     """Return the microseconds that the light probes add to a step of so many spans, timed here and now in a loop."""
-    tape = Tape(lambda step: None, lambda stretch: None, interval_ns=_INTERVAL_NS)
+    tape = EventLog(lambda step: None, lambda stretch: None, interval_ns=_INTERVAL_NS)
     tape.tracker.num_steps = 1
     asked, begins, ends = tape.asked(1), tape.optimizer_begins(1), tape.optimizer_ends(1)
     start = time.perf_counter_ns()

@@ -13,7 +13,7 @@ __all__ = [
     "SYNC",
     "TAIL",
     "TRANSFER",
-    "Account",
+    "PhaseTimer",
 ]
 
 INPUT, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, SYNC, CHECKPOINT, LEAD, LOSS, TAIL, EPOCH_GAP = range(11)
@@ -22,7 +22,7 @@ INPUT, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, SYNC, CHECKPOINT, LEAD, LOSS, TAI
 NUM_SLOTS = 11
 
 
-class Account:
+class PhaseTimer:
     """Charges the time of one thread to one slot at a time; nested spans take their time out of the outer one.
 
     `moment` is the time of the event that is being told, in nanoseconds; whoever tells it sets it first. `last` is when
@@ -85,9 +85,9 @@ class Account:
         """Go on at `last`, in the spans that are open now, with totals that began at `start`."""
         self.start, self.last, self.moment, self.totals = start, last, last, totals
 
-    def copy(self) -> "Account":
+    def copy(self) -> "PhaseTimer":
         """Return an account of its own that stands where this one does."""
-        twin = Account(self.moment)
+        twin = PhaseTimer(self.moment)
         twin.stack, twin.current, twin.last = self.stack.copy(), self.current, self.last
         twin.start, twin.totals = self.start, self.totals.copy()
         return twin

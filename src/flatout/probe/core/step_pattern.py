@@ -14,11 +14,11 @@ from itertools import repeat
 from operator import add, sub
 from typing import Any
 
-from flatout.probe.core.spans import EPOCH_GAP, LEAD, NUM_SLOTS, TAIL, Account
+from flatout.probe.core.spans import EPOCH_GAP, LEAD, NUM_SLOTS, TAIL, PhaseTimer
 from flatout.probe.core.steps import StepTracker
 from flatout.schema.run import Outside, Step
 
-__all__ = ["Event", "Rounds"]
+__all__ = ["Event", "StepPattern"]
 
 Event = Callable[[], None]
 """Tells the account and the tracker one thing; the moment it happened is set before."""
@@ -48,7 +48,7 @@ class _Round:
             end += size
         return (end - at) // size
 
-    def steps(self, account: Account, moments: list[int]) -> Iterator[Step]:
+    def steps(self, account: PhaseTimer, moments: list[int]) -> Iterator[Step]:
         """Return the steps that rounds at `moments` make of `account`, which stays as it is until `move`."""
         size = len(self.events)
         columns = [moments[number::size] for number in range(size)]
@@ -65,7 +65,7 @@ class _Round:
         values = zip(starts, map(sub, ends, starts), phases, *self._constants, parts, repeat(()), strict=False)
         return map(tuple.__new__, repeat(Step), values)  # past the named tuple's own constructor, which is Python
 
-    def move(self, account: Account, moments: list[int]) -> None:
+    def move(self, account: PhaseTimer, moments: list[int]) -> None:
         """Bring `account` to the end of rounds at `moments`."""
         last = moments[-len(self.events) :]
         totals = [0] * NUM_SLOTS
@@ -91,10 +91,10 @@ def _with_carry(inside: list[int], beyond: list[int], carry: int, count: int) ->
     return list(map(add, inside, carried)) if inside else carried
 
 
-class Rounds:
+class StepPattern:
     """Tells events to an account and a tracker, those of repeated rounds together."""
 
-    def __init__(self, account: Account, tracker: StepTracker, functions: list[bool]) -> None:
+    def __init__(self, account: PhaseTimer, tracker: StepTracker, functions: list[bool]) -> None:
         """Take those that are told, and the compiled functions under way, which decide what their events mean."""
         self._account, self._tracker, self._functions = account, tracker, functions
         self._known: _Round | None = None

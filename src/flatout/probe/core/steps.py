@@ -13,7 +13,7 @@ from operator import add
 
 from flatout.probe.core.probe_failure import raise_it
 from flatout.probe.core.segments import AloneForwards, Segment
-from flatout.probe.core.spans import CHECKPOINT, EPOCH_GAP, LEAD, TAIL, Account
+from flatout.probe.core.spans import CHECKPOINT, EPOCH_GAP, LEAD, TAIL, PhaseTimer
 from flatout.schema.phase import Phase
 from flatout.schema.run import Outside, Step
 
@@ -28,7 +28,7 @@ class StepTracker:
     """Turns the events of the training thread into steps and stretches outside them."""
 
     def __init__(
-        self, account: Account, on_step: Callable[[Step], None], on_outside: Callable[[Outside], None]
+        self, account: PhaseTimer, on_step: Callable[[Step], None], on_outside: Callable[[Outside], None]
     ) -> None:
         """Take the account to cut, and where finished steps and stretches go."""
         self.account = account

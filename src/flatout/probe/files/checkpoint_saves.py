@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.spans import CHECKPOINT
 
@@ -16,7 +16,7 @@ _IN_PLACE = ("os:replace", "os:rename", "shutil:copyfile")  # removing a large o
 class SaveWatch:
     """Marks what the training thread spends on checkpoints."""
 
-    def __init__(self, tape: Tape, num_steps: Callable[[], int]) -> None:
+    def __init__(self, tape: EventLog, num_steps: Callable[[], int]) -> None:
         """Watch nothing yet; `num_steps` gives the optimizer steps, or backward passes, so far."""
         self._tape, self._num_steps = tape, num_steps
         self._saved_after = -1  # as many steps

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import data as torch_data
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.spans import LEAD
@@ -149,7 +149,7 @@ def _in_memory_bytes(dataset: Any) -> int:
 class LoaderWatch:
     """Installs the seams of loaders and tells the step tracker what they do."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Watch nothing yet."""
         self.tape = tape
         self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)

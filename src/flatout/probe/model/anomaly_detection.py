@@ -14,7 +14,7 @@ from flatout.probe.core.user_places import caller
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, Step
 
-__all__ = ["AnomalyPrice"]
+__all__ = ["AnomalyTrial"]
 
 _ANOMALY_BLOCK = 5  # steps with anomaly detection on, then as many with it off
 
@@ -24,7 +24,7 @@ def _torch_asks(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith("torch.")
 
 
-class AnomalyPrice:
+class AnomalyTrial:
     """Switches anomaly detection off for every other block of steps and compares forward + backward."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.spans import BACKWARD, FORWARD, OPTIMIZER, SYNC
@@ -27,7 +27,7 @@ _MOST = 4096  # shapes that are remembered
 class ConvolutionWatch:
     """Remembers the shapes of every convolution of the training thread."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Remember nothing yet."""
         self._tape = tape
         self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)

@@ -5,12 +5,12 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 
 __all__ = ["plain_on_cpu", "within"]
 
 
-def plain_on_cpu(module: Any, tape: Tape) -> bool:
+def plain_on_cpu(module: Any, tape: EventLog) -> bool:
     """Return whether the operations of `module` run one by one, and are done when their calls return."""
     return not tape.tracing.possible and all(one.device.type == "cpu" for one in module.parameters())
 

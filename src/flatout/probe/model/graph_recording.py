@@ -18,7 +18,7 @@ import psutil
 import torch
 from torch.utils._pytree import tree_leaves
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.loader.repeated_samples import random_states_kept
 from flatout.probe.model.model_copy import KeptCall, wait
 from flatout.schema.run import UnusedGraphs
@@ -42,7 +42,7 @@ class _Mark:
 class GraphWatch:
     """Keeps a call of the one model that validates with gradients, and times it later."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Watch nothing yet."""
         self._tape = tape
         self._rows: Counter[int] = Counter()  # by length: passes before a backward pass

@@ -17,12 +17,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.user_places import caller
 from flatout.probe.model.forward_pass import plain_on_cpu, within
-from flatout.schema.run import Frame, Unchanging
+from flatout.schema.run import Frame, LoopInvariant
 
-__all__ = ["UnchangingWatch"]
+__all__ = ["LoopInvariantWatch"]
 
 _FIRST_STEP = 3  # by then what a model makes at its first pass, and keeps, is there
 _MOST_PLACES = 4
@@ -31,10 +31,10 @@ _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.la
 _UNKNOWN = "empty"  # in the name of what makes memory without contents
 
 
-class UnchangingWatch:
+class LoopInvariantWatch:
     """Watches the first pass of one module in a step, and in the next one."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Watch nothing yet."""
         self._tape = tape
         self._steps = self._watched = 0
@@ -59,7 +59,7 @@ class UnchangingWatch:
         self._first, self._second = (watched, None) if self._first is None else (self._first, watched)
         return within(watched, inner)
 
-    def facts(self) -> tuple[Unchanging, ...]:
+    def facts(self) -> tuple[LoopInvariant, ...]:
         """Return the lines with such operations, the costliest first; nothing without a second pass."""
         return () if self._second is None else self._second.facts()
 
@@ -129,10 +129,10 @@ class _Pass(TorchDispatchMode):
             return self._done.setdefault(key, len(self._done))
         return self._before._done.get(key)
 
-    def facts(self) -> tuple[Unchanging, ...]:
+    def facts(self) -> tuple[LoopInvariant, ...]:
         """Return the lines with unchanging operations, the costliest first."""
         found = [
-            Unchanging(
+            LoopInvariant(
                 place=place,
                 operation=max(costs, key=lambda name: costs[name]),
                 seconds=sum(costs.values()) / 1e9,

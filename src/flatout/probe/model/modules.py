@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.loader.loading import batch_size, tensors_in
@@ -49,7 +49,7 @@ class _Hooked:
 class ModuleWatch:
     """Finds and hooks the modules whose call is the forward pass."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Hook nothing yet."""
         self._tape = tape
         self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.user_places import caller
 from flatout.probe.model.forward_pass import within
 from flatout.schema.run import Arithmetic, Frame
@@ -31,7 +31,7 @@ _ALIGNED = 8  # numbers of 16 bits in 16 bytes
 class ArithmeticWatch:
     """Watches one forward pass."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Watch nothing yet."""
         self._tape = tape
         self._calls = 0

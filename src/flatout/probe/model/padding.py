@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.user_places import caller
@@ -27,7 +27,7 @@ _BY_STRENGTH = ("attention_mask", "key_padding_mask", "padding_idx")
 class PaddingWatch:
     """Looks at the masks of the calls that train."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Look at nothing yet."""
         self._tape = tape
         self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)

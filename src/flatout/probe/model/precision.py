@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.loader.repeated_samples import random_states_kept
 from flatout.probe.model.model_copy import CallKeeper, KeptCall, timed_pass
 from flatout.schema.run import PrecisionTrial
@@ -25,7 +25,7 @@ _LONGEST_S = 1.5
 class PrecisionWatch:
     """Keeps one call of a model that computes in float64, and times it later."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Watch nothing yet."""
         self._tape = tape
         self._keeper = CallKeeper(_AT_CALL)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.user_places import caller
 from flatout.probe.model.forward_pass import plain_on_cpu, within
 from flatout.schema.run import Frame, SlowReduction
@@ -81,7 +81,7 @@ class _Call(NamedTuple):
 class ReductionWatch:
     """Watches one forward pass."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         """Watch nothing yet."""
         self._tape = tape
         self._steps = 0

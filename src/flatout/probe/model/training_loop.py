@@ -10,7 +10,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Hits, Seams, dressed
 from flatout.probe.core.spans import BACKWARD, OPTIMIZER, TAIL
 from flatout.probe.core.step_pattern import Event
@@ -32,7 +32,7 @@ _LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost mo
 class TrainingWatch:
     """Tells the step tracker what the training loop does."""
 
-    def __init__(self, tape: Tape, modules: ModuleWatch, losses: Losses) -> None:
+    def __init__(self, tape: EventLog, modules: ModuleWatch, losses: Losses) -> None:
         """Watch nothing yet."""
         self._tape = tape
         self._modules = modules

@@ -16,7 +16,7 @@ import torch
 from torch._C._autograd import DeviceType, _profiler_enabled
 
 from flatout.probe.core.seams import Hits, Seams
-from flatout.schema.run import DeviceWork, Kernel, Span
+from flatout.schema.run import DeviceKernel, DeviceWork, Span
 
 __all__ = ["DEVICE", "DeviceEvent", "DeviceTrace", "device_work", "drawn"]
 
@@ -157,7 +157,9 @@ def device_work(events: Sequence[DeviceEvent], steps: Sequence[Span], reason: st
         busy_s=sum(busy) / 1e9,
         num_kernels=sum(map(len, kernels.values())),
         seconds={kind: ns / 1e9 for kind, ns in by_kind.items()},
-        longest=tuple(Kernel(name=name[:_NAME], count=len(walls), seconds=sum(walls) / 1e9) for name, walls in longest),
+        longest=tuple(
+            DeviceKernel(name=name[:_NAME], count=len(walls), seconds=sum(walls) / 1e9) for name, walls in longest
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.spans import SYNC, TRANSFER
 
@@ -50,7 +50,7 @@ def _to_device(original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
 class DeviceWatch:
     """Charges copies to `transfer` and waits to `sync`; on a machine without accelerator nothing is installed."""
 
-    def __init__(self, tape: Tape, sink: CopySink | None, *, everywhere: bool = False) -> None:
+    def __init__(self, tape: EventLog, sink: CopySink | None, *, everywhere: bool = False) -> None:
         """Take the tape, and the deep run's sink when there is one; `everywhere`: on machines without one too."""
         self._tape = tape
         self._everywhere = everywhere

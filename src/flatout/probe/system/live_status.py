@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.seams import Seams
 from flatout.probe.core.window import Window
 from flatout.probe.loader.loading import LoaderWatch, WatchedLoader
@@ -41,7 +41,7 @@ class LiveProbes:
     def __init__(self, order: Order) -> None:
         """Put the probes together; nothing is installed yet."""
         self.seams = Seams()
-        self.tape = Tape(self._step, self._outside, interval_ns=_TELL_EVERY_NS)
+        self.tape = EventLog(self._step, self._outside, interval_ns=_TELL_EVERY_NS)
         self.tape.tracker.trouble = self._trouble
         self.modules = ModuleWatch(self.tape)
         self.loading = LoaderWatch(self.tape)

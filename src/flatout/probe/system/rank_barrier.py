@@ -10,12 +10,12 @@ from pathlib import Path
 
 from flatout.pipeline.cache.ranks import local_ranks
 
-__all__ = ["Leaving"]
+__all__ = ["RankBarrier"]
 
 _LONGEST_S = 5.0
 
 
-class Leaving:
+class RankBarrier:
     """The end of the recording of one rank, told to the others of this machine."""
 
     def __init__(self, folder: Path, name: str, rank: int) -> None:

@@ -21,9 +21,9 @@ from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.spans import BACKWARD, FORWARD, OPTIMIZER
 from flatout.probe.core.user_places import caller
 from flatout.probe.loader.loading import WatchedLoader
-from flatout.schema.run import Denormals, Frame, Price, Step
+from flatout.schema.run import Denormals, Frame, SettingTrial, Step
 
-__all__ = ["PriceWatch", "count_denormals"]
+__all__ = ["SettingTrialWatch", "count_denormals"]
 
 _BLOCK = 5  # steps with the script's setting, then as many with the other one
 _FROM = 6  # the step at which there is a first look
@@ -33,7 +33,7 @@ _ELEMENTS = 1 << 22  # of one kind of tensors that are looked at
 _GIVEN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class PriceWatch:
+class SettingTrialWatch:
     """Chooses the setting to doubt, switches it every few steps and compares them."""
 
     def __init__(self, training: Callable[[], Iterable[Any]], loaders: Callable[[], Iterable[WatchedLoader]]) -> None:
@@ -41,10 +41,10 @@ class PriceWatch:
         self._training, self._loaders = training, loaders
         self.denormals: tuple[Denormals, ...] = ()
         self._arms: tuple[list[int], list[int]] = ([], [])
-        self._before: list[tuple[Price, tuple[list[int], list[int]]]] = []  # what was priced earlier
-        self._offered: tuple[Price, Callable[[bool], None]] | None = None
+        self._before: list[tuple[SettingTrial, tuple[list[int], list[int]]]] = []  # what was priced earlier
+        self._offered: tuple[SettingTrial, Callable[[bool], None]] | None = None
         self._set: Callable[[bool], None] | None = None  # True: the other setting
-        self._price: Price | None = None
+        self._price: SettingTrial | None = None
         self._threads_at: Frame | None = None
         self._steps = 0
         self.other = False  # the step that runs has the other setting
@@ -102,7 +102,7 @@ class PriceWatch:
         if any(found.share > 0 for found in self.denormals):
             if torch.set_flush_denormal(True):
                 torch.set_flush_denormal(False)
-                self._price, self._set = Price(switch="denormals", tried=1.0), _flush
+                self._price, self._set = SettingTrial(switch="denormals", tried=1.0), _flush
             return
         if own != cores and self._threads_may_change(own, cores):
             self._try_threads(own, cores)
@@ -110,7 +110,7 @@ class PriceWatch:
     def offer(self, switch: str, tries: Callable[[bool], None]) -> None:
         """Take another setting to price, `tries(True)` and `tries(False)`, when no other one is."""
         if not torch.cuda.is_initialized():
-            self._offered = Price(switch=switch, own=1.0), tries
+            self._offered = SettingTrial(switch=switch, own=1.0), tries
 
     def _turn(self) -> None:
         """Begin to price what was offered."""
@@ -122,7 +122,7 @@ class PriceWatch:
         self._arms, self._steps = ([], []), 0
 
     def _try_threads(self, own: int, other: int) -> None:
-        self._price = Price(switch="threads", own=own, tried=other, place=self._threads_at)
+        self._price = SettingTrial(switch="threads", own=own, tried=other, place=self._threads_at)
         self._set = lambda on: set_num_threads(other if on else own)
 
     def _threads_may_change(self, own: int, cores: int) -> bool:
@@ -135,13 +135,13 @@ class PriceWatch:
         ranks = int(os.environ.get("WORLD_SIZE", "1") or 1) > 1
         return not ranks and (own > cores or not (workers or given))
 
-    def prices(self) -> tuple[Price, ...]:
+    def prices(self) -> tuple[SettingTrial, ...]:
         """Return what was measured."""
         priced = [*self._before, *([(self._price, self._arms)] if self._price else [])]
         return tuple(_priced(price, *arms) for price, arms in priced if min(map(len, arms)) >= _LEAST)
 
 
-def _priced(price: Price, own: list[int], other: list[int]) -> Price:
+def _priced(price: SettingTrial, own: list[int], other: list[int]) -> SettingTrial:
     pairs = [(a > b) + 0.5 * (a == b) for a in own for b in other]
     share = 1 - statistics.median(other) / max(1, statistics.median(own))
     return replace(price, share=share, steps=min(len(own), len(other)), ordered=sum(pairs) / len(pairs))

@@ -8,11 +8,11 @@ JavaScript the page has everything but them.
 import json
 from collections.abc import Collection
 
-from flatout.report.changes import NO_CHANGES, Changes
+from flatout.report.changes import NO_CHANGES, ReportedChanges
 from flatout.report.html.assets import asset, template
 from flatout.report.html.charts import charts
 from flatout.report.html.sections import sections
-from flatout.report.staircase import Handover
+from flatout.report.staircase import HandoverStair
 from flatout.schema.report import Report
 from flatout.schema.secrets import masked_plain
 
@@ -25,9 +25,9 @@ def page(
     report: Report,
     *,
     preview: Collection[str] = (),
-    handover: Handover | None = None,
+    handover: HandoverStair | None = None,
     price_h: float = 0.0,
-    changes: Changes = NO_CHANGES,
+    changes: ReportedChanges = NO_CHANGES,
 ) -> str:
     """Return the whole page.
 

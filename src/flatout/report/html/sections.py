@@ -10,7 +10,7 @@ from rich.text import Text
 from flatout.analysis.statistics import median
 from flatout.report.account import epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
 from flatout.report.cards import amounts, format_evidence
-from flatout.report.changes import Change, Changes
+from flatout.report.changes import ReportedChange, ReportedChanges
 from flatout.report.declined import check_line, format_factor, format_interval, reason
 from flatout.report.headroom import rows as headroom_rows
 from flatout.report.headroom import sentences as headroom_sentences
@@ -21,7 +21,7 @@ from flatout.report.look import Look
 from flatout.report.source import relative, source_lines
 from flatout.report.staircase import (
     IN_WORDS,
-    Handover,
+    HandoverStair,
     confirmation_lines,
     handover_lines,
     headline,
@@ -59,7 +59,12 @@ _WIDE = Look(width=100_000)
 
 
 def sections(
-    report: Report, *, preview: Collection[str], handover: Handover | None, price_h: float, changes: Changes
+    report: Report,
+    *,
+    preview: Collection[str],
+    handover: HandoverStair | None,
+    price_h: float,
+    changes: ReportedChanges,  # of the user's source
 ) -> dict[str, Any]:
     """Return every value that the template uses."""
     run, breakdown = report.run, report.breakdown
@@ -91,8 +96,7 @@ def sections(
         "results": results_sentence(report),
         "notes": doubts(report),
         "environment": _environment(run),
-        "seams": sorted(run.seams.items()),
-        "folder": report.folder,
+        **{"seams": sorted(run.seams.items()), "folder": report.folder},
     }
 
 
@@ -202,7 +206,7 @@ def _parts(step: Step, longest_ns: int) -> list[tuple[str, str, str]]:
     ]
 
 
-def _finding(finding: Finding, header: Header, preview: bool, change: Change | None) -> dict[str, Any]:
+def _finding(finding: Finding, header: Header, preview: bool, change: ReportedChange | None) -> dict[str, Any]:
     place = finding.location
     lines = source_lines(place, header.started_unix_s, around=AROUND) if place is not None else []
     function = f" in {place.function}" if place is not None and place.function else ""
@@ -221,7 +225,7 @@ def _finding(finding: Finding, header: Header, preview: bool, change: Change | N
     }
 
 
-def _change(change: Change | None) -> dict[str, Any] | None:
+def _change(change: ReportedChange | None) -> dict[str, Any] | None:
     """Return a diff as lines with what each does; names of files and places are quiet."""
     if change is None:
         return None

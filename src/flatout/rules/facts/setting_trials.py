@@ -4,7 +4,7 @@ import math
 
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
-from flatout.schema.run import Price, Run
+from flatout.schema.run import Run, SettingTrial
 
 __all__ = ["computing", "is_sure", "measured", "priced"]
 
@@ -18,13 +18,13 @@ def computing(breakdown: Breakdown) -> float:
     return sum(breakdown.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
 
 
-def priced(run: Run, switch: str) -> Price | None:
+def priced(run: Run, switch: str) -> SettingTrial | None:
     """Return the price of `switch` where it was measured and nearly all pairs of steps say the same."""
     price = measured(run, switch)
     return price if price is not None and price.ordered >= MIN_ORDERED else None
 
 
-def is_sure(price: Price) -> bool:
+def is_sure(price: SettingTrial) -> bool:
     """Return whether chance hardly ever orders so many pairs alike, however much single steps scatter.
 
     Of equal steps half of the pairs are ordered either way, with the spread of Mann and Whitney's U (1947).
@@ -33,7 +33,7 @@ def is_sure(price: Price) -> bool:
     return price.ordered >= 0.5 + SPREADS * spread
 
 
-def measured(run: Run, switch: str) -> Price | None:
+def measured(run: Run, switch: str) -> SettingTrial | None:
     """Return what steps with and without `switch` said, however sure; None where they were not compared."""
     prices = run.causes.prices if run.causes else ()
     return next((price for price in prices if price.switch == switch and price.steps >= MIN_STEPS), None)

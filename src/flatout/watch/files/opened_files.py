@@ -10,7 +10,7 @@ from typing import Any
 
 from flatout.watch.files.file_questions import IMPORTING, may_be_data
 
-__all__ = ["Ear", "FileMark", "are_as_before", "files_held", "mark_of"]
+__all__ = ["FileMark", "OpenedFiles", "are_as_before", "files_held", "mark_of"]
 
 FileMark = tuple[int, int, int, int] | None
 """Size, times of content and of number, and number of a file; None where there is none."""
@@ -23,7 +23,7 @@ _CACHED_CODE = f"{os.sep}__pycache__{os.sep}"
 _SENDS = "QueueFeederThread"  # of multiprocessing, which makes a folder of its own to send tensors
 
 
-class Ear:
+class OpenedFiles:
     """Hears of every file that this process opens from Python; it stays as long as the process does.
 
     Attributes:

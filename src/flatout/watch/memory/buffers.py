@@ -10,7 +10,7 @@ from typing import Any
 
 from flatout.watch.components import module_of
 from flatout.watch.memory.layouts import HEAD, WORD, word_at
-from flatout.watch.per_class_cache import OfKind
+from flatout.watch.per_class_cache import PerClassCache
 
 __all__ = ["Memory", "holds_memory", "memory_of"]
 
@@ -50,7 +50,7 @@ def memory_of(thing: Any) -> Memory:
     return found
 
 
-@OfKind
+@PerClassCache
 def _way(kind: Any) -> Any:
     numpy, torch = sys.modules.get("numpy"), sys.modules["torch"]
     ways: list[tuple[Any, Any]] = [

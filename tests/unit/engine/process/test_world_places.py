@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from flatout.engine.process.mounts import Mount, mounts
-from flatout.engine.process.world_places import Plan, channels, foreign_file, is_below, plan_places
+from flatout.engine.process.world_places import WorldPlan, channels, foreign_file, is_below, plan_places
 
 MOUNTINFO = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -63,7 +63,7 @@ def test_what_is_mounted_read_only_within_a_private_place_is_shown_as_it_is(tmp_
 
 
 def test_shallow_places_come_first():
-    plan = Plan("/a", ("/a/b/c", "/a"), ("/a/b",))
+    plan = WorldPlan("/a", ("/a/b/c", "/a"), ("/a/b",))
     assert plan.in_order() == [("/a", True), ("/a/b", False), ("/a/b/c", True)]
 
 

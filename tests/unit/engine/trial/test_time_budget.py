@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.engine.trial.pace import Pace
-from flatout.engine.trial.time_budget import Shares
+from flatout.engine.trial.time_budget import TimeBudget
 from flatout.schema.trial import Candidate, Equivalence, Selection, Trial, Verdict
 
 ANY = Candidate(selection=Selection("cpu-threads"), equivalence=Equivalence.BITWISE, ceiling=2.0)
@@ -18,7 +18,7 @@ SOON = 0.5  # seconds that a test itself may take
 
 def shares(all_s=100.0, startup_s=2.0, skip=0, window_s=3.0, **pace):
     until = time.monotonic() + all_s
-    return Shares(until, Pace(startup_s=startup_s, skip=skip, **pace), window_s=window_s)
+    return TimeBudget(until, Pace(startup_s=startup_s, skip=skip, **pace), window_s=window_s)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from flatout.fixes.core.shared_switch import Reach
+from flatout.fixes.core.shared_switch import SharedSwitch
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked here")
 
@@ -21,7 +21,7 @@ def in_a_fork(act):
 
 
 def test_a_process_forked_later_follows_the_switch():
-    reach = Reach()
+    reach = SharedSwitch()
     assert not in_a_fork(lambda: reach.on)
     reach.on = True
     assert in_a_fork(lambda: reach.on)
@@ -46,7 +46,7 @@ def test_a_process_forked_later_follows_the_switch():
 
 
 def test_it_knows_where_it_was_made_and_what_others_have_done():
-    reach = Reach()
+    reach = SharedSwitch()
     assert not reach.elsewhere
     assert in_a_fork(lambda: reach.elsewhere)
     assert reach.hits() == 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.fixes.trial.test_alternation import Lever, a_step
 
 from flatout.fixes.trial.alternation import Alternation
-from flatout.fixes.trial.following import Following, Leading
+from flatout.fixes.trial.following import FollowingRank, LeadingRank
 from flatout.schema.order import TimingOrder
 
 
@@ -22,7 +22,10 @@ def train_together(folder, factors, *, ranks=3, seed=0, base=False):
     lead = Alternation(
         order, levers[0] if base else (), [[lever] for lever in levers[0]], lambda *what: written.append(what)
     )
-    all_of_them = [Leading(lead, folder), *(Following(order, [[lever] for lever in mine]) for mine in levers[1:])]
+    all_of_them = [
+        LeadingRank(lead, folder),
+        *(FollowingRank(order, [[lever] for lever in mine]) for mine in levers[1:]),
+    ]
     over = [False] * ranks
     while not all(over):
         ms = 10 * rng.lognormvariate(0, 0.01)
@@ -50,7 +53,7 @@ def test_ranks_find_what_one_process_finds(tmp_path):
 
 def test_a_rank_goes_on_training_while_nothing_was_told(tmp_path):
     lever = Lever("fast")
-    follower = Following(TimingOrder(turns=str(tmp_path)), [[lever]])
+    follower = FollowingRank(TimingOrder(turns=str(tmp_path)), [[lever]])
     assert not any(follower.step(a_step(10)) for _ in range(5))
     (tmp_path / "switch").write_text("garbage")
     assert not follower.step(a_step(10))

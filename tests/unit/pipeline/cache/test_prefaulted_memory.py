@@ -10,7 +10,7 @@ import torch
 
 from flatout.pipeline.cache import prefaulted_memory
 from flatout.pipeline.cache.batch_layout import Rows
-from flatout.pipeline.cache.row_store import Store
+from flatout.pipeline.cache.row_store import RowStore
 
 MIB = 1024**2
 NAME = "flatout-populating"
@@ -143,7 +143,7 @@ def test_large_pages_that_come_slowly_after_a_while_are_asked_for_no_more(monkey
 def test_a_store_takes_its_memory_from_the_first_row_on(monkeypatch):
     asked = []
     monkeypatch.setattr(prefaulted_memory, "_advise", lambda: lambda *given: asked.append(given) or 0)
-    store = Store([Rows((MIB,), torch.uint8, (0, 1)), Rows((), None, (0,))], 80)
+    store = RowStore([Rows((MIB,), torch.uint8, (0, 1)), Rows((), None, (0,))], 80)
     assert ended()
     assert not asked
     for place in range(2):

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from flatout.pipeline.cache import memory_budget, ranks
-from flatout.pipeline.cache.filled_rows import Filled
-from flatout.pipeline.cache.memory_budget import Budget
-from flatout.pipeline.cache.ranks import Block, local_ranks
+from flatout.pipeline.cache.filled_rows import FilledRows
+from flatout.pipeline.cache.memory_budget import MemoryBudget
+from flatout.pipeline.cache.ranks import SharedBlock, local_ranks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a name is of Linux")
 
@@ -120,48 +120,48 @@ def test_samples_that_depend_on_the_rank_unseen_are_found_out_before_one_is_take
 
 
 def test_a_block_is_the_same_memory_for_all_and_gone_with_them():
-    first, second = Block("a", 4096), Block("a", 4096)
+    first, second = SharedBlock("a", 4096), SharedBlock("a", 4096)
     assert (first.joined, second.joined) == (False, True)
     first.memory[7] = 9
     assert second.memory[7] == 9
     first.close()
     assert second.memory[7] == 9
-    assert not Block("a", 4096).joined
+    assert not SharedBlock("a", 4096).joined
 
 
 def test_other_names_and_sizes_are_other_blocks():
-    one, other, longer = Block("b", 4096), Block("c", 4096), Block("b", 8192)
+    one, other, longer = SharedBlock("b", 4096), SharedBlock("c", 4096), SharedBlock("b", 8192)
     one.memory[0] = 1
     assert not (other.joined or longer.joined or other.memory[0] or longer.memory[0])
 
 
 def test_what_is_left_of_a_block_whose_maker_is_gone_is_made_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(ranks.tempfile, "gettempdir", lambda: str(tmp_path))
-    Block("d", 4096).close()
-    block = Block("d", 4096)
+    SharedBlock("d", 4096).close()
+    block = SharedBlock("d", 4096)
     (place,) = tmp_path.iterdir()
     for left in (b"999999999 3", b"rubbish", f"{os.getpid()} 0".encode(), b""):
         place.write_bytes(left)
-        assert not Block("d", 4096).joined
+        assert not SharedBlock("d", 4096).joined
     assert len(block.memory) == 4096
 
 
 def test_a_file_that_is_no_file_of_ours_is_not_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(ranks.tempfile, "gettempdir", lambda: str(tmp_path))
-    Block("e", 4096)
+    SharedBlock("e", 4096)
     (place,) = tmp_path.iterdir()
     place.unlink()
     precious = tmp_path / "precious"
     precious.write_text("mine")
     place.symlink_to(precious)
     with pytest.raises(OSError):
-        Block("e", 4096)
+        SharedBlock("e", 4096)
     assert precious.read_text() == "mine"
 
 
 def test_what_others_wrote_counts_once_it_is_trusted():
     flags = torch.zeros(10, dtype=torch.uint8)
-    mine, theirs = Filled(10, flags), Filled(10, flags)
+    mine, theirs = FilledRows(10, flags), FilledRows(10, flags)
     theirs.add(torch.tensor([3, 4]))
     mine.add(torch.tensor([1]))
     assert mine.number == 1 and len(mine.lacking(torch.tensor([3]))) == 1
@@ -172,18 +172,18 @@ def test_what_others_wrote_counts_once_it_is_trusted():
 
 def test_trust_needs_samples_of_others():
     flags = torch.zeros(10, dtype=torch.uint8)
-    mine = Filled(10, flags)
+    mine = FilledRows(10, flags)
     mine.add(torch.tensor([1]))
     assert mine.some(8, 1) == [1] * 8
     mine.trust()
-    Filled(10, flags).add(torch.tensor([5]))
+    FilledRows(10, flags).add(torch.tensor([5]))
     assert mine.doubted and mine.number == 1
 
 
 @pytest.mark.parametrize("name", ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"])
 def test_ranks_of_a_machine_have_its_memory_together(monkeypatch, name):
     monkeypatch.setattr(memory_budget, "available_bytes", lambda: 1000)
-    alone = Budget().left
+    alone = MemoryBudget().left
     monkeypatch.setenv(name, "4")
     assert local_ranks() == 4
-    assert Budget().left == alone // 4
+    assert MemoryBudget().left == alone // 4

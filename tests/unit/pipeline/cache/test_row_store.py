@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatout.pipeline.cache.batch_layout import layout_of
-from flatout.pipeline.cache.filled_rows import Filled
-from flatout.pipeline.cache.row_store import Store
+from flatout.pipeline.cache.filled_rows import FilledRows
+from flatout.pipeline.cache.row_store import RowStore
 
 DTYPES = (torch.uint8, torch.bool, torch.int64, torch.float32, torch.bfloat16, torch.complex64)
 
@@ -24,7 +24,7 @@ def test_rows_come_out_as_they_went_in(dtype, shape, order, memory_format):
     if rows.dim() == 4:
         rows = rows.to(memory_format=memory_format)
     layout, _ = layout_of([rows[:1].clone(memory_format=torch.preserve_format)], 1)
-    store = Store(layout.rows, 10)
+    store = RowStore(layout.rows, 10)
     for start in range(0, len(order), 4):
         some = torch.tensor(order[start : start + 4])
         store.fill(some, [rows[some]])
@@ -40,13 +40,13 @@ def test_rows_come_out_as_they_went_in(dtype, shape, order, memory_format):
 
 def test_rows_of_a_conjugate_are_its_values():
     rows = torch.randn(3, 2, dtype=torch.complex64)
-    store = Store(layout_of([rows], 3)[0].rows, 3)
+    store = RowStore(layout_of([rows], 3)[0].rows, 3)
     store.fill(torch.arange(3), [rows.conj()])
     assert torch.equal(store.take(torch.arange(3))[0], rows.conj().resolve_conj())
 
 
 def test_samples_that_are_written_twice_count_once():
-    filled = Filled(3)
+    filled = FilledRows(3)
     filled.add(torch.tensor([0, 1]))
     filled.add(torch.tensor([1, 0, 1]))
     assert not filled.whole and filled.number == 2
@@ -56,7 +56,7 @@ def test_samples_that_are_written_twice_count_once():
 
 @pytest.mark.parametrize("asked", [[0, 2], [2], [], [0, 0]])
 def test_what_is_lacking_is_told_in_the_order_asked(asked):
-    filled = Filled(3)
+    filled = FilledRows(3)
     filled.add(torch.tensor([1]))
     assert filled.lacking(torch.tensor(asked, dtype=torch.int64)).tolist() == asked
     filled.all()

@@ -16,7 +16,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.read.sample_copies import copied
-from flatout.pipeline.serve.compiled_loader import Kept
+from flatout.pipeline.serve.compiled_loader import LoaderCaches
 from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow
@@ -67,24 +67,24 @@ TRANSFORMS = {
 }
 
 
-def told(dataset, **options):
+def encode(dataset, **options):
     return agree(Program(dataset, {"batch_size": 6, "shuffle": True, **options})).explain()
 
 
 @pytest.mark.parametrize("form", TRANSFORMS)
 def test_what_a_random_transform_is_given_is_kept_however_it_is_called(form):
-    said = told(Pictures(TRANSFORMS[form], form))
+    said = encode(Pictures(TRANSFORMS[form], form))
     assert said.startswith("20 samples kept")
     assert "before what is random is done to them; 40 came from there" in said
 
 
 def test_parts_and_sums_of_data_sets_are_looked_into():
     whole = ConcatDataset([Pictures(turned, number=7), Subset(Pictures(turned, "twice"), [3, 1, 4, 1])])
-    assert told(whole, collate_fn=list).startswith("11 samples kept")
+    assert encode(whole, collate_fn=list).startswith("11 samples kept")
 
 
 def test_a_repeated_index_is_drawn_for_each_time():
-    assert told(Pictures(turned), shuffle=False, sampler=[3, 3, 1, 3, 2, 1, 1]).startswith("3 samples kept")
+    assert encode(Pictures(turned), shuffle=False, sampler=[3, 3, 1, 3, 2, 1, 1]).startswith("3 samples kept")
 
 
 def test_indices_of_another_kind_and_empty_batches_are_asked_for_as_they_are():
@@ -95,7 +95,7 @@ def test_indices_of_another_kind_and_empty_batches_are_asked_for_as_they_are():
 @pytest.mark.parametrize("collate", [list, lambda samples: [image + torch.rand(()) for image, _ in samples]])
 def test_a_collate_function_of_the_scripts_own_may_do_as_it_likes(collate):
     steady = Pictures(lambda image: torch.from_numpy(np.asarray(image).copy()))
-    assert "before they are collated" in told(steady, collate_fn=collate)
+    assert "before they are collated" in encode(steady, collate_fn=collate)
 
 
 class DrawsBefore(Pictures):
@@ -107,13 +107,13 @@ class DrawsBefore(Pictures):
 
 
 def test_what_is_drawn_outside_of_a_transform_leaves_the_loader_as_it_is():
-    assert "draws random numbers, outside of a transform that it holds" in told(DrawsBefore(turned))
+    assert "draws random numbers, outside of a transform that it holds" in encode(DrawsBefore(turned))
 
 
 def test_a_draw_for_one_sample_alone_is_noticed_when_that_is_read():
     dataset = DrawsBefore(turned)
     dataset.seldom = 5
-    assert "random numbers are drawn while a sample is read" in told(dataset)
+    assert "random numbers are drawn while a sample is read" in encode(dataset)
 
 
 class Failing(Pictures):
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_left_alone_with_its_numbers():
 
 
 def test_a_data_set_ends_with_its_loader():
-    kept, dataset = Kept(), Pictures(turned)
+    kept, dataset = LoaderCaches(), Pictures(turned)
     for _ in range(2):
         list(kept.walk(DataLoader(dataset, batch_size=5), DataLoader.__iter__))
     ended = weakref.ref(dataset)
@@ -195,7 +195,7 @@ def test_memory_is_given_back_when_the_data_set_changes():
 def test_a_trial_repeats_what_it_has_and_is_seen_to_serve(monkeypatch):
     hits, opened, dataset, plain = [], unseen.tally(), Pictures(turned, number=400), Pictures.open
     monkeypatch.setattr(Pictures, "open", lambda self, index: unseen.count(opened, index) or plain(self, index))
-    kept = Kept(purpose="timing", hit=lambda: hits.append(1))
+    kept = LoaderCaches(purpose="timing", hit=lambda: hits.append(1))
     loader = DataLoader(dataset, batch_size=10)
     batches = list(kept.walk(loader, DataLoader.__iter__))
     assert len(batches) == len(hits) == 40
@@ -206,7 +206,7 @@ def test_a_trial_repeats_what_it_has_and_is_seen_to_serve(monkeypatch):
 def test_a_trial_of_a_collate_function_that_draws_is_served(purpose):
     hits = []
     steady = Pictures(lambda image: torch.from_numpy(np.asarray(image).copy()), number=30)
-    kept = Kept(purpose=purpose, hit=lambda: hits.append(1))
+    kept = LoaderCaches(purpose=purpose, hit=lambda: hits.append(1))
     loader = DataLoader(steady, 10, collate_fn=lambda samples: [image + torch.rand(()) for image, _ in samples])
     for _ in range(2):
         list(kept.walk(loader, DataLoader.__iter__))

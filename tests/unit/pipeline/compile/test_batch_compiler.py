@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from flatout.native import native
 from flatout.pipeline import compile_loader
-from flatout.pipeline.compile.native_steps import CompiledSteps
+from flatout.pipeline.compile.native_steps import NativeSteps
 from flatout.units import format_bytes
 
 v1 = torchvision.transforms
@@ -79,13 +79,13 @@ class Pictures(Dataset):
         return {"image": self.transform(Image.fromarray(pixels)), "label": index % 4, "name": f"{index}.png"}
 
 
-def told(dataset, **options):
+def encode(dataset, **options):
     return agree(Program(dataset, {"batch_size": 7, "shuffle": True, **options})).explain()
 
 
 @pytest.mark.parametrize("transform", [v1.ToTensor(), NORMALIZED, v1.Compose([v1.Resize(20), v1.Pad(2), NORMALIZED])])
 def test_mnist_is_made_from_its_array_from_the_first_batch_on(mnist, transform):
-    said = told(mnist(transform))
+    said = encode(mnist(transform))
     assert said.startswith("made in batches; 50 samples kept")
     assert f"; {3 * 8} batches came" in said
 
@@ -97,11 +97,11 @@ def test_workers_are_not_started_for_what_lies_in_memory(mnist):
 
 def test_cifar_is_made_from_its_array(cifar):
     transform = v1.Compose([v1.CenterCrop(24), v1.ToTensor(), v1.Normalize(*RGB)])
-    assert told(cifar(transform)).startswith("made in batches; 45 samples")
+    assert encode(cifar(transform)).startswith("made in batches; 45 samples")
 
 
 def test_a_part_of_a_data_set_is_made_from_the_whole_ones_array(mnist):
-    assert told(Subset(mnist(NORMALIZED), range(3, 33))).startswith("made in batches; 30 samples")
+    assert encode(Subset(mnist(NORMALIZED), range(3, 33))).startswith("made in batches; 30 samples")
 
 
 @pytest.mark.parametrize(
@@ -113,33 +113,33 @@ def test_a_part_of_a_data_set_is_made_from_the_whole_ones_array(mnist):
     ],
 )
 def test_a_transform_that_a_data_set_holds_is_done_to_whole_batches(transform):
-    assert told(Pictures(transform)).startswith("made in batches; 30 samples")
+    assert encode(Pictures(transform)).startswith("made in batches; 30 samples")
 
 
 @pytest.mark.skipif(not native.available(), reason="flatout was installed without a C compiler")
 @pytest.mark.parametrize("much", [2**40, 1])  # of numbers made of bytes; then the bytes are kept
 def test_in_the_first_pass_images_are_written_where_they_are_kept(monkeypatch, much):
     monkeypatch.setattr("flatout.pipeline.cache.cache_stage._MUCH", much)
-    written, write = [], CompiledSteps.write
-    monkeypatch.setattr(CompiledSteps, "write", lambda *given: written.append(write(*given)) or written[-1])
-    told(Pictures(v1.Compose([v1.Resize((20, 16)), v1.ToTensor()])))
+    written, write = [], NativeSteps.write
+    monkeypatch.setattr(NativeSteps, "write", lambda *given: written.append(write(*given)) or written[-1])
+    encode(Pictures(v1.Compose([v1.Resize((20, 16)), v1.ToTensor()])))
     assert written
     assert all(written)
 
 
 def test_images_of_several_sizes_are_still_the_same():
     transform = v1.Compose([v1.Resize((8, 8)), v1.ToTensor()])
-    assert "30 samples kept" in told(Pictures(transform, sides=((9, 9), (12, 7))))
+    assert "30 samples kept" in encode(Pictures(transform, sides=((9, 9), (12, 7))))
 
 
 def test_an_operation_without_a_kernel_is_done_as_the_script_does_it():
     transform = v1.Compose([v1.ToTensor(), v1.Lambda(lambda image: image.sqrt())])
-    assert told(Pictures(transform)).startswith("30 samples kept")
+    assert encode(Pictures(transform)).startswith("30 samples kept")
 
 
 def test_a_random_operation_without_a_kernel_is_done_by_the_script_to_images_that_are_kept():
     transform = v1.Compose([v1.ToTensor(), v1.Lambda(lambda image: image + torch.rand(()))])
-    assert "before what is random is done to them" in told(Pictures(transform))
+    assert "before what is random is done to them" in encode(Pictures(transform))
 
 
 AUGMENTED = v1.Compose([v1.RandomCrop(28, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(0.1, 0.3)])
@@ -150,12 +150,12 @@ AUGMENTED = v1.Compose([v1.RandomCrop(28, padding=4), v1.RandomHorizontalFlip(),
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_random_operations_draw_what_the_script_and_its_workers_would_draw(mnist, workers, persistent):
     options = {"num_workers": workers, "persistent_workers": persistent and workers > 0}
-    assert told(mnist(AUGMENTED), **options).startswith("made in batches; 0 samples kept")
+    assert encode(mnist(AUGMENTED), **options).startswith("made in batches; 0 samples kept")
 
 
 def test_images_of_several_sizes_are_cropped_and_resized_at_random():
     transform = v1.Compose([v1.RandomResizedCrop(8), v1.RandomHorizontalFlip(), v1.ToTensor()])
-    said = told(Pictures(transform, sides=((9, 9), (12, 7), (30, 20))))
+    said = encode(Pictures(transform, sides=((9, 9), (12, 7), (30, 20))))
     assert said.startswith("made in batches; 30 samples kept")
 
 
@@ -217,8 +217,8 @@ class OddOne(Pictures):
 def test_a_sample_that_the_kernels_do_not_suit_is_made_as_the_script_makes_it():
     dataset = OddOne(v1.Compose([v1.Grayscale(), v1.Resize((8, 8)), v1.ToTensor()]))
     dataset.odd = "mode"
-    assert told(dataset).startswith("300 samples kept")
+    assert encode(dataset).startswith("300 samples kept")
 
 
 def test_one_sample_of_another_size_changes_nothing():
-    assert told(OddOne(v1.Compose([v1.Resize((8, 8)), v1.ToTensor()]))).startswith("made in batches; 300 samples")
+    assert encode(OddOne(v1.Compose([v1.Resize((8, 8)), v1.ToTensor()]))).startswith("made in batches; 300 samples")

@@ -7,7 +7,7 @@ from tests.unit.pipeline.compared import compared
 from tests.unit.pipeline.compile.test_random_chains import Pictures, chains
 
 from flatout.pipeline.compile import intra_op_threads
-from flatout.pipeline.compile.intra_op_threads import IntraOp
+from flatout.pipeline.compile.intra_op_threads import IntraOpThreads
 
 
 class Machine:
@@ -26,7 +26,7 @@ class Machine:
 
 
 def run(machine, number, chosen=None):
-    chosen = chosen or IntraOp(machine.clock)
+    chosen = chosen or IntraOpThreads(machine.clock)
     machine.used.clear()
     assert [chosen.run(machine.make) for _ in range(number)] == list(range(1, number + 1))
     assert torch.get_num_threads() == 2
@@ -78,14 +78,14 @@ def test_an_error_leaves_the_number_of_threads_as_it_was(two_threads):
         raise ValueError("no such sample")
 
     with pytest.raises(ValueError, match="no such sample"):
-        IntraOp().run(fail)
+        IntraOpThreads().run(fail)
     assert torch.get_num_threads() == 2
 
 
 def test_nothing_is_tried_where_torch_has_one_thread(two_threads):
     torch.set_num_threads(1)
     machine = Machine(1.0, 0.1)
-    alone = IntraOp(machine.clock)
+    alone = IntraOpThreads(machine.clock)
     for _ in range(100):
         alone.run(machine.make)
     assert set(machine.used) == {1} and torch.get_num_threads() == 1
@@ -97,8 +97,10 @@ CHAINS = chains(torchvision.transforms)
 @pytest.mark.parametrize("name", CHAINS)
 def test_batches_have_the_same_bits_on_all_threads(two_threads, monkeypatch, name):
     monkeypatch.setattr(intra_op_threads, "_CLEARLY", float("inf"))  # taken after the first trial, whatever it measured
-    decided, usual = [], IntraOp._decide
-    monkeypatch.setattr(IntraOp, "_decide", lambda each, together: (decided.append(together), usual(each, together)))
+    decided, usual = [], IntraOpThreads._decide
+    monkeypatch.setattr(
+        IntraOpThreads, "_decide", lambda each, together: (decided.append(together), usual(each, together))
+    )
     transform = torchvision.transforms.Compose(CHAINS[name])
     compared(lambda: (Pictures(transform, ((150, 160),)), {"batch_size": 1}))
     assert decided[0]

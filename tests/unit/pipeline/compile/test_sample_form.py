@@ -7,7 +7,7 @@ from PIL import Image
 from tests.unit.pipeline.compile.kernels.samples import FORMS, SIZES, Tv, same, samples
 from torch.utils.data import default_collate
 
-from flatout.pipeline.compile.sample_form import Form, pack, unpack
+from flatout.pipeline.compile.sample_form import SampleForm, pack, unpack
 
 
 @pytest.mark.parametrize("kind", [*FORMS, "Video"])
@@ -23,11 +23,11 @@ def test_values_come_back_to_the_last_bit(kind):
 
 def test_forms_are_named_after_what_the_values_are():
     forms = {kind: pack(samples(kind))[0] for kind in FORMS}
-    assert forms["L"] == Form("image", "L")
-    assert forms["RGB"] == Form("image", "RGB")
-    assert forms["uint8"] == forms["float"] == Form("tensor")
-    assert forms["Image"] == Form("tensor", "Image")
-    assert forms["array"] == forms["array2"] == Form("array")
+    assert forms["L"] == SampleForm("image", "L")
+    assert forms["RGB"] == SampleForm("image", "RGB")
+    assert forms["uint8"] == forms["float"] == SampleForm("tensor")
+    assert forms["Image"] == SampleForm("tensor", "Image")
+    assert forms["array"] == forms["array2"] == SampleForm("array")
 
 
 def test_images_have_a_row_of_bytes_each():

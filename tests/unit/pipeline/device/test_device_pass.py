@@ -22,15 +22,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.cache.batch_layout import Rows
-from flatout.pipeline.compile.batch_compiler import Maker
+from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.compile.kernels.kernel import Unsuited
 from flatout.pipeline.compile.pointwise_table import num_pointwise, table_of
 from flatout.pipeline.compile.registry import kernel_for
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 from flatout.pipeline.device import resident_rows
-from flatout.pipeline.device.begun_batches import Ahead
-from flatout.pipeline.device.device_stream import Arrived, Device
-from flatout.pipeline.device.pinned_ring import Ring, travels
+from flatout.pipeline.device.begun_batches import BegunBatches
+from flatout.pipeline.device.device_stream import Arrived, DeviceStream
+from flatout.pipeline.device.pinned_ring import PinnedRing, travels
 from flatout.pipeline.serve import compiled_loader as compiled
 from flatout.watch.random_streams import same
 
@@ -57,7 +57,7 @@ class Event:
         self.asked = 2
 
 
-class Apart(Device):
+class Apart(DeviceStream):
     """A CPU whose memory counts as another device's: everything is copied there, by way of the ring."""
 
     def _is_away(self, tensor):
@@ -73,7 +73,7 @@ class Apart(Device):
 
 @pytest.fixture
 def apart(monkeypatch):
-    monkeypatch.setattr(compiled, "Device", Apart)
+    monkeypatch.setattr(compiled, "DeviceStream", Apart)
 
 
 def on(program, passes=3, **options):
@@ -86,7 +86,7 @@ def on(program, passes=3, **options):
     return loader
 
 
-def told(transform, kind=Pictures, **options):
+def encode(transform, kind=Pictures, **options):
     return on(Program(kind(transform), {"batch_size": 7, "shuffle": True}), **options).explain()
 
 
@@ -98,27 +98,27 @@ KIB_OF_BYTES, KIB_OF_FLOATS = 30 * (3 * 144 + 72) / 1024, 30 * (4 * 3 * 144 + 72
 
 @pytest.mark.usefixtures("apart")
 def test_what_bytes_become_is_kept_on_the_device_once_all_are_there():
-    assert told(RESIZED).startswith(f"made in batches; 30 samples kept in {KIB_OF_FLOATS:.1f} KiB on cpu")
+    assert encode(RESIZED).startswith(f"made in batches; 30 samples kept in {KIB_OF_FLOATS:.1f} KiB on cpu")
 
 
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("chunk_bytes", [1, 9000])
 def test_what_bytes_become_is_made_piece_by_piece(monkeypatch, chunk_bytes):
     monkeypatch.setattr(resident_rows, "_CHUNK_BYTES", chunk_bytes)
-    assert f"{KIB_OF_FLOATS:.1f} KiB on cpu" in told(RESIZED)
+    assert f"{KIB_OF_FLOATS:.1f} KiB on cpu" in encode(RESIZED)
 
 
 @pytest.mark.usefixtures("apart")
 def test_bytes_stay_where_there_is_little_more_room_on_the_device():
     """Room for the bytes, and for what they become beside them, but that would be more than half of what is left."""
     most = round((KIB_OF_BYTES + 1.5 * KIB_OF_FLOATS) * 1024)
-    assert f"{KIB_OF_BYTES:.1f} KiB on cpu" in told(RESIZED, max_device_bytes=most)
+    assert f"{KIB_OF_BYTES:.1f} KiB on cpu" in encode(RESIZED, max_device_bytes=most)
 
 
 @pytest.mark.usefixtures("apart")
 def test_bytes_stay_where_memory_ends_while_they_are_looked_up(monkeypatch):
-    monkeypatch.setattr(Maker, "looked_up", fails_on_many(Maker.looked_up))
-    assert f"{KIB_OF_BYTES:.1f} KiB on cpu" in told(RESIZED)
+    monkeypatch.setattr(BatchCompiler, "looked_up", fails_on_many(BatchCompiler.looked_up))
+    assert f"{KIB_OF_BYTES:.1f} KiB on cpu" in encode(RESIZED)
 
 
 def fails_on_many(looked_up):
@@ -163,21 +163,21 @@ def test_the_order_of_a_pass_is_sent_in_one_piece(monkeypatch):
 
 @pytest.mark.usefixtures("apart")
 def test_bytes_travel_where_the_device_has_no_room():
-    said = told(RESIZED, max_device_bytes=0)
+    said = encode(RESIZED, max_device_bytes=0)
     assert said.startswith(f"made in batches; 30 samples kept in {KIB_OF_BYTES:.1f} KiB; ")
     assert said.endswith("batches are copied to cpu")
 
 
 @pytest.mark.usefixtures("apart")
 def test_random_operations_are_done_before_the_copy_and_scaling_after():
-    assert told(AUGMENTED).startswith(f"made in batches; 30 samples kept in {30 * (3 * 81 + 72) / 1024:.1f} KiB; ")
+    assert encode(AUGMENTED).startswith(f"made in batches; 30 samples kept in {30 * (3 * 81 + 72) / 1024:.1f} KiB; ")
 
 
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("transform", [UNKNOWN, ONLY_ON_CPU])
 def test_what_has_no_table_is_finished_on_the_cpu(transform):
-    assert "30 samples kept" in told(transform)
-    assert "30 samples kept" in told(transform, max_device_bytes=0)
+    assert "30 samples kept" in encode(transform)
+    assert "30 samples kept" in encode(transform, max_device_bytes=0)
 
 
 @pytest.mark.usefixtures("apart")
@@ -201,7 +201,7 @@ def test_what_is_kept_in_files_stays_there(tmp_path):
 @given(pipelines())
 def test_any_of_many_pipelines_gives_the_same_batches(room, program):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "Device", Apart)
+        patch.setattr(compiled, "DeviceStream", Apart)
         if raises(program) is None:
             assert on(program, max_device_bytes=room).explain()
 
@@ -313,14 +313,14 @@ def steps(operations, form):
 
 V2 = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(*RGB)]
 CHAINS = [
-    (NORMALIZED.transforms, Form("image", "L"), (9, 7)),
-    (RESIZED.transforms[1:], Form("image", "RGB"), (9, 7, 3)),
-    (V2, Form("image", "RGB"), (9, 7, 3)),
-    (V2[1:], Form("tensor"), (3, 9, 7)),
-    ([v1.PILToTensor()], Form("image", "RGB"), (5, 4, 3)),
-    ([v2.ToDtype(torch.bfloat16, scale=True)], Form("tensor"), (6,)),
-    ([torch.Tensor.float], Form("tensor"), ()),
-    ([v1.ToTensor()], Form("array"), (5, 4, 3)),
+    (NORMALIZED.transforms, SampleForm("image", "L"), (9, 7)),
+    (RESIZED.transforms[1:], SampleForm("image", "RGB"), (9, 7, 3)),
+    (V2, SampleForm("image", "RGB"), (9, 7, 3)),
+    (V2[1:], SampleForm("tensor"), (3, 9, 7)),
+    ([v1.PILToTensor()], SampleForm("image", "RGB"), (5, 4, 3)),
+    ([v2.ToDtype(torch.bfloat16, scale=True)], SampleForm("tensor"), (6,)),
+    ([torch.Tensor.float], SampleForm("tensor"), ()),
+    ([v1.ToTensor()], SampleForm("array"), (5, 4, 3)),
 ]
 
 
@@ -339,14 +339,14 @@ def test_a_table_gives_the_bits_and_strides_of_the_operations(operations, form, 
 
 
 def test_operations_that_look_around_or_draw_are_in_no_table():
-    form = Form("image", "RGB")
+    form = SampleForm("image", "RGB")
     assert num_pointwise(steps([v1.ToTensor(), v1.CenterCrop(4)], form)) == 0
     assert num_pointwise(steps([v1.RandomHorizontalFlip(), v1.ToTensor()], form)) == 1
-    assert table_of(steps([v1.Normalize(*RGB)], Form("tensor")), torch.zeros(1, 3, 4, 4)) is None
+    assert table_of(steps([v1.Normalize(*RGB)], SampleForm("tensor")), torch.zeros(1, 3, 4, 4)) is None
 
 
 def test_a_table_is_for_the_default_type_that_it_was_made_with():
-    table = table_of(steps([v1.ToTensor()], Form("image", "L")), torch.zeros((1, 3, 3), dtype=torch.uint8))
+    table = table_of(steps([v1.ToTensor()], SampleForm("image", "L")), torch.zeros((1, 3, 3), dtype=torch.uint8))
     torch.set_default_dtype(torch.float64)
     try:
         with pytest.raises(Unsuited):
@@ -359,7 +359,7 @@ def test_a_table_is_for_the_default_type_that_it_was_made_with():
 
 
 def test_memory_is_written_again_only_after_the_copies_out_of_it_have_ended():
-    ring, in_flight, draw = Ring(pinned=False), [], random.Random(0)
+    ring, in_flight, draw = PinnedRing(pinned=False), [], random.Random(0)
     for number in range(300):
         (put,) = ring.put([torch.full((draw.randint(1, 40),), number)])
         event = SimpleNamespace(passed=False)
@@ -382,7 +382,7 @@ def test_the_ring_keeps_types_shapes_and_strides():
         torch.zeros((4, 1, 2), dtype=torch.bfloat16)[1:],
     ]
     assert all(map(travels, given))
-    for one, other in zip(given, Ring(pinned=False).put(given), strict=True):
+    for one, other in zip(given, PinnedRing(pinned=False).put(given), strict=True):
         assert same(one, other)
 
 
@@ -433,13 +433,13 @@ def test_all_tensors_of_a_batch_move_and_everything_else_stays():
 
 def test_no_more_is_kept_on_a_device_than_it_was_given():
     rows = [Rows((1024,), torch.uint8, (0, 1))]
-    device = Device("cpu", 100 * 1024)
+    device = DeviceStream("cpu", 100 * 1024)
     first = device.store(rows, 60)
     assert first is not None
     assert device.store(rows, 60) is None
     del first
     assert device.store(rows, 60) is not None
-    assert Device("meta").store(rows, 1) is None  # it does not say what is free
+    assert DeviceStream("meta").store(rows, 1) is None  # it does not say what is free
 
 
 class Cuda:
@@ -471,7 +471,7 @@ class Cuda:
 def test_a_quarter_of_what_is_free_on_a_cuda_device_is_taken_at_most_and_a_gibibyte_stays(monkeypatch):
     cuda = Cuda(3 * 1024**3)
     monkeypatch.setattr(torch, "cuda", cuda)
-    device = Device("cuda")
+    device = DeviceStream("cuda")
     assert device.device == torch.device("cuda:0")
     assert device._left() == 1024**3 // 2
     cuda.free = 1024**3 + 5
@@ -483,8 +483,8 @@ def test_a_quarter_of_what_is_free_on_a_cuda_device_is_taken_at_most_and_a_gibib
 def test_a_batch_is_made_on_one_side_stream_and_handed_to_the_current_one(monkeypatch):
     cuda = Cuda(2**40)
     monkeypatch.setattr(torch, "cuda", cuda)
-    device = Device("cuda")
-    device._ring = Ring(pinned=False)
+    device = DeviceStream("cuda")
+    device._ring = PinnedRing(pinned=False)
 
     class Sent(torch.Tensor):
         def to(self, *args, **options):
@@ -494,7 +494,7 @@ def test_a_batch_is_made_on_one_side_stream_and_handed_to_the_current_one(monkey
         def is_pinned(self):
             return False
 
-    monkeypatch.setattr(Ring, "put", lambda ring, tensors: [each.as_subclass(Sent) for each in tensors])
+    monkeypatch.setattr(PinnedRing, "put", lambda ring, tensors: [each.as_subclass(Sent) for each in tensors])
     made = device.bring({"a": torch.ones(2), "b": torch.ones(3)})
     assert cuda.told == ["copy on side, True", "copy on side, True", "event"]
     tensor = SimpleNamespace(device=device.device, record_stream=lambda stream: cuda.told.append("recorded"))
@@ -532,7 +532,7 @@ def test_nothing_that_holds_memory_of_a_device_is_left_to_the_collector(transfor
 
 
 def test_a_tensor_that_can_be_made_anew_is_given_itself_once_and_made_anew_from_then_on():
-    device, made = Device("cpu"), []
+    device, made = DeviceStream("cpu"), []
 
     def anew():
         made.append(torch.zeros(3))
@@ -554,7 +554,7 @@ def test_a_tensor_that_can_be_made_anew_is_given_itself_once_and_made_anew_from_
 def test_a_tensor_of_another_mode_of_inference_is_copied(made_in, asked_in):
     with torch.inference_mode(made_in):
         tensor = torch.ones(3)
-    twin = Device("cpu").twin(Arrived(tensor, None, lambda: (torch.ones(3), None)), False, lambda: None)
+    twin = DeviceStream("cpu").twin(Arrived(tensor, None, lambda: (torch.ones(3), None)), False, lambda: None)
     with torch.inference_mode(asked_in):
         found = twin.there()
     assert (found is tensor) is (made_in == asked_in)
@@ -563,7 +563,7 @@ def test_a_tensor_of_another_mode_of_inference_is_copied(made_in, asked_in):
 
 def test_what_cannot_be_made_anew_and_views_are_copied():
     for arrived in (Arrived(torch.ones(3), None), Arrived(torch.ones(6)[:3], None, lambda: (torch.ones(3), None))):
-        twin = Device("cpu").twin(arrived, False, lambda: None)
+        twin = DeviceStream("cpu").twin(arrived, False, lambda: None)
         assert twin.there() is not twin.there()
         assert torch.equal(twin.here(), torch.ones(3))
 
@@ -589,7 +589,7 @@ def test_the_end_of_a_pass_that_waits_holds_no_frames():
     def walk():
         held = Local()
         numbers = iter(range(2))
-        ahead = Ahead(numbers.__next__, lambda: True)
+        ahead = BegunBatches(numbers.__next__, lambda: True)
         ahead.next()
         ahead.next()  # the end waits behind it
         return ahead, weakref.ref(held)

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.inspect import row_independence
-from flatout.pipeline.inspect.row_independence import DEPENDS, ByRow
+from flatout.pipeline.inspect.row_independence import DEPENDS, RowIndependence
 from flatout.watch.random_streams import same
 
 LONG = 4
@@ -84,7 +84,7 @@ def test_rows_padded_to_one_length_are_kept(workers):
 
 
 def test_a_form_that_follows_from_the_largest_value_is_seen():
-    seen = ByRow(as_many_as_the_largest)
+    seen = RowIndependence(as_many_as_the_largest)
     samples = [(torch.zeros(1), label) for label in (2, 0, 1, 2)]
     wanted = as_many_as_the_largest(samples)
     for _ in range(4):
@@ -93,13 +93,13 @@ def test_a_form_that_follows_from_the_largest_value_is_seen():
 
 
 def test_values_that_depend_on_the_others_are_seen():
-    seen = ByRow(lambda samples: torch.stack(samples) - torch.stack(samples).mean(0))
+    seen = RowIndependence(lambda samples: torch.stack(samples) - torch.stack(samples).mean(0))
     seen([torch.tensor([1.0]), torch.tensor([2.0])])
     assert seen.against == DEPENDS
 
 
 def test_nothing_is_tried_of_torch_s_own_function():
-    seen = ByRow(default_collate)
+    seen = RowIndependence(default_collate)
     assert same(seen([1, 2, 3]), default_collate([1, 2, 3]))
     assert (seen.against, seen._turn) == ("", 0)
 
@@ -110,7 +110,7 @@ def test_samples_and_random_streams_are_left_as_they_are():
             torch.rand(3)
         return torch.stack([sample.div_(2) for sample in samples])
 
-    seen, samples = ByRow(collate), [torch.full((2,), float(place)) for place in range(4)]
+    seen, samples = RowIndependence(collate), [torch.full((2,), float(place)) for place in range(4)]
     wanted, before = [sample / 2 for sample in copy.deepcopy(samples)], torch.random.get_rng_state()
     assert same(seen(samples), torch.stack(wanted))
     assert same(samples, wanted)
@@ -131,7 +131,7 @@ class Counting:
 
 def test_what_a_function_counts_is_as_it_would_be():
     collate = Counting()
-    seen = ByRow(collate)
+    seen = RowIndependence(collate)
     for number in range(1, 6):
         assert same(seen([torch.zeros(1), torch.zeros(1)]), torch.full((2, 1), float(number)))
     assert collate.calls == 5
@@ -142,13 +142,13 @@ def test_what_a_function_counts_is_as_it_would_be():
 def tried(monkeypatch):
     """The places whose samples were collated by themselves, batch by batch."""
     places = []
-    compared = ByRow._compared
-    monkeypatch.setattr(ByRow, "_compared", lambda *given: places.append(given[2]) or compared(*given))
+    compared = RowIndependence._compared
+    monkeypatch.setattr(RowIndependence, "_compared", lambda *given: places.append(given[2]) or compared(*given))
     return places
 
 
 def test_each_sample_of_a_batch_gets_its_turn(tried):
-    seen, samples = ByRow(torch.stack), [torch.tensor(place) for place in range(50)]
+    seen, samples = RowIndependence(torch.stack), [torch.tensor(place) for place in range(50)]
     for _ in range(9):
         seen(samples)
     assert {place for places in tried for place in places} == set(range(50))
@@ -157,7 +157,7 @@ def test_each_sample_of_a_batch_gets_its_turn(tried):
 
 @pytest.mark.parametrize(("spent_s", "wanted"), [(4.0, 33), (6.0, 32)])
 def test_nothing_more_is_tried_once_it_has_taken_its_part_of_the_time(monkeypatch, tried, spent_s, wanted):
-    seen, now = ByRow(torch.stack), [1.0]
+    seen, now = RowIndependence(torch.stack), [1.0]
     monkeypatch.setattr(row_independence.time, "perf_counter", lambda: now[0])
     for _ in range(32):
         seen([torch.zeros(1), torch.zeros(1)])
@@ -170,13 +170,13 @@ def test_a_function_that_cannot_take_one_sample_speaks_against_it():
     def collate(samples):
         return torch.stack([samples[0], samples[1], *samples[2:]])
 
-    seen = ByRow(collate)
+    seen = RowIndependence(collate)
     assert len(seen([torch.ones(1)] * 3)) == 3
     assert seen.against == "its collate function raised IndexError on 1 sample"
 
 
 def test_samples_that_cannot_be_copied_speak_against_it():
-    seen = ByRow(lambda samples: torch.tensor([0.0] * len(samples)))
+    seen = RowIndependence(lambda samples: torch.tensor([0.0] * len(samples)))
     assert len(seen([(each for each in ()), (each for each in ())])) == 2
     assert "copying a sample raised TypeError" in seen.against
 

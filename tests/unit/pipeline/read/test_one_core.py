@@ -15,10 +15,10 @@ from tests.unit.pipeline.read.test_thread_prefetcher import Remote, wait_for_the
 from torch.utils.data import DataLoader
 
 from flatout.pipeline import compile_loader
-from flatout.pipeline.cache.memory_budget import Budget
+from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.inspect.determinism import examine
 from flatout.pipeline.read.one_core import OneCore, usable
-from flatout.pipeline.read.thread_prefetcher import AskedEarly, in_flight, suit_one_core
+from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher, in_flight, suit_one_core
 from flatout.pipeline.serve.plan import plan_of
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -54,7 +54,7 @@ def started():
 
 def test_the_threads_of_a_pass_share_one_core_and_what_they_start_is_let_go(started):
     dataset = Tells(started)
-    early = AskedEarly(lambda: dataset.__getitem__, 4, one_core=True)
+    early = ThreadPrefetcher(lambda: dataset.__getitem__, 4, one_core=True)
     early.take(range(10, 40))
     seen = early.take(range(10))
     (thread,) = started[1:]
@@ -95,7 +95,7 @@ def test_a_loader_of_samples_that_wait_keeps_its_threads_on_one_core():
 
 def test_threads_are_not_kept_where_that_is_not_asked_for(started):
     dataset = Tells(started)
-    early = AskedEarly(lambda: dataset.__getitem__, 16)
+    early = ThreadPrefetcher(lambda: dataset.__getitem__, 16)
     assert {tuple(cores) for _, cores in early.take(range(20))} == {tuple(CORES)}
     early.end()
 
@@ -135,7 +135,7 @@ def test_a_thread_that_a_kept_one_starts_late_uses_all_cores_where_they_were_let
 
 def test_threads_whose_samples_compute_go_where_they_like():
     dataset = Unpacks(1000)
-    early = AskedEarly(lambda: dataset.__getitem__, 8, one_core=True)
+    early = ThreadPrefetcher(lambda: dataset.__getitem__, 8, one_core=True)
     seen = [early.take(range(begin, begin + 50)) for begin in range(0, 300, 50)]
     assert 1 in seen[0]
     assert set(seen[-1]) == {len(CORES)}
@@ -154,7 +154,7 @@ def test_what_is_started_after_the_end_of_a_pass_is_let_go_by_the_last_thread(st
             return super().__getitem__(index)
 
     dataset = Late(started)
-    early = AskedEarly(lambda: dataset.__getitem__, 4, one_core=True)
+    early = ThreadPrefetcher(lambda: dataset.__getitem__, 4, one_core=True)
     early.take(range(10, 40))
     early.ask([3, 4, 5, 6])
     for _ in range(4):
@@ -169,7 +169,7 @@ def test_what_is_started_after_the_end_of_a_pass_is_let_go_by_the_last_thread(st
 def test_the_end_of_a_pass_lets_go_no_thread_of_another_on_the_same_core(monkeypatch):
     monkeypatch.setattr("flatout.pipeline.read.one_core._turns", itertools.repeat(0))
     datasets = [Tells([threading.Event()]) for _ in range(2)]
-    first, second = (AskedEarly(lambda one=one: one.__getitem__, 4, one_core=True) for one in datasets)
+    first, second = (ThreadPrefetcher(lambda one=one: one.__getitem__, 4, one_core=True) for one in datasets)
     first.take(range(10, 40))
     second.take(range(10, 40))
     first.end()
@@ -198,7 +198,7 @@ def test_samples_that_compute_are_left_to_all_cores(cpu_s, suited):
 def test_where_torch_computes_a_sample_on_several_cores_none_is_chosen(monkeypatch):
     monkeypatch.setattr("flatout.pipeline.serve.plan.suit_one_core", lambda _times: True)  # on a busy machine, too
     for workers, chosen in ((0, False), (1, True)):
-        plan = plan_of(DataLoader(Remote(), 8, num_workers=workers), Budget())
+        plan = plan_of(DataLoader(Remote(), 8, num_workers=workers), MemoryBudget())
         assert plan.in_flight
         assert plan.one_core is (chosen or torch.get_num_threads() == 1)
 
@@ -228,7 +228,7 @@ def test_samples_that_leave_a_program_running_are_left_to_all_cores(monkeypatch)
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        plan = plan_of(DataLoader(Serves(), 8, num_workers=1), Budget())
+        plan = plan_of(DataLoader(Serves(), 8, num_workers=1), MemoryBudget())
         assert plan.in_flight
         assert not plan.one_core
         assert len(left) > 0
@@ -240,7 +240,7 @@ def test_samples_that_leave_a_program_running_are_left_to_all_cores(monkeypatch)
             program.wait()
         for file in (told, asked, done, answer):
             os.close(file)
-    assert plan_of(DataLoader(Remote(), 8, num_workers=1), Budget()).one_core
+    assert plan_of(DataLoader(Remote(), 8, num_workers=1), MemoryBudget()).one_core
 
 
 def test_what_a_program_computes_counts_as_the_sample_computing():

@@ -19,10 +19,10 @@ from tests.unit.pipeline.test_equality import agree
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from flatout.pipeline import compile_loader
-from flatout.pipeline.device.begun_batches import Ahead
+from flatout.pipeline.device.begun_batches import BegunBatches
 from flatout.pipeline.inspect import concurrent_requests, determinism
 from flatout.pipeline.inspect.determinism import examine
-from flatout.pipeline.read.thread_prefetcher import AskedEarly, in_flight
+from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher, in_flight
 from flatout.watch.random_streams import same
 
 pytestmark = pytest.mark.slow
@@ -106,13 +106,13 @@ class Draws(Remote):
 @pytest.fixture
 def asked(monkeypatch):
     """What other threads were asked for in an examination."""
-    noted, init = [], concurrent_requests.Asking.__init__
+    noted, init = [], concurrent_requests.ConcurrentRequests.__init__
 
     def note(self, copies, indices):
         noted.extend(indices)
         init(self, copies, indices)
 
-    monkeypatch.setattr(concurrent_requests.Asking, "__init__", note)
+    monkeypatch.setattr(concurrent_requests.ConcurrentRequests, "__init__", note)
     return noted
 
 
@@ -334,7 +334,7 @@ def test_a_thread_computes_on_as_many_as_it_was_told_whatever_others_set_meanwhi
         changed.wait(10)
         return lambda index: torch.get_num_threads()
 
-    early = AskedEarly(reader, 1, 2)
+    early = ThreadPrefetcher(reader, 1, 2)
     try:
         early.ask([0])
         begun.wait(10)
@@ -384,7 +384,7 @@ def test_threads_end_with_a_pass_in_an_order_of_the_scripts_own():
 
 @pytest.mark.usefixtures("no_collection")
 def test_what_begins_batches_early_is_gone_after_its_end():
-    ahead = Ahead(iter([0, 1]).__next__, lambda: True)
+    ahead = BegunBatches(iter([0, 1]).__next__, lambda: True)
     with contextlib.suppress(StopIteration):
         while True:
             ahead.next()
@@ -413,7 +413,7 @@ def test_what_one_sample_raises_is_raised_where_it_is_waited_for_and_the_others_
 
         return one
 
-    early = AskedEarly(reader, 4)
+    early = ThreadPrefetcher(reader, 4)
     assert early.take([3, 1, 3]) == [-3, -1, -3]
     with pytest.raises(KeyError, match="5"):
         early.take([4, 5, 6])
@@ -445,7 +445,7 @@ print(sum(early.take(next(walked).tolist())), flush=True)
 def test_many_passes_one_after_the_other_give_every_sample():
     """Who waits and who has made what is waited for may come to the lock in any order."""
     for _ in range(30):
-        early = AskedEarly(lambda: lambda index: 2 * index, 8)
+        early = ThreadPrefetcher(lambda: lambda index: 2 * index, 8)
         batches = torch.randperm(400).split(5)
         seen = [early.take(each.tolist()) for each in early.follow(iter(batches), True, wanted=lambda each: each)]
         assert seen == [(2 * each).tolist() for each in batches]
@@ -463,7 +463,7 @@ def test_no_sample_is_missed_whichever_thread_is_the_last(number):
 
         return read
 
-    early = AskedEarly(reader, 16)
+    early = ThreadPrefetcher(reader, 16)
     order = torch.randperm(64 * 40, generator=torch.Generator().manual_seed(number)).tolist()
     batches = [order[start : start + number] for start in range(0, min(len(order), 200 * number), number)]
     found = []
@@ -524,7 +524,7 @@ def slow_to_start(monkeypatch, fails_at=None):
 
 def test_threads_start_each_other(monkeypatch):
     started = slow_to_start(monkeypatch)
-    early = AskedEarly(lambda: lambda index: time.sleep(0.05) or index, 64)
+    early = ThreadPrefetcher(lambda: lambda index: time.sleep(0.05) or index, 64)
     assert early.take(range(128)) == list(range(128))
     early.end()
     assert wait_for_the_end_of_threads()
@@ -536,7 +536,7 @@ def test_threads_start_each_other(monkeypatch):
 @pytest.mark.parametrize("fails_at", [1, 5])
 def test_as_many_threads_as_the_system_gives_do_the_work(monkeypatch, fails_at):
     started = slow_to_start(monkeypatch, fails_at)
-    early = AskedEarly(lambda: lambda index: index, 16)
+    early = ThreadPrefetcher(lambda: lambda index: index, 16)
     assert early.take(range(40)) == list(range(40))
     early.end()
     assert wait_for_the_end_of_threads()
@@ -546,4 +546,4 @@ def test_as_many_threads_as_the_system_gives_do_the_work(monkeypatch, fails_at):
 def test_where_the_system_gives_no_thread_it_is_said(monkeypatch):
     slow_to_start(monkeypatch, fails_at=0)
     with pytest.raises(RuntimeError, match="start new thread"):
-        AskedEarly(lambda: lambda index: index, 16).take([1, 2])
+        ThreadPrefetcher(lambda: lambda index: index, 16).take([1, 2])

@@ -14,11 +14,11 @@ from tests.unit.pipeline.compared import compared, seed, seen
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 import flatout
-from flatout.pipeline.cache.row_store import Store
-from flatout.pipeline.cache.row_view import Written
+from flatout.pipeline.cache.row_store import RowStore
+from flatout.pipeline.cache.row_view import WrittenRows
 from flatout.pipeline.read.sources import source_of
-from flatout.pipeline.read.worker_reader import ReadByWorkers, ReadValues, can_read
-from flatout.pipeline.serve.compiled_loader import Kept
+from flatout.pipeline.read.worker_reader import ReadValues, WorkerReader, can_read
+from flatout.pipeline.serve.compiled_loader import LoaderCaches
 from flatout.watch.random_streams import same
 
 pytestmark = [
@@ -58,7 +58,7 @@ def workers_only(monkeypatch):
     def here(self, indices):
         raise AssertionError(f"{indices} are read by the training's own process")
 
-    monkeypatch.setattr(ReadByWorkers, "_read_here", here)
+    monkeypatch.setattr(WorkerReader, "_read_here", here)
 
 
 @pytest.mark.parametrize("transform", [RANDOM, PLAIN], ids=["random", "the same"])
@@ -88,13 +88,13 @@ def test_one_sample_of_another_size_changes_nothing():
 
 def test_workers_write_what_is_kept_as_it_is_read_to_its_place(monkeypatch):
     written = []
-    fill = Store.fill
+    fill = RowStore.fill
     monkeypatch.setattr(
-        Store, "fill", lambda store, indices, parts: written.append(parts) or fill(store, indices, parts)
+        RowStore, "fill", lambda store, indices, parts: written.append(parts) or fill(store, indices, parts)
     )
     list(flatout.compile_loader(DataLoader(Photographs(RANDOM), 8, shuffle=True, num_workers=2)))
     assert len(written) == 5
-    assert all(sum(isinstance(part, Written) for part in parts) == 1 for parts in written)
+    assert all(sum(isinstance(part, WrittenRows) for part in parts) == 1 for parts in written)
 
 
 def test_where_memory_is_not_in_common_with_workers_this_process_writes(monkeypatch):
@@ -171,7 +171,7 @@ def test_workers_that_are_set_up_or_started_in_another_way_stay_the_scripts():
 
 
 def test_loaders_whose_workers_are_set_up_share_nothing_with_others():
-    dataset, kept = Photographs(RANDOM), Kept()
+    dataset, kept = Photographs(RANDOM), LoaderCaches()
     plain = DataLoader(dataset, num_workers=1)
     set_up = DataLoader(dataset, num_workers=1, worker_init_fn=int)
     assert kept.of(plain) is kept.of(DataLoader(dataset, num_workers=2))

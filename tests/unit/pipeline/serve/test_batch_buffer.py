@@ -34,13 +34,13 @@ class Rows(Dataset):
 def made(monkeypatch):
     """Return the numbers of batches that were made at once, group after group."""
     numbers = []
-    make = batch_buffer.Ready._make
+    make = batch_buffer.BatchBuffer._make
 
     def counted(self, gather):
         make(self, gather)
         numbers.append(len(self._made))
 
-    monkeypatch.setattr(batch_buffer.Ready, "_make", counted)
+    monkeypatch.setattr(batch_buffer.BatchBuffer, "_make", counted)
     return numbers
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.unit.probe.watched import LOSS, MS, STEP, Watch
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.spans import OPTIMIZER
 from flatout.schema.phase import STEP_PHASES, Phase
 
@@ -41,7 +41,7 @@ def test_told_late_is_told_the_same(interval_ms, num_steps):
 
 
 def test_events_wait_no_longer_than_the_interval():
-    tape = Tape([].append, [].append, clock=lambda: 0, interval_ns=20 * MS)
+    tape = EventLog([].append, [].append, clock=lambda: 0, interval_ns=20 * MS)
     told = []
     for moment in (0, 5 * MS, 19 * MS, 20 * MS, 21 * MS):
         tape.record((lambda moment=moment: told.append(moment), moment))
@@ -53,7 +53,7 @@ def test_events_wait_no_longer_than_the_interval():
 
 
 def test_a_failing_event_goes_to_the_trouble_and_not_into_the_training():
-    tape = Tape([].append, [].append, clock=lambda: 0)
+    tape = EventLog([].append, [].append, clock=lambda: 0)
     errors = []
     tape.tracker.trouble = errors.append
     tape.record((lambda: 1 / 0, 0))
@@ -64,7 +64,7 @@ def test_a_failing_event_goes_to_the_trouble_and_not_into_the_training():
 
 
 def test_what_was_recorded_before_is_told_first():
-    tape = Tape([].append, [].append, clock=lambda: 0)
+    tape = EventLog([].append, [].append, clock=lambda: 0)
     told = []
     late = tape.record
     tape.at_once()
@@ -75,7 +75,7 @@ def test_what_was_recorded_before_is_told_first():
 
 def test_a_known_round_that_is_half_done_waits_for_its_end():
     steps = []
-    tape = Tape(steps.append, [].append, clock=lambda: 10**6)
+    tape = EventLog(steps.append, [].append, clock=lambda: 10**6)
     enter, begins, ends = tape.enter[OPTIMIZER], tape.optimizer_begins(1), tape.optimizer_ends(1)
     loop = [tape.backward_begins, tape.backward_ends, enter, tape.leave, begins, ends]
     for moment in range(600):

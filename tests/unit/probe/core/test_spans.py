@@ -4,7 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.probe.watched import MS
 
-from flatout.probe.core.spans import CHECKPOINT, EPOCH_GAP, FORWARD, INPUT, LEAD, LOSS, NUM_SLOTS, SYNC, TAIL, Account
+from flatout.probe.core.spans import (
+    CHECKPOINT,
+    EPOCH_GAP,
+    FORWARD,
+    INPUT,
+    LEAD,
+    LOSS,
+    NUM_SLOTS,
+    SYNC,
+    TAIL,
+    PhaseTimer,
+)
 
 SLOTS = st.integers(0, CHECKPOINT) | st.just(EPOCH_GAP)
 ACTS = st.lists(
@@ -14,7 +25,7 @@ ACTS = st.lists(
 
 
 def test_a_span_inside_another_takes_its_time_out_of_it():
-    account = Account(0)
+    account = PhaseTimer(0)
     account.moment += 1 * MS
     account.enter(FORWARD)
     account.moment += 2 * MS
@@ -30,7 +41,7 @@ def test_a_span_inside_another_takes_its_time_out_of_it():
 
 
 def test_host_time_is_named_only_when_no_span_is_open():
-    account = Account(0)
+    account = PhaseTimer(0)
     account.enter(INPUT)
     account.enter(FORWARD)
     account.leave(LOSS)
@@ -40,7 +51,7 @@ def test_host_time_is_named_only_when_no_span_is_open():
 
 
 def test_a_cut_inside_a_span_goes_on_in_that_span():
-    account = Account(0)
+    account = PhaseTimer(0)
     account.enter(FORWARD)
     account.moment += 3 * MS
     _, _, first = account.cut(TAIL)
@@ -51,7 +62,7 @@ def test_a_cut_inside_a_span_goes_on_in_that_span():
 
 
 def test_leaving_what_was_never_entered_is_harmless():
-    account = Account(0)
+    account = PhaseTimer(0)
     account.leave()
     account.leave(TAIL)
     assert account.current == TAIL
@@ -59,7 +70,7 @@ def test_leaving_what_was_never_entered_is_harmless():
 
 @given(ACTS)
 def test_whatever_happens_the_pieces_add_up_to_the_whole(acts):
-    account = Account(0)
+    account = PhaseTimer(0)
     pieces = []
     for act, slot, host, ns in acts:
         account.moment += ns

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.probe.watched import MS
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.spans import CHECKPOINT, LEAD, OPTIMIZER, SYNC, TAIL
-from flatout.probe.core.step_pattern import Rounds
+from flatout.probe.core.step_pattern import StepPattern
 from flatout.schema.phase import Phase
 
 PARTS = {  # what a body is made of: names of events, as `Script` knows them
@@ -56,7 +56,9 @@ class Script:
         self.clock = 1
         self.steps, self.outside, self.errors = [], [], []
         self.on_step = on_step
-        self.tape = tape = Tape(self.step, self.outside.append, clock=lambda: self.clock, interval_ns=interval_ms * MS)
+        self.tape = tape = EventLog(
+            self.step, self.outside.append, clock=lambda: self.clock, interval_ns=interval_ms * MS
+        )
         tape.tracker.trouble = self.errors.append
         self.events = {
             "forward": tape.forward.begins,
@@ -218,8 +220,8 @@ def test_an_optimizer_that_comes_late_changes_what_a_backward_pass_alone_means()
 
 
 def test_rounds_that_report_nothing_are_told_all_the_same():
-    tape = Tape([].append, [].append, clock=lambda: 0)
+    tape = EventLog([].append, [].append, clock=lambda: 0)
     told = []
     events = [lambda: told.append("a"), lambda: told.append("b")] * 50
-    Rounds(tape.account, tape.tracker, []).tell(events, list(range(100)))
+    StepPattern(tape.account, tape.tracker, []).tell(events, list(range(100)))
     assert told == ["a", "b"] * 50

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import raise_it
 from flatout.probe.core.seams import Seams
 from flatout.probe.core.spans import FORWARD
@@ -17,7 +17,7 @@ WARM_UP = 4
 
 
 def tape_of_this_thread():
-    tape = Tape(lambda _: None, lambda _: None)
+    tape = EventLog(lambda _: None, lambda _: None)
     tape.thread = get_ident()
     return tape
 

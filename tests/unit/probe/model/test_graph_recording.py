@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.model.graph_recording import GraphWatch
 from flatout.probe.model.retained_graphs import RetentionWatch
 
 
 @pytest.fixture
 def watch():
-    tape = Tape(lambda step: None, lambda stretch: None)
+    tape = EventLog(lambda step: None, lambda stretch: None)
     tape.tracing.possible = False
     return GraphWatch(tape)
 

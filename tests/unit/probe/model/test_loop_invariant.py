@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from flatout.probe.model.loop_invariant import UnchangingWatch
+from flatout.probe.model.loop_invariant import LoopInvariantWatch
 
 EDGES = (torch.rand(60, 60, generator=torch.Generator().manual_seed(0)) < 0.1).float()
 NODES = torch.rand(60, 5, generator=torch.Generator().manual_seed(1))
@@ -30,7 +30,7 @@ class Layer(nn.Module):
 def watched(body, batch=lambda: NODES, steps=6, possible=False):
     """Return the watch over the training of a layer."""
     torch.manual_seed(0)
-    layer, watch = Layer(body), UnchangingWatch(SimpleNamespace(tracing=SimpleNamespace(possible=possible)))
+    layer, watch = Layer(body), LoopInvariantWatch(SimpleNamespace(tracing=SimpleNamespace(possible=possible)))
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     for _ in range(steps):
         watch.around(layer, layer)(batch()).square().mean().backward()

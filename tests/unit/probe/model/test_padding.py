@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import raise_it
 from flatout.probe.core.seams import Seams
 from flatout.probe.model.padding import PaddingWatch, padded_ends
@@ -19,7 +19,7 @@ WIDE = 8  # positions of a batch
 
 @pytest.fixture
 def watch():
-    tape = Tape(lambda _: None, lambda _: None)
+    tape = EventLog(lambda _: None, lambda _: None)
     tape.thread = get_ident()
     watch, seams = PaddingWatch(tape), Seams()
     watch.trouble = raise_it

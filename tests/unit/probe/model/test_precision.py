@@ -6,13 +6,13 @@ import threading
 import pytest
 import torch
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.model.precision import PrecisionWatch
 
 
 def plain_tape():
     """Return the tape of a process in which nothing is traced."""
-    tape = Tape(lambda step: None, lambda stretch: None)
+    tape = EventLog(lambda step: None, lambda stretch: None)
     tape.tracing.possible = False
     return tape
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import raise_it
 from flatout.probe.core.seams import Seams
 from flatout.probe.core.spans import TRANSFER
@@ -151,7 +151,7 @@ def test_emptying_the_cache_is_told_with_its_line_in_a_deep_run_and_is_no_seam_o
     plain = torch.cuda.empty_cache
     for sink in (watch, None):
         seams = Seams()
-        DeviceWatch(Tape(lambda _: None, lambda _: None), sink).install(seams)
+        DeviceWatch(EventLog(lambda _: None, lambda _: None), sink).install(seams)
         torch.cuda.empty_cache()
         seams.undo()
     assert torch.cuda.empty_cache is plain
@@ -224,7 +224,7 @@ def test_what_moves_before_the_first_step_is_not_counted(watch):
 def test_only_what_goes_to_a_device_is_charged_to_transfer(monkeypatch, change, charged):
     """A type changed on the CPU, as ToTensor does to every image, is the work of whoever does it."""
     entered = []
-    tape = Tape(lambda _: None, lambda _: None)
+    tape = EventLog(lambda _: None, lambda _: None)
     monkeypatch.setattr(tape, "record", lambda event: entered.append(event[0]))
     seams = Seams()
     DeviceWatch(tape, None, everywhere=True).install(seams)
@@ -237,7 +237,7 @@ def test_only_what_goes_to_a_device_is_charged_to_transfer(monkeypatch, change, 
 
 def test_a_type_changed_on_the_device_is_no_wait_for_it(monkeypatch):
     entered = []
-    tape = Tape(lambda _: None, lambda _: None)
+    tape = EventLog(lambda _: None, lambda _: None)
     monkeypatch.setattr(tape, "record", entered.append)
     seams = Seams()
     DeviceWatch(tape, None, everywhere=True).install(seams)

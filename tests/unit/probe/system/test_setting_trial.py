@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flatout.probe.core.seams import Seams
 from flatout.probe.system import setting_trial
-from flatout.probe.system.setting_trial import PriceWatch, count_denormals
+from flatout.probe.system.setting_trial import SettingTrialWatch, count_denormals
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import LoaderFacts, Step
 
@@ -48,7 +48,7 @@ def run_steps(watch, threads, count, ms):
 
 
 def test_a_number_of_threads_that_is_slower_has_its_price_and_is_put_back(threads):
-    watch = PriceWatch(tuple, tuple)
+    watch = SettingTrialWatch(tuple, tuple)
     run_steps(watch, threads, 60, lambda now, number: (40 if now == 1 else 25) + number % 3)
     (price,) = watch.prices()
     assert (price.switch, price.own, price.tried) == ("threads", 1, 4)
@@ -59,7 +59,7 @@ def test_a_number_of_threads_that_is_slower_has_its_price_and_is_put_back(thread
 
 def test_another_setting_is_priced_where_none_is_doubted(threads):
     threads.append(4)  # as many as there are cores
-    watch, frozen = PriceWatch(tuple, tuple), [False]
+    watch, frozen = SettingTrialWatch(tuple, tuple), [False]
     for number in range(1, 60):
         watch.step(step(10 if frozen[-1] else 40), number)
         if number == 10:
@@ -72,7 +72,7 @@ def test_another_setting_is_priced_where_none_is_doubted(threads):
 
 
 def test_what_is_offered_waits_for_its_turn(threads):
-    watch, frozen = PriceWatch(tuple, tuple), [False]
+    watch, frozen = SettingTrialWatch(tuple, tuple), [False]
     for number in range(1, 300):
         watch.step(step((10 if frozen[-1] else 40) * (1 if threads[-1] == 4 else 2)), number)
         if number == 10:
@@ -84,7 +84,7 @@ def test_what_is_offered_waits_for_its_turn(threads):
 
 
 def test_a_number_that_makes_no_difference_has_no_order(threads):
-    watch = PriceWatch(tuple, tuple)
+    watch = SettingTrialWatch(tuple, tuple)
     run_steps(watch, threads, 400, lambda now, number: 30)
     (price,) = watch.prices()
     assert (price.share, price.ordered) == (0.0, 0.5)
@@ -108,7 +108,7 @@ def test_threads_are_only_tried_where_that_harms_nobody(threads, monkeypatch, ow
     threads.append(own)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    watch = PriceWatch(tuple, lambda: [Loader(workers)])
+    watch = SettingTrialWatch(tuple, lambda: [Loader(workers)])
     run_steps(watch, threads, 60, lambda now, number: 30)
     assert bool(watch.prices()) is priced
     assert threads[-1] == own
@@ -127,7 +127,7 @@ def test_ranks_that_share_the_cores_try_fewer_threads_at_the_same_steps(threads,
     threads.append(own)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
     monkeypatch.setenv("WORLD_SIZE", str(ranks))
-    watch = PriceWatch(tuple, tuple)
+    watch = SettingTrialWatch(tuple, tuple)
     run_steps(watch, threads, 60, lambda now, number: 10 * now)
     assert [price.tried for price in watch.prices()] == tried
     assert all(price.share == pytest.approx(1 - price.tried / own) for price in watch.prices())
@@ -137,7 +137,7 @@ def test_ranks_that_share_the_cores_try_fewer_threads_at_the_same_steps(threads,
 def test_the_line_that_sets_the_number_is_named(threads, monkeypatch):
     seams = Seams()
     monkeypatch.setattr(torch, "set_num_threads", lambda number: threads.append(number))
-    watch = PriceWatch(tuple, tuple)
+    watch = SettingTrialWatch(tuple, tuple)
     watch.install(seams)
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     torch.set_num_threads(2)

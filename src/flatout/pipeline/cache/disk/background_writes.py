@@ -9,17 +9,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["Behind"]
+__all__ = ["BackgroundWrites"]
 
 _SHARE = 0.2  # of the time, for pieces that hold the interpreter's lock
 _AT_EXIT_S = 10.0  # work that is under way when the script has ended may take so long
 _GIVEN_UP_S = 2.0  # a piece that is under way when work is given up
 
-_busy: "set[Behind]" = set()
+_busy: "set[BackgroundWrites]" = set()
 _known = threading.Event()  # set once the interpreter ends them
 
 
-class Behind:
+class BackgroundWrites:
     """One thread that lives as long as there is work. What is not done when the process ends is given up."""
 
     def __init__(self) -> None:

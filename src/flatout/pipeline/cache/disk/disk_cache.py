@@ -15,33 +15,33 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.cache.disk.background_writes import Behind
+from flatout.pipeline.cache.disk.background_writes import BackgroundWrites
 from flatout.pipeline.cache.disk.entries import load, save
-from flatout.pipeline.cache.disk.keys import Key, Limits, key_of
-from flatout.pipeline.cache.row_cache import Keeping
+from flatout.pipeline.cache.disk.keys import Key, KeyLimits, key_of
+from flatout.pipeline.cache.row_cache import RowCache
 from flatout.pipeline.inspect.determinism import some_indices
 from flatout.pipeline.inspect.repeated_proof import agree, asked_again, plain_of
 from flatout.watch.forked_copy import ask_a_copy
 from flatout.watch.random_streams import random_states, restore_random_states
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Folder", "OnDisk", "file_of"]
+__all__ = ["CacheFolder", "DiskCache", "file_of"]
 
 _MOST_BYTES = 20 * 10**9  # all entries of a folder together
 _MOST_OF_FREE = 0.5
-_LIMITS = Limits(seconds=10.0)  # the first batch waits for the key
+_LIMITS = KeyLimits(seconds=10.0)  # the first batch waits for the key
 _LOOK_SHARE = 0.01  # of the time, for keys made anew
 _PROVEN_ON = 8  # samples of what an earlier process kept
 _FORM = 1  # of what `Store` and `Keeping` tell about themselves
 
 
-class Folder:
+class CacheFolder:
     """A folder of entries, and the thread that writes them."""
 
     def __init__(self, path: Path) -> None:
         """Look at nothing yet; the folder is made with the first entry."""
         self.path = path
-        self.behind = Behind()
+        self.behind = BackgroundWrites()
 
     @property
     def max_bytes(self) -> int:
@@ -91,10 +91,10 @@ def file_of(folder: Path, num_bytes: int) -> torch.Tensor:
         return torch.frombuffer(mmap.mmap(file.fileno(), num_bytes), dtype=torch.uint8)
 
 
-class OnDisk:
+class DiskCache:
     """The entry of one data set and collate function in a folder; `state` says how things stand: "", nothing yet."""
 
-    def __init__(self, folder: Folder, dataset: Any, collate: Any) -> None:
+    def __init__(self, folder: CacheFolder, dataset: Any, collate: Any) -> None:
         """Make the key."""
         self._folder = folder
         self._collate = collate
@@ -104,7 +104,7 @@ class OnDisk:
         self._proven = False  # the key stayed what it was while samples were made
         self.state = f"not saved: {self._key.reason}" if self._key.reason else ""
 
-    def load(self, dataset: Any, keeping: Keeping) -> bool:
+    def load(self, dataset: Any, keeping: RowCache) -> bool:
         """Return whether `keeping` now holds what an earlier process saved, and that is what `dataset` gives.
 
         Otherwise `keeping` is not to be used any more.
@@ -126,7 +126,7 @@ class OnDisk:
         self._proven, self.state = True, f"from {self._folder.path}"
         return True
 
-    def save(self, dataset: Any, keeping: Keeping) -> None:
+    def save(self, dataset: Any, keeping: RowCache) -> None:
         """Save what is kept, all of which is there, behind the training's back."""
         key = self._key_of(dataset)
         if key != self._key:

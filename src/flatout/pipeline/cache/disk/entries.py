@@ -32,7 +32,7 @@ from pathlib import Path
 
 import torch
 
-from flatout.pipeline.cache.disk.entry_format import Array, BadEntry, Plan, lay_out, read, write
+from flatout.pipeline.cache.disk.entry_format import BadEntry, EntryPlan, StoredArray, lay_out, read, write
 from flatout.units import format_bytes
 from flatout.watch.signals import any_but_signals
 
@@ -86,7 +86,7 @@ def save(
         return str(error) or type(error).__name__
 
 
-def _save(plan: Plan, folder: Path, max_bytes: int, pace: Callable[[], None] | None) -> str:
+def _save(plan: EntryPlan, folder: Path, max_bytes: int, pace: Callable[[], None] | None) -> str:
     path = folder / _name(plan.key)
     partial = path.with_suffix(_PARTIAL)
     with _held(folder):
@@ -226,7 +226,7 @@ def _load(path: Path, file: int, key: str) -> Stored | None:
     return Stored({array.name: _view(mapped, array) for array in arrays}, facts)
 
 
-def _view(mapped: mmap.mmap, array: Array) -> torch.Tensor:
+def _view(mapped: mmap.mmap, array: StoredArray) -> torch.Tensor:
     if not array.num_items:
         return torch.empty(array.shape, dtype=array.dtype)
     flat = torch.frombuffer(mapped, dtype=array.dtype, count=array.num_items, offset=array.offset)

@@ -26,7 +26,7 @@ import torch
 
 from flatout.machine import usable_cores
 
-__all__ = ["VERSION", "Array", "BadEntry", "Plan", "lay_out", "read", "write"]
+__all__ = ["VERSION", "BadEntry", "EntryPlan", "StoredArray", "lay_out", "read", "write"]
 
 VERSION = 1
 
@@ -46,7 +46,7 @@ class BadEntry(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class StoredArray:
     """One array and where it lies in the file."""
 
     name: str
@@ -74,12 +74,12 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EntryPlan:
     """What is to be written, laid out: flat views of the arrays' memory, and the bytes of the whole file."""
 
     key: str
     facts: Mapping[str, object]
-    arrays: tuple[Array, ...]
+    arrays: tuple[StoredArray, ...]
     memory: tuple[torch.Tensor, ...]
     header_bytes: int
 
@@ -93,24 +93,24 @@ def _up_to_page(num_bytes: int) -> int:
     return -(-num_bytes // _PAGE) * _PAGE
 
 
-def _end(arrays: Sequence[Array]) -> int:
+def _end(arrays: Sequence[StoredArray]) -> int:
     return arrays[-1].end if arrays else _PAGE
 
 
 # -- writing ----------------------------------------------------------------------------------------------------
 
 
-def lay_out(key: str, arrays: Mapping[str, torch.Tensor], facts: Mapping[str, object]) -> Plan:
+def lay_out(key: str, arrays: Mapping[str, torch.Tensor], facts: Mapping[str, object]) -> EntryPlan:
     """Return where everything goes; nothing is written.
 
     Raises:
         ValueError: an array is of a kind that is not stored, or `facts` are not what JSON holds.
     """
-    placed: list[Array] = []
+    placed: list[StoredArray] = []
     memory = []
     for name, tensor in arrays.items():
         flat, stride = _flat(name, tensor)
-        one = Array(name, tensor.dtype, tuple(tensor.shape), stride, _end(placed))
+        one = StoredArray(name, tensor.dtype, tuple(tensor.shape), stride, _end(placed))
         placed.append(replace(one, checksums=(2**32 - 1,) * sum(1 for _ in one.blocks)))
         memory.append(flat)
     try:
@@ -119,7 +119,7 @@ def lay_out(key: str, arrays: Mapping[str, torch.Tensor], facts: Mapping[str, ob
         raise ValueError(f"the facts are not what JSON holds ({error})") from None
     if header_bytes > _LARGEST_HEADER:
         raise ValueError(f"the facts take {header_bytes} bytes")
-    return Plan(key, facts, tuple(placed), tuple(memory), header_bytes)
+    return EntryPlan(key, facts, tuple(placed), tuple(memory), header_bytes)
 
 
 def _flat(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
@@ -148,7 +148,7 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _header(key: str, facts: Mapping[str, object], arrays: Sequence[Array]) -> bytes:
+def _header(key: str, facts: Mapping[str, object], arrays: Sequence[StoredArray]) -> bytes:
     told = [
         {"name": a.name, "dtype": _dtype_name(a.dtype), "shape": a.shape, "stride": a.stride, "crc32": a.checksums}
         for a in arrays
@@ -157,7 +157,7 @@ def _header(key: str, facts: Mapping[str, object], arrays: Sequence[Array]) -> b
     return json.dumps(whole, separators=(",", ":")).encode("ascii")
 
 
-def write(plan: Plan, file: int, pace: Callable[[], None] | None = None) -> None:
+def write(plan: EntryPlan, file: int, pace: Callable[[], None] | None = None) -> None:
     """Write everything into the empty `file`, and wait until the disk has it.
 
     `pace` is called before each block of 4 MiB: it may wait, or raise; blocks are then written by this thread alone.
@@ -179,7 +179,7 @@ def write(plan: Plan, file: int, pace: Callable[[], None] | None = None) -> None
     os.fsync(file)
 
 
-def _writer(file: int, array: Array, flat: torch.Tensor) -> Callable[[tuple[int, int]], int]:
+def _writer(file: int, array: StoredArray, flat: torch.Tensor) -> Callable[[tuple[int, int]], int]:
     num_bytes = flat.numel() * flat.element_size()
     memory = memoryview((ctypes.c_ubyte * num_bytes).from_address(flat.data_ptr())) if num_bytes else memoryview(b"")
 
@@ -192,7 +192,7 @@ def _writer(file: int, array: Array, flat: torch.Tensor) -> Callable[[tuple[int,
     return one
 
 
-def _paced(put: Callable[[tuple[int, int]], int], array: Array, pace: Callable[[], None]) -> list[int]:
+def _paced(put: Callable[[tuple[int, int]], int], array: StoredArray, pace: Callable[[], None]) -> list[int]:
     made = []
     for block in array.blocks:
         pace()
@@ -213,7 +213,7 @@ def _digest(page: bytes, header: bytes) -> bytes:
 # -- reading ----------------------------------------------------------------------------------------------------
 
 
-def read(file: int, key: str) -> tuple[tuple[Array, ...], dict[str, object]]:
+def read(file: int, key: str) -> tuple[tuple[StoredArray, ...], dict[str, object]]:
     """Return where the arrays of `file` lie, and its facts, after every byte of it was read and checked.
 
     Raises:
@@ -239,13 +239,13 @@ def read(file: int, key: str) -> tuple[tuple[Array, ...], dict[str, object]]:
     return arrays, facts
 
 
-def _understood(header: Any, key: str) -> tuple[tuple[Array, ...], dict[str, object]]:
+def _understood(header: Any, key: str) -> tuple[tuple[StoredArray, ...], dict[str, object]]:
     if header["key"] != key or header["byteorder"] != sys.byteorder or type(header["facts"]) is not dict:
         raise BadEntry
-    arrays: list[Array] = []
+    arrays: list[StoredArray] = []
     for told in header["arrays"]:
         shape, stride, checksums = (tuple(map(_number, told[name])) for name in ("shape", "stride", "crc32"))
-        array = Array(str(told["name"]), _BY_NAME[told["dtype"]], shape, stride, _end(arrays), checksums)
+        array = StoredArray(str(told["name"]), _BY_NAME[told["dtype"]], shape, stride, _end(arrays), checksums)
         if not _is_dense(shape, stride) or len(checksums) != sum(1 for _ in array.blocks):
             raise BadEntry
         arrays.append(array)
@@ -258,7 +258,7 @@ def _number(told: object) -> int:
     return told
 
 
-def _check(file: int, arrays: Sequence[Array]) -> None:
+def _check(file: int, arrays: Sequence[StoredArray]) -> None:
     """Read all arrays and compare the checksums; through `pread`: a disk's failure is an error here, not a signal."""
     own = threading.local()
 

@@ -44,7 +44,7 @@ class Code:
         self._tell_constant = tell_constant
         self._owners: dict[str, str] = {}
 
-    def told(self, thing: Any) -> bytes | None:
+    def encode(self, thing: Any) -> bytes | None:
         """Return what `thing` does where it is code (functions, methods, classes, modules), else None.
 
         Raises:

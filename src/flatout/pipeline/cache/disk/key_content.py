@@ -68,7 +68,7 @@ def _array(thing: Any, tell: Tell, files: Files, allowance: Allowance, numpy: An
 
 def _mapped(thing: Any, files: Files) -> bytes:
     """Tell a view of a file by the file, and where in it the view begins."""
-    found = files.told(str(thing.filename)) if thing.filename is not None else b""
+    found = files.encode(str(thing.filename)) if thing.filename is not None else b""
     if not found or thing.mode != "r":
         raise Untold(f"memory mapped with mode {thing.mode!r}")
     root = thing
@@ -81,7 +81,7 @@ def _mapped(thing: Any, files: Files) -> bytes:
 def _image(image: Any, tell: Tell, files: Files) -> bytes:
     form = f"{type(image).__name__} {image.mode} {image.size}".encode()
     if getattr(image, "fp", None) is not None:  # not read yet; reading it would change it
-        found = files.told(str(getattr(image, "filename", "")))
+        found = files.encode(str(getattr(image, "filename", "")))
         if not found:
             raise Untold("an image that is still to be read from an open file")
         return digest("image to read", form, found)

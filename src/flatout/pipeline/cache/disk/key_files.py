@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Allowance", "Files", "Limits", "Untold", "digest"]
+__all__ = ["Allowance", "Files", "KeyLimits", "Untold", "digest"]
 
 _PASSED_BY = {".flatout", ".git", "__pycache__"}  # change without the data changing
 _REMOTE = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]+://")
@@ -37,7 +37,7 @@ class Untold(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class KeyLimits:
     """How much may be looked at for one key; more than that is a reason to have none."""
 
     files: int = 2_000_000
@@ -48,7 +48,7 @@ class Limits:
 class Allowance:
     """What is left of the limits while one key is made."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: KeyLimits) -> None:
         """Start the clock."""
         self._limits = limits
         self._files, self._bytes, self._steps = limits.files, limits.num_bytes, 0
@@ -101,7 +101,7 @@ class Files:
         self._folders: dict[str, bytes] = {}
         self._around: dict[str, bytes] = {}
 
-    def told(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Return what is there under the name `text`, nothing where it is no name of a file.
 
         Raises:

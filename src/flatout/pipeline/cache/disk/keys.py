@@ -25,11 +25,11 @@ import torch
 
 from flatout.pipeline.cache.disk.key_code import Code
 from flatout.pipeline.cache.disk.key_content import told_content
-from flatout.pipeline.cache.disk.key_files import Allowance, Files, Limits, Untold, digest
+from flatout.pipeline.cache.disk.key_files import Allowance, Files, KeyLimits, Untold, digest
 from flatout.pipeline.cache.disk.key_versions import environment
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["Key", "Limits", "key_of"]
+__all__ = ["Key", "KeyLimits", "key_of"]
 
 _NUMBERS = (type(None), bool, int, float, complex, type(...), type(NotImplemented))
 _LEAVES = {type(None), bool, int, float, str}
@@ -48,13 +48,13 @@ class Key:
     reason: str
 
 
-def key_of(*things: object, limits: Limits | None = None) -> Key:
+def key_of(*things: object, limits: KeyLimits | None = None) -> Key:
     """Return a key of everything that `things` (data set, collate function, plain values) depend on.
 
     Nothing is called on them but the `__reduce_ex__` of objects of installed packages. What cannot be told (handles,
     generators, objects without visible state, more than `limits`) gives a reason instead of a digest.
     """
-    teller = _Teller(Allowance(limits or Limits()))
+    teller = _Teller(Allowance(limits or KeyLimits()))
     try:
         told = [teller.tell_named(type(thing).__name__, thing) for thing in things]
         around = [one.encode() for one in environment()]
@@ -87,7 +87,7 @@ class _Teller:
     def tell(self, thing: Any) -> bytes:
         kind = type(thing)
         if kind is str:
-            return digest("str", thing.encode("utf-8", "surrogatepass"), self._files.told(thing))
+            return digest("str", thing.encode("utf-8", "surrogatepass"), self._files.encode(thing))
         if kind in _NUMBERS:
             return digest(kind.__name__, _number(thing))
         self._allowance.step()
@@ -122,14 +122,14 @@ class _Teller:
             raise Untold(refused)
         if any(thing is one for one in _streams()):
             return digest("stream of the process", kind.__name__.encode())
-        told = self._code.told(thing)
+        told = self._code.encode(thing)
         if told is not None:
             return told
         told = told_content(thing, self.tell, self._files, self._allowance)
         if told is not None:
             return digest("content", self.tell(kind), told)
         if isinstance(thing, PurePath):
-            return digest("path", str(thing).encode("utf-8", "surrogatepass"), self._files.told(str(thing)))
+            return digest("path", str(thing).encode("utf-8", "surrogatepass"), self._files.encode(str(thing)))
         return self._object(kind, thing)
 
     # -- containers ---------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class _Teller:
             strings = [item for item in items if type(item) is str]
             rest = marshal.dumps([... if type(item) is str else item for item in items] if strings else items, 2)
             whole = b"\xff".join([item.encode("utf-8", "surrogatepass") for item in strings])  # no byte of UTF-8
-            return digest(name + " of leaves", rest, whole, *map(self._files.told, strings))
+            return digest(name + " of leaves", rest, whole, *map(self._files.encode, strings))
         return digest(name, *map(self.tell, items))
 
     def _tell_item(self, name: Any, value: Any) -> bytes:

@@ -6,12 +6,12 @@ from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.compile.kernels.original import functional
 from flatout.pipeline.compile.kernels.per_sample import each
 from flatout.pipeline.compile.rng import Generator, uniform
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["gaussian_blur"]
 
 
-def gaussian_blur(operation: Any, form: Form) -> RandomKernel | None:
+def gaussian_blur(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `GaussianBlur`."""
     if form.kind == "array":
         return None

@@ -20,7 +20,7 @@ from flatout.pipeline.compile.kernels.original import functional
 from flatout.pipeline.compile.kernels.pillow import converted, mode_of
 from flatout.pipeline.compile.kernels.rows import put
 from flatout.pipeline.compile.rng import Generator, order, uniform
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["color_jitter"]
 
@@ -29,7 +29,7 @@ _PIECE_BYTES = 512 * 1024  # of floats: what the changes work on stays in a core
 _NAMES = ("brightness", "contrast", "saturation", "hue")
 
 
-def color_jitter(operation: Any, form: Form) -> RandomKernel | None:
+def color_jitter(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `ColorJitter` on images."""
     if form.kind != "image" or not _blends_as_pillow():
         return None

@@ -8,50 +8,50 @@ from torch import Tensor
 from flatout.pipeline.compile.kernels.kernel import Kernel, Unsuited
 from flatout.pipeline.compile.kernels.original import is_v2
 from flatout.pipeline.compile.kernels.strides import collated
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["as_it_is", "convert_image_dtype", "pil_to_tensor", "to_dtype", "to_image", "to_tensor"]
 
 
-def as_it_is(operation: object, form: Form) -> Kernel:
+def as_it_is(operation: object, form: SampleForm) -> Kernel:
     """Return the kernel of an operation that lets values of this form pass."""
     return Kernel(type(operation).__name__, form, _same, view=_same)
 
 
-def to_tensor(operation: object, form: Form) -> Kernel | None:
+def to_tensor(operation: object, form: SampleForm) -> Kernel | None:
     """Return the kernel of `ToTensor`: channels first, and bytes as fractions of 255 of the default float type."""
     if form.kind == "tensor":
         return as_it_is(operation, form) if is_v2(operation) else None
-    return Kernel("ToTensor", Form("tensor"), _to_tensor, _to_tensor_into)
+    return Kernel("ToTensor", SampleForm("tensor"), _to_tensor, _to_tensor_into)
 
 
-def pil_to_tensor(operation: object, form: Form) -> Kernel | None:
+def pil_to_tensor(operation: object, form: SampleForm) -> Kernel | None:
     """Return the kernel of `PILToTensor`: channels first, bytes as they are."""
     if form.kind != "image":
         return as_it_is(operation, form) if is_v2(operation) else None
-    return Kernel("PILToTensor", Form("tensor"), _first, view=_channels_first)
+    return Kernel("PILToTensor", SampleForm("tensor"), _first, view=_channels_first)
 
 
-def to_image(_operation: object, form: Form) -> Kernel:
+def to_image(_operation: object, form: SampleForm) -> Kernel:
     """Return the kernel of `ToImage`: channels first, of torchvision's class for images."""
     if form.kind == "tensor":
-        return Kernel("ToImage", Form("tensor", form.mode or "Image"), _same, view=_same)
-    return Kernel("ToImage", Form("tensor", "Image"), _first, view=_channels_first)
+        return Kernel("ToImage", SampleForm("tensor", form.mode or "Image"), _same, view=_same)
+    return Kernel("ToImage", SampleForm("tensor", "Image"), _first, view=_channels_first)
 
 
-def to_dtype(operation: Any, form: Form) -> Kernel | None:
+def to_dtype(operation: Any, form: SampleForm) -> Kernel | None:
     """Return the kernel of `ToDtype` for one type of number."""
     if not isinstance(operation.dtype, torch.dtype):
         return None
     return _to(operation, form, "ToDtype", scale=bool(operation.scale))
 
 
-def convert_image_dtype(operation: Any, form: Form) -> Kernel | None:
+def convert_image_dtype(operation: Any, form: SampleForm) -> Kernel | None:
     """Return the kernel of `ConvertImageDtype`."""
     return _to(operation, form, "ConvertImageDtype", scale=True)
 
 
-def _to(operation: Any, form: Form, name: str, scale: bool) -> Kernel | None:
+def _to(operation: Any, form: SampleForm, name: str, scale: bool) -> Kernel | None:
     if form.kind != "tensor":
         return as_it_is(operation, form) if is_v2(operation) else None
 

@@ -11,7 +11,7 @@ from flatout.pipeline.compile.kernels.original import functional
 from flatout.pipeline.compile.kernels.strides import collated
 from flatout.pipeline.compile.kernels.whole_batch import checked
 from flatout.pipeline.compile.rng import Generator, aspect, below, happens, log_ratio, torchs, uniform
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["random_erasing"]
 
@@ -19,7 +19,7 @@ _TRIES = 10
 _NOTHING = {"erased": False, "top": 0, "left": 0, "height": 0, "width": 0}
 
 
-def random_erasing(operation: Any, form: Form) -> RandomKernel | None:
+def random_erasing(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomErasing` on tensors: in some samples one window is overwritten."""
     if form.kind != "tensor":
         return None

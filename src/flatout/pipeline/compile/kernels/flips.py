@@ -12,22 +12,22 @@ from flatout.pipeline.compile.kernels.original import functional
 from flatout.pipeline.compile.kernels.rows import put, taken
 from flatout.pipeline.compile.kernels.strides import collated
 from flatout.pipeline.compile.rng import Generator, happens
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["random_horizontal_flip", "random_vertical_flip"]
 
 
-def random_horizontal_flip(operation: Any, form: Form) -> RandomKernel | None:
+def random_horizontal_flip(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomHorizontalFlip`."""
     return _flip(operation, form, 2 if form.kind == "image" else -1, functional(operation).hflip)
 
 
-def random_vertical_flip(operation: Any, form: Form) -> RandomKernel | None:
+def random_vertical_flip(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomVerticalFlip`."""
     return _flip(operation, form, 1 if form.kind == "image" else -2, functional(operation).vflip)
 
 
-def _flip(operation: Any, form: Form, axis: int, original: Any) -> RandomKernel | None:
+def _flip(operation: Any, form: SampleForm, axis: int, original: Any) -> RandomKernel | None:
     if form.kind == "array":
         return None
 

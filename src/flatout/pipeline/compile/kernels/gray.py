@@ -13,12 +13,12 @@ from flatout.pipeline.compile.kernels.rows import put, taken
 from flatout.pipeline.compile.kernels.strides import collated
 from flatout.pipeline.compile.kernels.whole_batch import checked, whole
 from flatout.pipeline.compile.rng import Generator, happens
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["grayscale", "random_grayscale"]
 
 
-def grayscale(operation: Any, form: Form) -> Kernel | None:
+def grayscale(operation: Any, form: SampleForm) -> Kernel | None:
     """Return the kernel of `Grayscale` to one or three channels."""
     channels = operation.num_output_channels
     if channels not in (1, 3):
@@ -27,10 +27,12 @@ def grayscale(operation: Any, form: Form) -> Kernel | None:
         return as_it_is(operation, form) if is_v2(operation) else None
     if form.kind == "tensor":
         return whole(operation, form)
-    return Kernel("Grayscale", Form("image", "L" if channels == 1 else "RGB"), lambda batch: _gray(batch, channels))
+    return Kernel(
+        "Grayscale", SampleForm("image", "L" if channels == 1 else "RGB"), lambda batch: _gray(batch, channels)
+    )
 
 
-def random_grayscale(operation: Any, form: Form) -> RandomKernel | None:
+def random_grayscale(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomGrayscale`, which keeps the number of channels."""
     if form.kind == "array":
         return None

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flatout.native.operation import Operation
 from flatout.pipeline.compile.rng import Generator
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["Compiled", "Draw", "Drawn", "Kernel", "Params", "RandomKernel", "Unsuited", "collected"]
 
@@ -57,7 +57,7 @@ class Kernel:
     """
 
     name: str
-    after: Form
+    after: SampleForm
     run: Callable[[Tensor], Tensor]
     run_into: Callable[[Tensor, Tensor], None] | None = None
     view: Callable[[Tensor], Tensor] | None = None
@@ -82,7 +82,7 @@ class RandomKernel:
     """
 
     name: str
-    after: Form
+    after: SampleForm
     draw_one: Draw
     run: Callable[[Tensor, Params], Tensor]
     forced: Callable[[object, Params, int], object]

@@ -11,11 +11,11 @@ from flatout.pipeline.compile.kernels.kernel import Drawn, Kernel, Params, Rando
 from flatout.pipeline.compile.kernels.original import is_v2
 from flatout.pipeline.compile.kernels.rows import put, taken
 from flatout.pipeline.compile.rng import Generator, order, rounded, share, torchs
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["random_apply", "random_choice", "random_order"]
 
-_KernelFor = Callable[[Any, Form], Kernel | RandomKernel | None]
+_KernelFor = Callable[[Any, SampleForm], Kernel | RandomKernel | None]
 _Choose = Callable[[Generator], list[int]]  # draws which ways a sample goes, one after the other
 
 
@@ -67,7 +67,7 @@ class _Way:
         return value
 
 
-def random_apply(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKernel | None:
+def random_apply(operation: Any, form: SampleForm, kernel_for: _KernelFor) -> RandomKernel | None:
     """Return the kernel of `RandomApply` where every operation in it has a kernel and the form stays."""
     way = _way("1", list(operation.transforms), form, kernel_for)
     includes = not is_v2(operation)  # v1 applies at `drawn <= p`, v2 at `drawn < p`
@@ -79,7 +79,7 @@ def random_apply(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKe
     return None if way is None else _ways("RandomApply", form, [_Way("0", []), way], choose)
 
 
-def random_choice(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKernel | None:
+def random_choice(operation: Any, form: SampleForm, kernel_for: _KernelFor) -> RandomKernel | None:
     """Return the kernel of `RandomChoice`, exact in v2 only: v1 draws from Python's generator."""
     ways = _each_way(operation, form, kernel_for)
     shares = [float(each) for each in operation.p or [1.0] * len(operation.transforms)]
@@ -92,7 +92,7 @@ def random_choice(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomK
     return _ways("RandomChoice", form, ways, choose, exact=is_v2(operation))
 
 
-def random_order(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKernel | None:
+def random_order(operation: Any, form: SampleForm, kernel_for: _KernelFor) -> RandomKernel | None:
     """Return the kernel of the `RandomOrder` of v2."""
     ways = _each_way(operation, form, kernel_for)
     if ways is None:
@@ -101,13 +101,13 @@ def random_order(operation: Any, form: Form, kernel_for: _KernelFor) -> RandomKe
     return _ways("RandomOrder", form, ways, lambda generator: order(number, generator))
 
 
-def _each_way(operation: Any, form: Form, kernel_for: _KernelFor) -> list[_Way] | None:
+def _each_way(operation: Any, form: SampleForm, kernel_for: _KernelFor) -> list[_Way] | None:
     ways = [_way(str(number), [one], form, kernel_for) for number, one in enumerate(operation.transforms)]
     known = [way for way in ways if way is not None]
     return known if len(known) == len(ways) else None
 
 
-def _way(name: str, transforms: list[Any], form: Form, kernel_for: _KernelFor) -> _Way | None:
+def _way(name: str, transforms: list[Any], form: SampleForm, kernel_for: _KernelFor) -> _Way | None:
     """Return the operations with their kernels; None where one has none or the form does not stay."""
     steps: list[tuple[Any, Kernel | RandomKernel]] = []
     for operation in (part for transform in transforms for part in flatten(transform)):
@@ -118,7 +118,7 @@ def _way(name: str, transforms: list[Any], form: Form, kernel_for: _KernelFor) -
     return _Way(name, steps)
 
 
-def _ways(name: str, form: Form, ways: Sequence[_Way], choose: _Choose, exact: bool = True) -> RandomKernel:
+def _ways(name: str, form: SampleForm, ways: Sequence[_Way], choose: _Choose, exact: bool = True) -> RandomKernel:
     """Return the kernel that sends each sample along the ways that are chosen for it."""
 
     def draw(shape: tuple[int, ...], generator: Generator = None) -> Drawn:

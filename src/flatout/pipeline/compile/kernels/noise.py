@@ -8,14 +8,14 @@ from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel
 from flatout.pipeline.compile.kernels.original import functional
 from flatout.pipeline.compile.kernels.per_sample import each
 from flatout.pipeline.compile.rng import Generator, torchs
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["gaussian_noise"]
 
 _SEEDS = 2**62
 
 
-def gaussian_noise(operation: Any, form: Form) -> RandomKernel | None:
+def gaussian_noise(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `GaussianNoise` on tensors."""
     if form.kind != "tensor":
         return None

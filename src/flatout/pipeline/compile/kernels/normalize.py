@@ -9,12 +9,12 @@ from flatout.pipeline.compile.kernels.convert import as_it_is
 from flatout.pipeline.compile.kernels.kernel import Kernel, Unsuited
 from flatout.pipeline.compile.kernels.original import is_v2
 from flatout.pipeline.compile.kernels.strides import collated
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["normalize"]
 
 
-def normalize(operation: Any, form: Form) -> Kernel | None:
+def normalize(operation: Any, form: SampleForm) -> Kernel | None:
     """Return the kernel of `Normalize` for tensors of [..., C, H, W]."""
     if form.kind != "tensor":
         return as_it_is(operation, form) if form.kind == "array" and is_v2(operation) else None

@@ -10,7 +10,7 @@ from flatout.native.pixels import image_of, write_pixels
 from flatout.pipeline.compile.kernels.kernel import Draw, Params, RandomKernel, Unsuited
 from flatout.pipeline.compile.kernels.pillow import for_each, mode_of
 from flatout.pipeline.compile.kernels.strides import collated
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["each"]
 
@@ -18,7 +18,7 @@ __all__ = ["each"]
 _Forced = Callable[[Any, Params, int], Any]
 
 
-def each(name: str, form: Form, draw: Draw, forced: _Forced, exact: bool = True) -> RandomKernel:
+def each(name: str, form: SampleForm, draw: Draw, forced: _Forced, exact: bool = True) -> RandomKernel:
     """Return the kernel that gives `forced` one image or tensor after the other, of one size before and after."""
 
     def run(batch: Tensor, params: Params) -> Tensor:

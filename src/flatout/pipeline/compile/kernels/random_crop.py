@@ -17,7 +17,7 @@ from flatout.pipeline.compile.kernels.rows import windows
 from flatout.pipeline.compile.kernels.whole_batch import checked
 from flatout.pipeline.compile.kernels.window import common_fill
 from flatout.pipeline.compile.rng import Generator, below
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["random_crop"]
 
@@ -25,7 +25,7 @@ _Sides = tuple[int, int, int, int]  # left, top, right, bottom
 _SidesOf = Callable[[int, int], Iterable[_Sides]]  # of an image's height and width
 
 
-def random_crop(operation: Any, form: Form) -> RandomKernel | None:
+def random_crop(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomCrop`: padding first, then for every sample a window of its own."""
     fill, base = common_fill(operation), _base(operation)
     if form.kind == "array" or not fill or base is None:
@@ -35,7 +35,7 @@ def random_crop(operation: Any, form: Form) -> RandomKernel | None:
     return None if pixel is None else _crop(operation, form, (fill[0], pixel), sides_of)
 
 
-def _crop(operation: Any, form: Form, fills: tuple[Any, tuple[int, ...]], sides_of: _SidesOf) -> RandomKernel:
+def _crop(operation: Any, form: SampleForm, fills: tuple[Any, tuple[int, ...]], sides_of: _SidesOf) -> RandomKernel:
     """Return the kernel; `fills` are the fill as given and as bytes of a pixel."""
     (fill, pixel), (height, width) = fills, operation.size
     functions, modern = functional(operation), is_v2(operation)

@@ -12,12 +12,12 @@ from flatout.pipeline.compile.kernels.kernel import Kernel, Params, Unsuited
 from flatout.pipeline.compile.kernels.original import is_v2, pillow_filter
 from flatout.pipeline.compile.kernels.resample import resample
 from flatout.pipeline.compile.kernels.whole_batch import whole
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["resize", "resized"]
 
 
-def resize(operation: Any, form: Form) -> Kernel | None:
+def resize(operation: Any, form: SampleForm) -> Kernel | None:
     """Return the kernel of `Resize`; on images only where Pillow gives no warning of its own."""
     if form.kind == "array":
         return as_it_is(operation, form) if is_v2(operation) else None

@@ -14,14 +14,14 @@ from flatout.pipeline.compile.kernels.original import functional, pillow_filter
 from flatout.pipeline.compile.kernels.pillow import for_each, mode_of
 from flatout.pipeline.compile.kernels.whole_batch import checked
 from flatout.pipeline.compile.rng import Generator, aspect, below, log_ratio, uniform
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["random_resized_crop"]
 
 _TRIES = 10
 
 
-def random_resized_crop(operation: Any, form: Form) -> RandomKernel | None:
+def random_resized_crop(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomResizedCrop`: for every sample a window of its own, all made one size."""
     chosen = pillow_filter(operation.interpolation)
     if form.kind == "array" or chosen is None or operation.antialias is False:

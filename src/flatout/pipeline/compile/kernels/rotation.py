@@ -7,12 +7,12 @@ from flatout.pipeline.compile.kernels.original import functional, is_v2
 from flatout.pipeline.compile.kernels.per_sample import each
 from flatout.pipeline.compile.kernels.window import common_fill
 from flatout.pipeline.compile.rng import Generator, uniform
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["random_affine", "random_rotation"]
 
 
-def random_rotation(operation: Any, form: Form) -> RandomKernel | None:
+def random_rotation(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomRotation` where the image keeps its size."""
     if form.kind == "array" or operation.expand or not common_fill(operation):
         return None
@@ -34,7 +34,7 @@ def random_rotation(operation: Any, form: Form) -> RandomKernel | None:
     return each("RandomRotation", form, draw, forced)
 
 
-def random_affine(operation: Any, form: Form) -> RandomKernel | None:
+def random_affine(operation: Any, form: SampleForm) -> RandomKernel | None:
     """Return the kernel of `RandomAffine`."""
     if form.kind == "array" or not common_fill(operation):
         return None
@@ -80,7 +80,7 @@ def _draw(operation: Any, size: tuple[int, int], generator: Generator) -> Drawn:
     return drawn
 
 
-def _fill(operation: Any, form: Form, value: Any) -> Any:
+def _fill(operation: Any, form: SampleForm, value: Any) -> Any:
     """Return the fill as the original hands it on: for tensors v1 makes one number a channel of it."""
     (fill,) = common_fill(operation)
     if form.kind == "image" or is_v2(operation):

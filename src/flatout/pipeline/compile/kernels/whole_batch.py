@@ -6,12 +6,12 @@ from torch import Tensor
 
 from flatout.pipeline.compile.kernels.kernel import Kernel, Unsuited
 from flatout.pipeline.compile.kernels.strides import collated
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["checked", "whole"]
 
 
-def whole(operation: Any, form: Form) -> Kernel:
+def whole(operation: Any, form: SampleForm) -> Kernel:
     """Return the kernel that gives the operation all images of [B, C, H, W] at once."""
 
     def run(batch: Tensor) -> Tensor:

@@ -13,12 +13,12 @@ from flatout.pipeline.compile.kernels.kernel import Kernel, Params
 from flatout.pipeline.compile.kernels.original import is_v2, number_of_channels
 from flatout.pipeline.compile.kernels.pillow import mode_of
 from flatout.pipeline.compile.kernels.whole_batch import whole
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["center_crop", "common_fill", "pad"]
 
 
-def center_crop(operation: Any, form: Form) -> Kernel | None:
+def center_crop(operation: Any, form: SampleForm) -> Kernel | None:
     """Return the kernel of `CenterCrop`."""
     if form.kind != "image":
         return _of_tensors(operation, form)
@@ -47,7 +47,7 @@ def center_crop(operation: Any, form: Form) -> Kernel | None:
     return Kernel("CenterCrop", form, run, compiled=compiled if native.available() else None)
 
 
-def pad(operation: Any, form: Form) -> Kernel | None:
+def pad(operation: Any, form: SampleForm) -> Kernel | None:
     """Return the kernel of `Pad`."""
     if form.kind != "image":
         return _of_tensors(operation, form) if common_fill(operation) else None
@@ -72,7 +72,7 @@ def common_fill(operation: Any) -> tuple[Any, ...]:
     return (fills["others"],) if set(fills) == {"others"} else ()
 
 
-def _of_tensors(operation: Any, form: Form) -> Kernel | None:
+def _of_tensors(operation: Any, form: SampleForm) -> Kernel | None:
     if form.kind == "array":
         return as_it_is(operation, form) if is_v2(operation) else None
     return whole(operation, form)

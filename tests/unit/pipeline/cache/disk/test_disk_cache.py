@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.cache.disk import background_writes, disk_cache, entries
-from flatout.pipeline.cache.disk.background_writes import Behind
+from flatout.pipeline.cache.disk.background_writes import BackgroundWrites
 from flatout.pipeline.cache.packed import Packed, pack
 from flatout.watch.random_streams import same
 
@@ -437,7 +437,7 @@ def test_a_process_that_is_ended_while_it_saves_leaves_nothing_that_is_served(ho
 
 def test_work_that_takes_too_long_at_the_exit_is_given_up(monkeypatch):
     monkeypatch.setattr(background_writes, "_AT_EXIT_S", 0.05)
-    behind, seen = Behind(), []
+    behind, seen = BackgroundWrites(), []
 
     def endless():
         try:
@@ -455,7 +455,7 @@ def test_work_that_takes_too_long_at_the_exit_is_given_up(monkeypatch):
 
 
 def test_work_that_raises_does_not_end_the_thread_before_the_next():
-    behind, seen = Behind(), []
+    behind, seen = BackgroundWrites(), []
     behind.do(lambda: 1 / 0)
     behind.do(lambda: seen.append(1))
     assert behind.wait(10)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from flatout.pipeline.cache.disk.key_versions import owner_of
-from flatout.pipeline.cache.disk.keys import Key, Limits, key_of
+from flatout.pipeline.cache.disk.keys import Key, KeyLimits, key_of
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def made(source: str, root: object = "nowhere", file: str = "train.py"):
     return names["Images"](root)
 
 
-def told(*things: object) -> str:
+def encode(*things: object) -> str:
     key = key_of(*things)
     assert key.reason == ""
     assert len(key.digest) == 32
@@ -129,7 +129,7 @@ def told(*things: object) -> str:
 
 @pytest.fixture(scope="module")
 def plain() -> str:
-    return told(made(SOURCE))
+    return encode(made(SOURCE))
 
 
 # -- the same -------------------------------------------------------------------------------------------------------
@@ -154,26 +154,26 @@ def test_two_processes_with_other_hash_seeds_tell_the_same(root: Path, tmp_path:
 
 
 def test_code_that_is_moved_or_commented_is_the_same(plain: str):
-    assert told(made("# a line more\n\n" + SOURCE, file="elsewhere/other.py")) == plain
-    assert told(made(SOURCE.replace("        x = torch", "        # as they are\n        x = torch"))) == plain
+    assert encode(made("# a line more\n\n" + SOURCE, file="elsewhere/other.py")) == plain
+    assert encode(made(SOURCE.replace("        x = torch", "        # as they are\n        x = torch"))) == plain
 
 
 def test_what_the_data_set_does_not_read_is_not_told(plain: str):
-    assert told(made(SOURCE.replace("UNUSED = 1", "UNUSED = open"))) == plain
-    assert told(made(SOURCE + "\n\ndef train(rate):\n    return rate\n")) == plain
+    assert encode(made(SOURCE.replace("UNUSED = 1", "UNUSED = open"))) == plain
+    assert encode(made(SOURCE + "\n\ndef train(rate):\n    return rate\n")) == plain
 
 
 def test_files_that_stay_as_they_are_give_the_same(root: Path):
-    before = told(made(SOURCE, str(root)))
+    before = encode(made(SOURCE, str(root)))
     (root / "labels.csv").read_text()
     os.utime(root)  # a folder's own times say nothing of its files
-    assert told(made(SOURCE, str(root))) == before
+    assert encode(made(SOURCE, str(root))) == before
 
 
 def test_copies_of_an_object_are_the_same(plain: str):
     import copy
 
-    assert told(copy.deepcopy(made(SOURCE))) == plain
+    assert encode(copy.deepcopy(made(SOURCE))) == plain
 
 
 # -- another --------------------------------------------------------------------------------------------------------
@@ -212,22 +212,22 @@ def test_copies_of_an_object_are_the_same(plain: str):
 def test_a_change_of_anything_the_samples_depend_on_is_told(plain: str, old: str, new: str):
     changed = SOURCE.replace(old, new)
     assert changed != SOURCE
-    assert told(made(changed)) != plain
+    assert encode(made(changed)) != plain
 
 
 @given(index=st.integers(0, 7839), bit=st.integers(0, 7))
 def test_one_bit_of_one_pixel_is_told(plain: str, index: int, bit: int):
     dataset = made(SOURCE)
     dataset.pixels.reshape(-1)[index] ^= 1 << bit
-    assert told(dataset) != plain
+    assert encode(dataset) != plain
 
 
 def test_one_bit_of_a_large_tensor_is_told():
     tensor = torch.zeros(20_000_000, dtype=torch.uint8)
-    seen = {told(tensor)}
+    seen = {encode(tensor)}
     for index in (0, 8 * 1024 * 1024 - 1, 8 * 1024 * 1024, 19_999_999):
         tensor[index] = 1
-        seen.add(told(tensor))
+        seen.add(encode(tensor))
     assert len(seen) == 5
 
 
@@ -263,9 +263,9 @@ def put_another_in_its_place(root: Path) -> None:
 )
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_change_of_any_file_below_a_folder_is_told(root: Path, change, kind):
-    before = told(made(SOURCE, kind(root)))
+    before = encode(made(SOURCE, kind(root)))
     change(root)
-    assert told(made(SOURCE, kind(root))) != before
+    assert encode(made(SOURCE, kind(root))) != before
 
 
 def test_files_are_found_in_lists_arrays_constants_and_behind_links(root: Path, tmp_path: Path):
@@ -288,9 +288,9 @@ def test_files_are_found_in_lists_arrays_constants_and_behind_links(root: Path, 
         function["read"],
         functools.partial(open, str(image)),
     ]
-    before = [told(thing) for thing in things]
+    before = [encode(thing) for thing in things]
     change_content(root)
-    after = [told(thing) for thing in things]
+    after = [encode(thing) for thing in things]
     assert not set(before) & set(after)
 
 
@@ -298,20 +298,20 @@ def test_a_file_written_twice_in_one_tick_of_the_clock_is_told(tmp_path: Path):
     path = tmp_path / "a"
     for _ in range(10):
         path.write_text("1")
-        before = told(path)
+        before = encode(path)
         path.write_text("2")
-        assert told(path) != before
+        assert encode(path) != before
 
 
 def test_a_mapped_array_is_told_by_its_file_and_place(tmp_path: Path):
     path = tmp_path / "array"
     path.write_bytes(bytes(4000))
     mapped = np.memmap(path, mode="r", dtype=np.uint8)
-    seen = [told(mapped), told(mapped[1:]), told(mapped[2:]), told(mapped[2:][:5]), told(mapped[1:][1:][:5])]
+    seen = [encode(mapped), encode(mapped[1:]), encode(mapped[2:]), encode(mapped[2:][:5]), encode(mapped[1:][1:][:5])]
     assert len(set(seen)) == 4
     assert seen[3] == seen[4]
     path.write_bytes(bytes(3999) + b"x")
-    assert told(np.memmap(path, mode="r", dtype=np.uint8)) not in seen
+    assert encode(np.memmap(path, mode="r", dtype=np.uint8)) not in seen
 
 
 @pytest.mark.parametrize("name", ["torch", "torchvision", "PIL", "numpy"])
@@ -319,13 +319,13 @@ def test_another_version_of_a_library_is_told(plain: str, name: str, monkeypatch
     module = sys.modules.get(name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(module, "__version__", "0.0", raising=False)
-    assert told(made(SOURCE)) != plain
+    assert encode(made(SOURCE)) != plain
 
 
 def test_settings_of_the_process_are_told(plain: str):
     torch.set_default_dtype(torch.float64)
     try:
-        assert told(made(SOURCE)) != plain
+        assert encode(made(SOURCE)) != plain
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -337,14 +337,14 @@ def test_a_package_that_is_installed_is_told_by_its_version_and_files(tmp_path: 
     monkeypatch.syspath_prepend(package.parent)
     monkeypatch.delitem(sys.modules, "flips", raising=False)
     module = importlib.import_module("flips")
-    before = told(module.flip)
+    before = encode(module.flip)
     exec("def flip(x):\n    return -x", vars(module))  # not looked at: the version stands for it
-    assert told(module.flip) == before
+    assert encode(module.flip) == before
     module.__version__ = "2.0"
-    other = told(module.flip)
+    other = encode(module.flip)
     module.__version__ = "1.0"
     (package / "__init__.py").write_text("__version__ = '1.0'\ndef flip(x):\n    return x[::-1]\n")
-    assert len({before, other, told(module.flip)}) == 3
+    assert len({before, other, encode(module.flip)}) == 3
 
 
 def test_a_script_is_the_users_own_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -366,18 +366,18 @@ def test_what_a_module_of_the_users_own_holds_is_told_where_it_is_read(tmp_path:
     for text in (source, late):
         names: dict = {"__name__": "train"}
         exec(text, names)
-        before = told(names["resize"])
+        before = encode(names["resize"])
         settings.RATE = 0.2
-        assert told(names["resize"]) == before
+        assert encode(names["resize"]) == before
         settings.SIZE = 4
-        assert told(names["resize"]) != before
+        assert encode(names["resize"]) != before
         settings.SIZE = 3
         plainly, settings.grow = settings.grow, lambda x: x + 2
-        assert told(names["resize"]) != before
+        assert encode(names["resize"]) != before
         settings.grow = plainly
-    before = told(settings)
+    before = encode(settings)
     settings.RATE = 0.3
-    assert told(settings) != before
+    assert encode(settings) != before
 
 
 def test_a_module_that_is_only_imported_when_it_runs_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -449,9 +449,9 @@ def math_of(number: int):
 
 def test_things_that_differ_are_told_apart_and_things_that_are_equal_are_not():
     torch.manual_seed(0)
-    first = [told(thing) for thing in things()]
+    first = [encode(thing) for thing in things()]
     torch.manual_seed(0)
-    again = [told(thing) for thing in things()]
+    again = [encode(thing) for thing in things()]
     assert first == again
     twice = [things()[place] for place, seen in enumerate(first) if first.count(seen) > 1]
     assert twice == []
@@ -466,12 +466,12 @@ JSON = st.recursive(
 
 @given(one=JSON, other=JSON)
 def test_plain_values_are_told_apart_exactly_where_they_are_written_differently(one: object, other: object):
-    assert (told(one) == told(other)) == (repr(one) == repr(other))
+    assert (encode(one) == encode(other)) == (repr(one) == repr(other))
 
 
 def test_one_thing_twice_is_told_as_two_equal_things():
     inner = Slotted([1])
-    assert told([inner, inner]) == told([Slotted([1]), Slotted([1])])
+    assert encode([inner, inner]) == encode([Slotted([1]), Slotted([1])])
 
 
 def test_circles_are_told():
@@ -481,12 +481,12 @@ def test_circles_are_told():
     other.append(other)
     holder = types.SimpleNamespace()
     holder.me = holder
-    assert len({told(one), told(other), told(holder)}) == 3
+    assert len({encode(one), encode(other), encode(holder)}) == 3
 
 
 def test_the_order_in_which_attributes_were_set_is_not_told():
     one, other = types.SimpleNamespace(a=1, b=2), types.SimpleNamespace(b=2, a=1)
-    assert told(one) == told(other)
+    assert encode(one) == encode(other)
 
 
 # -- reasons --------------------------------------------------------------------------------------------------------
@@ -543,11 +543,11 @@ def test_an_open_file_is_a_reason_wherever_it_is(tmp_path: Path):
 def test_an_image_that_is_still_to_be_read_is_told_by_its_file(tmp_path: Path):
     Image.new("L", (2, 2), 1).save(tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as image:
-        before = told(image)
+        before = encode(image)
         assert image.fp is not None  # looking has not read it
     Image.new("L", (2, 2), 2).save(tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as image:
-        assert told(image) != before
+        assert encode(image) != before
     with Image.open(io.BytesIO((tmp_path / "a.png").read_bytes())) as image:
         assert key_of(image).digest == ""
 
@@ -561,10 +561,10 @@ def test_objects_that_defend_themselves_are_no_error():
 
 
 def test_more_than_the_limits_is_a_reason(root: Path):
-    assert "more than 3 files" in key_of(str(root), limits=Limits(files=3)).reason
-    assert "more than 7 bytes" in key_of(torch.ones(2), limits=Limits(num_bytes=7)).reason
-    assert "in 0 s" in key_of([[number] for number in range(1000)], limits=Limits(seconds=0.0)).reason
-    assert key_of(str(root), torch.ones(2), limits=Limits(files=10, num_bytes=8)).reason == ""
+    assert "more than 3 files" in key_of(str(root), limits=KeyLimits(files=3)).reason
+    assert "more than 7 bytes" in key_of(torch.ones(2), limits=KeyLimits(num_bytes=7)).reason
+    assert "in 0 s" in key_of([[number] for number in range(1000)], limits=KeyLimits(seconds=0.0)).reason
+    assert key_of(str(root), torch.ones(2), limits=KeyLimits(files=10, num_bytes=8)).reason == ""
 
 
 def test_a_folder_that_cannot_be_read_is_a_reason():
@@ -604,7 +604,7 @@ def test_nothing_of_the_data_set_is_called_or_changed():
 
     dataset = Counting()
     states = (random.getstate(), torch.get_rng_state().tolist())
-    assert told(dataset) == told(dataset)
+    assert encode(dataset) == encode(dataset)
     assert dataset.calls == 0
     assert states == (random.getstate(), torch.get_rng_state().tolist())
 
@@ -627,13 +627,13 @@ def test_pipelines_of_torchvision_are_told():
             ]
         )
 
-    seen = [told(one) for one in (pipeline(), pipeline(32), pipeline(mean=0.4), pipeline(ratio=0.5))]
+    seen = [encode(one) for one in (pipeline(), pipeline(32), pipeline(mean=0.4), pipeline(ratio=0.5))]
     assert len(set(seen)) == 4
-    assert told(pipeline()) == seen[0]
-    assert told(torchvision.datasets.FakeData(3)) != told(torchvision.datasets.FakeData(4))
+    assert encode(pipeline()) == seen[0]
+    assert encode(torchvision.datasets.FakeData(3)) != encode(torchvision.datasets.FakeData(4))
 
 
 def test_the_files_of_a_folder_that_goes_away_meanwhile_are_no_error(root: Path):
     gone = str(root)
     shutil.rmtree(root)
-    assert told(gone) != told(gone + "x")
+    assert encode(gone) != encode(gone + "x")

@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 
 from flatout.pipeline.compile.kernels.kernel import Kernel, RandomKernel
 from flatout.pipeline.compile.registry import kernel_for
-from flatout.pipeline.compile.sample_form import Form, pack, unpack
+from flatout.pipeline.compile.sample_form import SampleForm, pack, unpack
 
 __all__ = ["FORMS", "SIZES", "T", "Tv", "check", "check_chain", "check_random", "same", "samples", "torchvision", "v2"]
 
@@ -76,7 +76,7 @@ def check_chain(operations, values) -> list[Kernel]:
     return kernels
 
 
-def agree(form: Form, batch: torch.Tensor, wanted) -> None:
+def agree(form: SampleForm, batch: torch.Tensor, wanted) -> None:
     """Fail unless the batch holds the wanted values, and is what collating them gives."""
     for row, value in zip(batch, wanted, strict=True):
         assert same(value, unpack(form, row))

@@ -10,7 +10,7 @@ from flatout.pipeline.compile import batched_draws as module
 from flatout.pipeline.compile.batched_draws import Draws, are_as_torchs
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.rng import aspect, below, happens, order, share, torchs, uniform
-from flatout.pipeline.compile.sample_form import Form
+from flatout.pipeline.compile.sample_form import SampleForm
 from flatout.pipeline.compile.steps import Steps
 
 LIMITS = st.tuples(st.floats(-9, 9, width=32), st.floats(0, 9, width=32)).map(lambda two: (two[0], two[0] + two[1]))
@@ -77,7 +77,7 @@ def test_what_operations_draw_for_a_batch_is_what_they_draw_by_torch_itself(chai
     made = []
     for known in (True, False):
         monkeypatch.setattr("flatout.pipeline.compile.steps.are_as_torchs", lambda known=known: known)
-        form, kernels = Form("image", "RGB"), []
+        form, kernels = SampleForm("image", "RGB"), []
         for operation in chain:
             kernels.append(kernel_for(operation, form))
             form = kernels[-1].after
@@ -94,7 +94,7 @@ def test_what_operations_draw_for_a_batch_is_what_they_draw_by_torch_itself(chai
 
 def test_an_operation_that_fails_leaves_the_generator_where_it_had_come_to():
     kernels = [
-        kernel_for(operation, Form("image", "RGB")) for operation in (T.RandomHorizontalFlip(), T.RandomCrop(30))
+        kernel_for(operation, SampleForm("image", "RGB")) for operation in (T.RandomHorizontalFlip(), T.RandomCrop(30))
     ]
     one, many = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
     with pytest.raises(ValueError, match="larger"):

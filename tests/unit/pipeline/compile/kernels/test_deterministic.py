@@ -8,7 +8,7 @@ from tests.unit.pipeline.compile.kernels.samples import SIZES, T, Tv, check, che
 from flatout.pipeline.compile.kernels.kernel import Unsuited
 from flatout.pipeline.compile.kernels.resample import agrees
 from flatout.pipeline.compile.registry import kernel_for
-from flatout.pipeline.compile.sample_form import Form, pack
+from flatout.pipeline.compile.sample_form import SampleForm, pack
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def test_normalize_subtracts_and_divides_as_the_original(size, generation, inpla
 
 def check_inplace(operation, values):
     _, batch = pack(values)
-    kernel = kernel_for(operation, Form("tensor"))
+    kernel = kernel_for(operation, SampleForm("tensor"))
     wanted = torch.stack([operation(value.clone()) for value in values])
     before = batch.clone()
     assert torch.equal(kernel.run(batch), wanted)
@@ -77,7 +77,7 @@ def check_inplace(operation, values):
 
 
 def test_normalize_of_bytes_or_with_other_moments_is_unsuited():
-    kernel = kernel_for(T.Normalize(*NORMALIZE), Form("tensor"))
+    kernel = kernel_for(T.Normalize(*NORMALIZE), SampleForm("tensor"))
     for batch in (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.zeros(2, 1, 4, 4), torch.zeros(2, 3, 4)):
         with pytest.raises(Unsuited):
             kernel.run(batch)
@@ -197,7 +197,7 @@ def test_classes_of_v2_are_kept(operation):
     for before in ((7, 5), (20, 31)):
         check(operation, samples("Image", before))
     with pytest.raises(Unsuited):
-        kernel_for(operation, Form("tensor", "Video")).run(torch.zeros(2, 3, 3, 8, 8))
+        kernel_for(operation, SampleForm("tensor", "Video")).run(torch.zeros(2, 3, 3, 8, 8))
 
 
 def test_videos_are_done_where_they_lie_plainly_and_else_unsuited():

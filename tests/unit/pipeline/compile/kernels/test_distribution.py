@@ -7,13 +7,13 @@ import torch
 from tests.unit.pipeline.compile.kernels.samples import T, samples, v2
 
 from flatout.pipeline.compile.registry import kernel_for
-from flatout.pipeline.compile.sample_form import Form, pack
+from flatout.pipeline.compile.sample_form import SampleForm, pack
 
 pytestmark = pytest.mark.slow
 
 NUM = 1500
 FAR = 1.95 * math.sqrt(2 / NUM)  # exceeded by 1 of 1,000 pairs of samples of one distribution; the seeds are fixed
-RGB = Form("image", "RGB")
+RGB = SampleForm("image", "RGB")
 
 
 def distance(one, other) -> float:
@@ -52,7 +52,7 @@ def test_windows_of_random_resized_crop_of_v2():
     operation = v2.RandomResizedCrop(8)
     image = torch.zeros(3, 20, 31)
     originals = [tuple(operation.make_params([image])[name] for name in NAMES) for _ in range(NUM)]
-    alike(drawn(operation, Form("tensor", "Image"), (3, 20, 31)), NAMES, originals)
+    alike(drawn(operation, SampleForm("tensor", "Image"), (3, 20, 31)), NAMES, originals)
 
 
 NAMES = ("top", "left", "height", "width")
@@ -71,7 +71,7 @@ def test_windows_of_random_erasing():
     operation = T.RandomErasing(1.0)
     image = torch.zeros(3, 20, 31)
     originals = [operation.get_params(image, operation.scale, operation.ratio, [0.0])[:4] for _ in range(NUM)]
-    params = drawn(operation, Form("tensor"), (3, 20, 31))
+    params = drawn(operation, SampleForm("tensor"), (3, 20, 31))
     assert params["erased"].all()
     alike(params, NAMES, originals)
 

@@ -10,7 +10,7 @@ from tests.unit.pipeline.compile.kernels.samples import T, agree, samples, v2
 from flatout.pipeline.compile.kernels.kernel import RandomKernel, Unsuited
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.rng import happens
-from flatout.pipeline.compile.sample_form import Form, pack
+from flatout.pipeline.compile.sample_form import SampleForm, pack
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +157,7 @@ def test_what_draws_from_elsewhere_is_not_exact():
     assert not kernel_for(choice, form).exact
     assert not kernel_for(T.RandomApply([choice]), form).exact
     assert kernel_for(T.RandomOrder([T.RandomHorizontalFlip()]), form) is None
-    assert not kernel_for(v2.GaussianNoise(), Form("tensor")).exact
+    assert not kernel_for(v2.GaussianNoise(), SampleForm("tensor")).exact
 
 
 @BOTH

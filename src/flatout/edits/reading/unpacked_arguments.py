@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from flatout.edits.flow import pairs
-from flatout.edits.source import Function, Source
+from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["Held", "unpacked", "with_item"]
 
@@ -14,7 +14,7 @@ Held = list[dict[str, str]]
 """The arguments that a `**` stands for, as code by name; one dictionary for each way that the script may take."""
 
 
-def unpacked(source: Source, call: ast.Call) -> Held | None:
+def unpacked(source: SourceFile, call: ast.Call) -> Held | None:
     """Return what the one `**` of a call holds; None where that cannot be told, or where there is more to unpack."""
     held = [each.value for each in call.keywords if each.arg is None]
     if len(held) != 1 or any(isinstance(each, ast.Starred) for each in call.args):
@@ -22,7 +22,7 @@ def unpacked(source: Source, call: ast.Call) -> Held | None:
     return _held(source, held[0], set())
 
 
-def _held(source: Source, node: ast.expr, seen: set[ast.AST]) -> Held | None:
+def _held(source: SourceFile, node: ast.expr, seen: set[ast.AST]) -> Held | None:
     if node in seen:
         return None
     seen = {*seen, node}
@@ -47,7 +47,7 @@ def _all(ways: list[Held | None]) -> Held | None:
     return [each for way in known for each in way] if known and len(known) == len(ways) else None
 
 
-def _written_out(source: Source, items: list[tuple[ast.expr | None, ast.expr]], seen: set[ast.AST]) -> Held | None:
+def _written_out(source: SourceFile, items: list[tuple[ast.expr | None, ast.expr]], seen: set[ast.AST]) -> Held | None:
     found: Held = [{}]
     for key, value in items:
         more: Held | None
@@ -63,7 +63,7 @@ def _written_out(source: Source, items: list[tuple[ast.expr | None, ast.expr]], 
     return found
 
 
-def _bindings(source: Source, node: ast.Name) -> list[ast.expr]:
+def _bindings(source: SourceFile, node: ast.Name) -> list[ast.expr]:
     """Return what a function's own name is bound to; nothing where it may be bound or changed in another way."""
     scope = source.scope(node)
     if not isinstance(scope, Function):
@@ -83,7 +83,7 @@ def _bound(node: ast.AST, name: str) -> Iterator[ast.expr]:
         yield from (value for target, value in pairs(node) if isinstance(target, ast.Name) and target.id == name)
 
 
-def _is_unpacked(source: Source, node: ast.Name) -> bool:
+def _is_unpacked(source: SourceFile, node: ast.Name) -> bool:
     """Return whether a name is only read for a `**`."""
     above = source.parents[node]
     if isinstance(above, ast.keyword):

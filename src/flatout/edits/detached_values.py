@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from flatout.edits.project import Project
-from flatout.edits.reach import last_name, may_be_trained_on, named_in
+from flatout.edits.reading.gradient_flow import last_name, may_be_trained_on, named_in
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
-from flatout.edits.source import Source
-from flatout.edits.written import Written, with_changes
+from flatout.edits.written_edit import WrittenEdit, with_changes
 
 __all__ = ["detached"]
 
@@ -18,20 +18,20 @@ _JOIN = {"torch.stack", "torch.cat", "torch.concat", "torch.vstack", "torch.hsta
 _OF_TENSORS = {"argmax", "backward", "cpu", "dim", "item", "mean", "reshape", "softmax", "squeeze", "view"}
 
 
-def detached(project: Project, source: Source, statement: ast.stmt) -> Written:
+def detached(project: Project, source: SourceFile, statement: ast.stmt) -> WrittenEdit:
     """Keep a tensor without its graph on the line that keeps it."""
     kept = _kept(statement)
     if kept is None:
-        return Written(project, left=(source.at(statement, "what is kept here is not told by the line"),))
+        return WrittenEdit(project, left=(source.at(statement, "what is kept here is not told by the line"),))
     holder, value = kept
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
-        return Written(project, there=1)
+        return WrittenEdit(project, there=1)
     if may_be_trained_on(project, source, statement, {last_name(holder)}):
-        return Written(project, left=(source.at(statement, "what is kept may come to a backward pass"),))
+        return WrittenEdit(project, left=(source.at(statement, "what is kept may come to a backward pass"),))
     if not (isinstance(statement, ast.AugAssign) or _is_tensor(project, source, value, holder)):
         said = f"{ast.unparse(value)} is not surely one tensor: keep its .detach() by hand"
-        return Written(project, left=(source.at(statement, said),))
-    return Written(with_changes(project, lines=[(source, statement.lineno, _detach)]), changed=1)
+        return WrittenEdit(project, left=(source.at(statement, said),))
+    return WrittenEdit(with_changes(project, lines=[(source, statement.lineno, _detach)]), changed=1)
 
 
 def _kept(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
@@ -53,7 +53,7 @@ def _kept(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def _is_tensor(project: Project, source: Source, value: ast.expr, holder: ast.expr) -> bool:
+def _is_tensor(project: Project, source: SourceFile, value: ast.expr, holder: ast.expr) -> bool:
     """Return whether `value` is used, or what keeps it is, as nothing but tensors are."""
     if isinstance(value, ast.BinOp):
         return _is_tensor(project, source, value.left, holder) or _is_tensor(project, source, value.right, holder)

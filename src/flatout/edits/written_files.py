@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from flatout.edits.project import Project
+from flatout.edits.reading.project import Project
 from flatout.errors import UsageError
 
 __all__ = ["write_project"]

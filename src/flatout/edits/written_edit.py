@@ -4,12 +4,12 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flatout.edits.project import Project
-from flatout.edits.rewrite import Changes, OnBlock, OnCall, OnStatement, Unplaced, insert_line, rewritten
-from flatout.edits.source import Source, span
-from flatout.edits.training_loaders import LoaderCall
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile, span
+from flatout.edits.reading.training_loaders import LoaderCall
+from flatout.edits.rewrite import OnBlock, OnCall, OnStatement, SourceChanges, Unplaced, insert_line, rewritten
 
-__all__ = ["Context", "Written", "after_head", "root", "with_changes", "with_import"]
+__all__ = ["Context", "WrittenEdit", "after_head", "root", "with_changes", "with_import"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenEdit:
     """The project after a piece: how many places were changed, how many had it already, and what was left out."""
 
     project: Project
@@ -37,25 +37,25 @@ class Written:
 
 def with_changes(
     project: Project,
-    calls: Sequence[tuple[Source, ast.Call, OnCall]] = (),
-    lines: Sequence[tuple[Source, int, OnStatement]] = (),
-    blocks: Sequence[tuple[Source, int, OnBlock]] = (),
+    calls: Sequence[tuple[SourceFile, ast.Call, OnCall]] = (),
+    lines: Sequence[tuple[SourceFile, int, OnStatement]] = (),
+    blocks: Sequence[tuple[SourceFile, int, OnBlock]] = (),
 ) -> Project:
     """Return the project with these changes.
 
     Raises:
         Unplaced: one of them has no place, or two want the same one.
     """
-    changes: dict[int, Changes] = {}
+    changes: dict[int, SourceChanges] = {}
     for source, call, on_call in calls:
-        changes.setdefault(project.sources.index(source), Changes()).calls[span(source, call)] = on_call
+        changes.setdefault(project.sources.index(source), SourceChanges()).calls[span(source, call)] = on_call
     for source, line, on_line in lines:
-        of_file = changes.setdefault(project.sources.index(source), Changes()).lines
+        of_file = changes.setdefault(project.sources.index(source), SourceChanges()).lines
         if line in of_file:
             raise Unplaced
         of_file[line] = on_line
     for source, line, on_block in blocks:
-        changes.setdefault(project.sources.index(source), Changes()).blocks[line] = on_block
+        changes.setdefault(project.sources.index(source), SourceChanges()).blocks[line] = on_block
     for at, each in changes.items():
         project = project.with_code(project.sources[at].path, rewritten(project.sources[at], each).code)
     return project
@@ -82,13 +82,13 @@ def _imports(node: ast.stmt, module: str) -> bool:
     )
 
 
-def _before_torch(source: Source) -> tuple[int, bool]:
+def _before_torch(source: SourceFile) -> tuple[int, bool]:
     """Return the line of the statement to stand next to, and whether to stand after it."""
     found = next((node.lineno for node in source.tree.body if root(node).startswith("torch")), None)
     return after_head(source) if found is None else (found, False)
 
 
-def after_head(source: Source) -> tuple[int, bool]:
+def after_head(source: SourceFile) -> tuple[int, bool]:
     """Return the place behind docstring and `from __future__` imports, in the same way."""
     body, last = source.tree.body, 0
     for at, node in enumerate(body):

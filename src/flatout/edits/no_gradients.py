@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from flatout.edits.loops import is_without_gradients, trains
-from flatout.edits.project import Project
-from flatout.edits.reach import may_be_trained_on
+from flatout.edits.reading.gradient_flow import may_be_trained_on
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.training_loops import is_without_gradients, trains
 from flatout.edits.rewrite import OnBlock, parse_line
-from flatout.edits.source import Function, Source
-from flatout.edits.written import Written, with_changes, with_import
+from flatout.edits.written_edit import WrittenEdit, with_changes, with_import
 
 __all__ = ["without_gradients"]
 
@@ -18,30 +18,30 @@ _OFF = "torch.no_grad()"
 _CALLED_BY_OTHERS = {"forward", "__call__", "__getitem__", "__iter__", "__next__", "training_step"}
 
 
-def without_gradients(project: Project, source: Source, statement: ast.stmt) -> Written:
+def without_gradients(project: Project, source: SourceFile, statement: ast.stmt) -> WrittenEdit:
     """Switch gradients off where `statement`, a line of a validation, stands."""
     if is_without_gradients(source, statement):
-        return Written(project, there=1)
+        return WrittenEdit(project, there=1)
     function = _evaluating(project, source, statement)
     if function is not None:
         place, node = function
         if is_without_gradients(place, node.body[0]):
-            return Written(project, there=1)
+            return WrittenEdit(project, there=1)
         if any(may_be_trained_on(project, place, each) for each in node.body):
-            return Written(project, left=(source.at(statement, "what it keeps may come to a backward pass"),))
+            return WrittenEdit(project, left=(source.at(statement, "what it keeps may come to a backward pass"),))
         if any(may_be_trained_on(project, *each, {node.name}) for each in _calls(project, node)):
-            return Written(project, left=(source.at(statement, "what it returns may come to a backward pass"),))
+            return WrittenEdit(project, left=(source.at(statement, "what it returns may come to a backward pass"),))
         return _written(project, place, node, _decorated)
     loop = _loop(project, source, statement)
     if loop is None:
         said = "the loop that validates, apart from what trains, is not found there"
-        return Written(project, left=(source.at(statement, said),))
+        return WrittenEdit(project, left=(source.at(statement, said),))
     if may_be_trained_on(project, source, loop):
-        return Written(project, left=(source.at(statement, "what it computes may come to a backward pass"),))
+        return WrittenEdit(project, left=(source.at(statement, "what it computes may come to a backward pass"),))
     return _written(project, source, loop, _wrapped)
 
 
-def _evaluating(project: Project, source: Source, statement: ast.stmt) -> tuple[Source, Function] | None:
+def _evaluating(project: Project, source: SourceFile, statement: ast.stmt) -> tuple[SourceFile, Function] | None:
     """Return the function that does nothing but evaluate: that of the statement, or the one that it calls."""
     own = source.scope(statement)
     if isinstance(own, Function):
@@ -49,7 +49,7 @@ def _evaluating(project: Project, source: Source, statement: ast.stmt) -> tuple[
     return _called(project, statement)
 
 
-def _called(project: Project, statement: ast.stmt) -> tuple[Source, Function] | None:
+def _called(project: Project, statement: ast.stmt) -> tuple[SourceFile, Function] | None:
     if isinstance(statement, ast.For | ast.While | ast.With | ast.If | Function | ast.ClassDef | ast.Try):
         return None
     names = {_name(node) for node in ast.walk(statement) if isinstance(node, ast.Call)}
@@ -57,7 +57,7 @@ def _called(project: Project, statement: ast.stmt) -> tuple[Source, Function] | 
     return found[0] if len(found) == 1 and _only_evaluates(project, *found[0]) else None
 
 
-def _only_evaluates(project: Project, source: Source, function: Function) -> bool:
+def _only_evaluates(project: Project, source: SourceFile, function: Function) -> bool:
     generator = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     return not (generator or function.name in _CALLED_BY_OTHERS or trains(project, source, function))
 
@@ -66,14 +66,14 @@ def _name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def _calls(project: Project, function: Function) -> Iterator[tuple[Source, ast.stmt]]:
+def _calls(project: Project, function: Function) -> Iterator[tuple[SourceFile, ast.stmt]]:
     """Yield the statements in which a function is called."""
     for source, call in project.nodes(ast.Call):
         if _name(call) == function.name:
             yield source, source.statement(call)
 
 
-def _loop(project: Project, source: Source, statement: ast.stmt) -> ast.For | ast.While | None:
+def _loop(project: Project, source: SourceFile, statement: ast.stmt) -> ast.For | ast.While | None:
     """Return the outermost loop around a statement in which nothing is trained."""
     scope, found = source.scope(statement), None
     for node in (statement, *source.above(statement)):
@@ -83,10 +83,10 @@ def _loop(project: Project, source: Source, statement: ast.stmt) -> ast.For | as
     return found
 
 
-def _written(project: Project, source: Source, node: ast.For | ast.While | Function, how: OnBlock) -> Written:
+def _written(project: Project, source: SourceFile, node: ast.For | ast.While | Function, how: OnBlock) -> WrittenEdit:
     at = project.sources.index(source)
     changed = with_changes(project, blocks=[(source, node.lineno, how)])
-    return Written(with_import(changed, at, "torch"), changed=1)
+    return WrittenEdit(with_import(changed, at, "torch"), changed=1)
 
 
 def _decorated(block: cst.BaseCompoundStatement, module: cst.Module) -> cst.BaseStatement:

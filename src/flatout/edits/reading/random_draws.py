@@ -4,9 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.edits.project import Project
-from flatout.edits.reach import last_name
-from flatout.edits.source import Function, Source
+from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["is_of_workers", "made_randomly"]
 
@@ -38,7 +38,7 @@ def made_randomly(project: Project) -> str:
     return ""
 
 
-def is_of_workers(project: Project, source: Source, node: ast.AST) -> bool:
+def is_of_workers(project: Project, source: SourceFile, node: ast.AST) -> bool:
     """Return whether code runs where samples are made: in a data set, or as a `worker_init_fn`."""
     inits = {ast.unparse(each.value) for _, call in project.nodes(ast.Call) for each in call.keywords if _is_init(each)}
     for above in source.above(node):
@@ -53,9 +53,9 @@ def _is_init(keyword: ast.keyword) -> bool:
     return keyword.arg == "worker_init_fn"
 
 
-def _reached(project: Project) -> Iterator[tuple[Source, ast.expr, str]]:
+def _reached(project: Project) -> Iterator[tuple[SourceFile, ast.expr, str]]:
     """Yield the names that the data sets' own code and the collate functions mention, and what they call of ours."""
-    queue: list[tuple[Source, ast.AST]] = [
+    queue: list[tuple[SourceFile, ast.AST]] = [
         (source, function)
         for source, node in project.nodes(ast.ClassDef)
         if any(getattr(each, "name", "") in _PER_SAMPLE for each in node.body)

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from flatout.edits.project import Project
-from flatout.edits.source import Function, Source
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["Loop", "is_without_gradients", "loops", "trains"]
 
@@ -13,12 +13,12 @@ Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 _NO_GRADIENTS = ("no_grad", "inference_mode")
 
 
-def loops(project: Project) -> Iterator[tuple[Source, Loop]]:
+def loops(project: Project) -> Iterator[tuple[SourceFile, Loop]]:
     """Yield every loop of the project, those inside of expressions, too."""
     yield from project.nodes(ast.For, ast.AsyncFor, ast.While, ast.comprehension)
 
 
-def trains(project: Project, source: Source, node: ast.AST) -> bool:
+def trains(project: Project, source: SourceFile, node: ast.AST) -> bool:
     """Return whether what stands below `node`, or a function of the user's that it calls, makes a backward pass."""
     if isinstance(node, ast.comprehension):
         node = source.parents[node]
@@ -40,7 +40,7 @@ def _trains(project: Project, node: ast.AST, seen: set[str]) -> bool:
     return False
 
 
-def is_without_gradients(source: Source, node: ast.AST) -> bool:
+def is_without_gradients(source: SourceFile, node: ast.AST) -> bool:
     """Return whether `node` stands where gradients are switched off by a `with` or a decorator."""
     for each in source.above(node):
         if isinstance(each, ast.With) and any(_is_off(item.context_expr) for item in each.items):

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterable
 
-from flatout.edits.project import Project
-from flatout.edits.source import Source
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["last_name", "may_be_trained_on", "named_in"]
 
@@ -14,7 +14,7 @@ Binding = tuple[ast.stmt, set[str], set[str]]
 """A statement, the names that it binds, and the names in what it binds them to."""
 
 
-def may_be_trained_on(project: Project, source: Source, block: ast.stmt, names: Iterable[str] = ()) -> bool:
+def may_be_trained_on(project: Project, source: SourceFile, block: ast.stmt, names: Iterable[str] = ()) -> bool:
     """Return whether what `block` binds, or what is made of it, may be part of what `backward()` is called on.
 
     `names`: other names for it. Looked at are the scope of the block and, for what objects keep, all scopes that train.
@@ -27,7 +27,7 @@ def may_be_trained_on(project: Project, source: Source, block: ast.stmt, names: 
     return any(_reaches_backward(place, scope, block, held) for place, scope in scopes)
 
 
-def _reaches_backward(source: Source, scope: ast.AST, block: ast.stmt, names: set[str]) -> bool:
+def _reaches_backward(source: SourceFile, scope: ast.AST, block: ast.stmt, names: set[str]) -> bool:
     """Return whether one of the `names` that `block` binds comes to a backward pass in `scope`.
 
     Names that stand for something new before each backward pass of a loop count as new ones.
@@ -37,7 +37,7 @@ def _reaches_backward(source: Source, scope: ast.AST, block: ast.stmt, names: se
     return any(_made_of(source, bindings, call, block, names) & named_in(call) for call in calls)
 
 
-def _bound_in(source: Source, block: ast.stmt) -> set[str]:
+def _bound_in(source: SourceFile, block: ast.stmt) -> set[str]:
     """Return the names that a block binds or adds to."""
     found: set[str] = set()
     for node in ast.walk(block):
@@ -53,7 +53,7 @@ def named_in(node: ast.AST) -> set[str]:
     return found | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
 
 
-def _of_scope(source: Source, scope: ast.AST) -> list[ast.AST]:
+def _of_scope(source: SourceFile, scope: ast.AST) -> list[ast.AST]:
     return [node for node in ast.walk(scope) if node is not scope and source.scope(node) is scope]
 
 
@@ -91,7 +91,7 @@ def _is_backward(call: ast.Call) -> bool:
     return name == "backward" or (name == "grad" and "autograd" in ast.unparse(call.func))
 
 
-def _made_of(source: Source, bindings: list[Binding], call: ast.Call, block: ast.stmt, names: set[str]) -> set[str]:
+def _made_of(source: SourceFile, bindings: list[Binding], call: ast.Call, block: ast.stmt, names: set[str]) -> set[str]:
     """Return what is made of the `names` bound in `block`, themselves included, by the time that `call` is made."""
     loop = next((each for each in source.above(call) if isinstance(each, ast.For | ast.While)), None)
     inside = set(ast.walk(loop)) if loop is not None else set()

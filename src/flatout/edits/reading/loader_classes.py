@@ -4,10 +4,10 @@ import ast
 from dataclasses import dataclass
 from functools import cached_property
 
-from flatout.edits.classes import class_around, names_below
-from flatout.edits.flow import Origin
-from flatout.edits.project import Project
-from flatout.edits.source import Function, Source
+from flatout.edits.reading.dataflow import Origin
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.user_classes import class_around, names_below
 
 __all__ = ["DATA_LOADER", "LoaderClass", "loader_classes", "makers"]
 
@@ -22,7 +22,7 @@ class LoaderClass:
     """A class right below DataLoader; `given`: its call of `super().__init__`; `names`: it and the classes below it."""
 
     project: Project
-    source: Source
+    source: SourceFile
     definition: ast.ClassDef
     given: ast.Call
     names: frozenset[str]
@@ -66,20 +66,20 @@ def loader_classes(project: Project) -> list[LoaderClass]:
     return found
 
 
-def makers(project: Project) -> list[tuple[Source, ast.Call, LoaderClass | None]]:
+def makers(project: Project) -> list[tuple[SourceFile, ast.Call, LoaderClass | None]]:
     """Return every call that gives a DataLoader its arguments, in the order of the text; with the class that does."""
-    found: list[tuple[Source, ast.Call, LoaderClass | None]] = [
+    found: list[tuple[SourceFile, ast.Call, LoaderClass | None]] = [
         (source, call, None) for source, call in project.calls(*DATA_LOADER)
     ]
     found += [(each.source, each.given, each) for each in loader_classes(project)]
     return sorted(found, key=lambda each: _place(project, each[0], each[1]))
 
 
-def _place(project: Project, source: Source, call: ast.Call) -> tuple[int, int, int]:
+def _place(project: Project, source: SourceFile, call: ast.Call) -> tuple[int, int, int]:
     return project.sources.index(source), call.lineno, call.col_offset
 
 
-def _handing_on(source: Source, definition: ast.ClassDef) -> ast.Call | None:
+def _handing_on(source: SourceFile, definition: ast.ClassDef) -> ast.Call | None:
     """Return the one call of `super().__init__` in the class's own `__init__`."""
     inits = [each for each in definition.body if isinstance(each, Function) and each.name == "__init__"]
     calls = [
@@ -98,7 +98,7 @@ def _is_of_super(function: ast.expr, name: str) -> bool:
     return ast.unparse(function.value) in ("super()", f"super({name}, self)")
 
 
-def _walks_by_itself(found: tuple[Source, ast.ClassDef]) -> bool:
+def _walks_by_itself(found: tuple[SourceFile, ast.ClassDef]) -> bool:
     named = {getattr(each, "name", "") for each in found[1].body}
     assigned = {each.id for node in found[1].body for each in ast.walk(node) if isinstance(each, ast.Name)}
     return bool(_OF_ITS_OWN & (named | assigned))

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from flatout.edits.flow import pairs
-from flatout.edits.source import Function, Source
+from flatout.edits.reading.dataflow import pairs
+from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["owner_of_parameters"]
 
@@ -19,7 +19,7 @@ class _Unknown(Exception):
     """What an optimizer is given cannot be followed."""
 
 
-def owner_of_parameters(source: Source, call: ast.Call) -> ast.expr | None:
+def owner_of_parameters(source: SourceFile, call: ast.Call) -> ast.expr | None:
     """Return the expression whose `parameters()` the optimizer made by `call` is given; None where of several."""
     given = call.args[0] if call.args else next((each.value for each in call.keywords if each.arg == "params"), None)
     if given is None:
@@ -34,7 +34,7 @@ def owner_of_parameters(source: Source, call: ast.Call) -> ast.expr | None:
     return owners[0] if len({ast.unparse(each) for each in owners}) == 1 else None
 
 
-def _owners(source: Source, scope: ast.AST, node: ast.expr, seen: frozenset[ast.AST]) -> Iterator[ast.expr]:
+def _owners(source: SourceFile, scope: ast.AST, node: ast.expr, seen: frozenset[ast.AST]) -> Iterator[ast.expr]:
     """Yield the expressions whose parameters come to be in `node`."""
     if node in seen:
         return
@@ -45,7 +45,7 @@ def _owners(source: Source, scope: ast.AST, node: ast.expr, seen: frozenset[ast.
         yield from _owners(source, scope, each, seen | {node})
 
 
-def _parts(source: Source, scope: ast.AST, node: ast.expr) -> list[ast.expr]:
+def _parts(source: SourceFile, scope: ast.AST, node: ast.expr) -> list[ast.expr]:
     """Return the expressions that parameters may come to `node` from.
 
     Raises:
@@ -90,7 +90,7 @@ def _walked(generators: list[ast.comprehension], made: ast.expr) -> ast.expr:
     raise _Unknown
 
 
-def _handed_on(source: Source, node: ast.Call) -> list[ast.expr]:
+def _handed_on(source: SourceFile, node: ast.Call) -> list[ast.expr]:
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr in _VIEWS and not node.args:
         return [function.value]
@@ -99,7 +99,7 @@ def _handed_on(source: Source, node: ast.Call) -> list[ast.expr]:
     raise _Unknown
 
 
-def _bound(source: Source, scope: ast.AST, name: str) -> list[ast.expr]:
+def _bound(source: SourceFile, scope: ast.AST, name: str) -> list[ast.expr]:
     """Return everything that a name is bound to in its scope, or that is added to it."""
     nodes = [each for each in ast.walk(scope) if source.scope(each) is scope]
     bound = [value for node in nodes for value in _bound_by(node, name)]
@@ -129,7 +129,7 @@ def _added_by(node: ast.AST, name: str) -> Iterator[ast.expr]:
         yield from node.args if node.func.attr in _ADDING else ()
 
 
-def _is_shared(source: Source, scope: ast.AST, nodes: list[ast.AST], name: str) -> bool:
+def _is_shared(source: SourceFile, scope: ast.AST, nodes: list[ast.AST], name: str) -> bool:
     """Return whether something that is not looked at may add to what a name stands for."""
     if any(isinstance(each, ast.Global | ast.Nonlocal) and name in each.names for each in ast.walk(source.tree)):
         return True
@@ -141,7 +141,7 @@ def _is_shared(source: Source, scope: ast.AST, nodes: list[ast.AST], name: str) 
     return not all(_leaves_alone(source, each) for each in calls)
 
 
-def _leaves_alone(source: Source, call: ast.Call) -> bool:
+def _leaves_alone(source: SourceFile, call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Name) and function.id not in source.bound | {*source.imports}:
         return function.id in (*_HANDED_ON, "len", "print", "sum", "sorted", "str", "any", "all", "zip", "enumerate")

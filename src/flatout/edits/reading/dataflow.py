@@ -7,12 +7,12 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from flatout.edits.project import Project
-from flatout.edits.source import Function, Source
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import Function, SourceFile
 
 __all__ = ["Flow", "Origin", "pairs"]
 
-Origin = tuple[Source, ast.Call]
+Origin = tuple[SourceFile, ast.Call]
 
 # Calls that hand on what they are given, and methods that hand on what they are called on.
 _THROUGH = {"enumerate", "tqdm", "zip", "iter", "cycle", "islice", "chain", "track", "compile_loader", "reversed"}
@@ -26,15 +26,17 @@ class Flow:
         """Take the project as it is now."""
         self._project = project
 
-    def origins(self, source: Source, node: ast.expr) -> list[Origin]:
+    def origins(self, source: SourceFile, node: ast.expr) -> list[Origin]:
         """Return the calls that may have made the value of an expression."""
-        found: dict[ast.Call, Source] = {}
+        found: dict[ast.Call, SourceFile] = {}
         self._follow(source, node, found, set())
         return [(place, call) for call, place in found.items()]
 
     # -- expressions --------------------------------------------------------------------------------------------
 
-    def _follow(self, source: Source, node: ast.expr, found: dict[ast.Call, Source], seen: set[ast.AST]) -> None:
+    def _follow(
+        self, source: SourceFile, node: ast.expr, found: dict[ast.Call, SourceFile], seen: set[ast.AST]
+    ) -> None:
         if node in seen:
             return
         seen.add(node)
@@ -44,7 +46,7 @@ class Flow:
             else:
                 self._follow(place, inner, found, seen)
 
-    def _from(self, source: Source, node: ast.expr) -> Iterator[tuple[Source, ast.expr]]:
+    def _from(self, source: SourceFile, node: ast.expr) -> Iterator[tuple[SourceFile, ast.expr]]:
         """Yield the expressions that a value may be handed on from; a call that makes something yields itself."""
         if isinstance(node, ast.Call):
             yield from self._from_call(source, node)
@@ -59,7 +61,7 @@ class Flow:
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             yield from self._item(source, node.value, node.slice.value)
 
-    def _item(self, source: Source, node: ast.expr, key: object) -> Iterator[tuple[Source, ast.expr]]:
+    def _item(self, source: SourceFile, node: ast.expr, key: object) -> Iterator[tuple[SourceFile, ast.expr]]:
         """Yield one of several values: of a tuple, a dictionary, or what a function returns together."""
         if isinstance(node, ast.Dict):
             keys = (each.value if isinstance(each, ast.Constant) else None for each in node.keys)
@@ -72,7 +74,7 @@ class Flow:
         elif isinstance(node, ast.Call):
             yield from self._item_of_call(source, node, key)
 
-    def _item_of_call(self, source: Source, node: ast.Call, key: object) -> Iterator[tuple[Source, ast.expr]]:
+    def _item_of_call(self, source: SourceFile, node: ast.Call, key: object) -> Iterator[tuple[SourceFile, ast.expr]]:
         if _last(node.func) == "prepare" and isinstance(key, int):  # of accelerate: hands back what it is given
             yield from ((source, each) for each in node.args[key : key + 1])
         made = self._project.functions.get(_last(node.func), ())
@@ -80,7 +82,7 @@ class Flow:
         values = [each for each in given if not isinstance(each[1], ast.Call)]
         yield from (each for place, value in values for each in self._item(place, value, key))
 
-    def _from_call(self, source: Source, node: ast.Call) -> Iterator[tuple[Source, ast.expr]]:
+    def _from_call(self, source: SourceFile, node: ast.Call) -> Iterator[tuple[SourceFile, ast.expr]]:
         name = _last(node.func)
         if name in _THROUGH:
             yield from ((source, each) for each in node.args)
@@ -94,7 +96,7 @@ class Flow:
 
     # -- names --------------------------------------------------------------------------------------------------
 
-    def _bindings(self, source: Source, node: ast.Name) -> Iterator[tuple[Source, ast.expr]]:
+    def _bindings(self, source: SourceFile, node: ast.Name) -> Iterator[tuple[SourceFile, ast.expr]]:
         """Yield what a name was bound to, in the innermost scope that binds it."""
         for scope in (source.scope(node), *(each for each in source.above(source.scope(node)))):
             if isinstance(scope, ast.ClassDef) or not isinstance(scope, Function | ast.Lambda | ast.Module):
@@ -110,7 +112,7 @@ class Flow:
         for place in self._project.sources if name else ():
             yield from ((place, each) for each in _assigned(self._names(place, place.tree), name))
 
-    def _names(self, source: Source, scope: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    def _names(self, source: SourceFile, scope: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
         """Return targets and values of the assignments of one scope."""
         return self._assignments.get(scope, [])
 
@@ -125,9 +127,9 @@ class Flow:
         return found
 
     @cached_property
-    def _attributes(self) -> dict[str, list[tuple[Source, ast.expr]]]:
+    def _attributes(self) -> dict[str, list[tuple[SourceFile, ast.expr]]]:
         """What the attributes of any object were set to, by name."""
-        found: dict[str, list[tuple[Source, ast.expr]]] = {}
+        found: dict[str, list[tuple[SourceFile, ast.expr]]] = {}
         for source in self._project.sources:
             for node in ast.walk(source.tree):
                 for target, value in pairs(node):
@@ -135,7 +137,7 @@ class Flow:
                         found.setdefault(target.attr, []).append((source, value))
         return found
 
-    def _passed(self, function: Function, name: str) -> Iterator[tuple[Source, ast.expr]]:
+    def _passed(self, function: Function, name: str) -> Iterator[tuple[SourceFile, ast.expr]]:
         """Yield what callers of a function give for one of its arguments; a class is called in place of `__init__`.
 
         What a method's `self` is, its calls are made on: `net.configure_optimizers()`.
@@ -197,7 +199,7 @@ def _apart(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
             yield one, ast.Subscript(value, ast.Constant(at), ast.Load())
 
 
-def _given(source: Source, function: Function) -> Iterator[ast.expr]:
+def _given(source: SourceFile, function: Function) -> Iterator[ast.expr]:
     """Yield what a function returns, or what its generator walks."""
     for node in ast.walk(function):
         if source.scope(node) is not function:

@@ -2,13 +2,13 @@
 
 import ast
 
-from flatout.edits.project import Project
-from flatout.edits.source import Source
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
 
 __all__ = ["class_around", "names_below"]
 
 
-def class_around(source: Source, node: ast.AST) -> ast.ClassDef | None:
+def class_around(source: SourceFile, node: ast.AST) -> ast.ClassDef | None:
     """Return the innermost class that a node stands in."""
     return next((each for each in source.above(node) if isinstance(each, ast.ClassDef)), None)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from flatout.edits.flow import Flow, Origin
-from flatout.edits.loader_classes import makers
-from flatout.edits.loops import loops, trains
-from flatout.edits.project import Project
-from flatout.edits.source import Function, Source
+from flatout.edits.reading.dataflow import Flow, Origin
+from flatout.edits.reading.loader_classes import makers
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import Function, SourceFile
+from flatout.edits.reading.training_loops import loops, trains
 from flatout.schema.facts import LoaderFacts
 
 __all__ = ["LoaderCall", "Role", "loader_calls"]
@@ -33,7 +33,7 @@ class LoaderCall:
     that makes one is for, in the order of the text.
     """
 
-    source: Source
+    source: SourceFile
     node: ast.Call
     role: Role
     straight: bool
@@ -80,7 +80,7 @@ def _together(roles: Sequence[Role]) -> Role:
     return found.pop() if len(found) == 1 else Role.BOTH if Role.TRAINING in found else Role.UNKNOWN
 
 
-def _walks(project: Project) -> Iterable[tuple[Source, ast.AST, ast.expr, str]]:
+def _walks(project: Project) -> Iterable[tuple[SourceFile, ast.AST, ast.expr, str]]:
     """Yield what is walked: file, the loop or function it happens in, the expression, and how."""
     for source, loop in loops(project):
         if not isinstance(loop, ast.While):
@@ -105,7 +105,7 @@ def _role(walks: Sequence[tuple[bool, str]], *, alone: bool) -> Role:
     return Role.OTHER if found else Role.UNKNOWN
 
 
-def _is_shared(project: Project, source: Source, call: ast.Call) -> bool:
+def _is_shared(project: Project, source: SourceFile, call: ast.Call) -> bool:
     """Return whether a call stands in a function that is called in several places, or gives its loader away."""
     scope = source.scope(call)
     if not isinstance(scope, Function):
@@ -114,7 +114,7 @@ def _is_shared(project: Project, source: Source, call: ast.Call) -> bool:
     return called > 1 or isinstance(source.statement(call), ast.Return)
 
 
-def _made_at(source: Source, call: ast.Call, recorded: Sequence[LoaderFacts]) -> tuple[LoaderFacts, ...]:
+def _made_at(source: SourceFile, call: ast.Call, recorded: Sequence[LoaderFacts]) -> tuple[LoaderFacts, ...]:
     last = call.end_lineno or call.lineno
     return tuple(
         facts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import libcst
 
-__all__ = ["Function", "Source", "Span", "read_source", "span"]
+__all__ = ["Function", "SourceFile", "Span", "read_source", "span"]
 
 Span = tuple[int, int, int, int]
 """First line and column, last line and column: lines counted from 1, columns in characters from 0."""
@@ -20,7 +20,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = Function | ast.Lambda | ast.ClassDef | ast.Module
 
 
-def span(source: "Source", node: ast.expr) -> Span:
+def span(source: "SourceFile", node: ast.expr) -> Span:
     """Return where an expression stands; Python's own columns count bytes of UTF-8."""
     ends = ((node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset))
     (first, start), (last, end) = ((line, _characters(source.lines[line - 1], column)) for line, column in ends)
@@ -32,7 +32,7 @@ def _characters(line: str, num_bytes: int) -> int:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A file as it is, or as it will be: `code` are its bytes."""
 
     path: Path
@@ -121,14 +121,14 @@ def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
             yield alias.asname or alias.name, f"{base if node.level else node.module}.{alias.name}"
 
 
-def read_source(path: Path, shown: str, package: str = "") -> Source:
+def read_source(path: Path, shown: str, package: str = "") -> SourceFile:
     """Read a file.
 
     Raises:
         OSError: it cannot be read.
         SyntaxError: it is no Python, or none that could be written back byte for byte.
     """
-    source = Source(path, shown, path.read_bytes(), package)
+    source = SourceFile(path, shown, path.read_bytes(), package)
     try:
         _ = source.tree, source.lines
         same = libcst.parse_module(source.code).bytes == source.code

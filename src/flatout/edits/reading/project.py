@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flatout.edits.source import Function, Source, read_source
+from flatout.edits.reading.source_file import Function, SourceFile, read_source
 from flatout.errors import UsageError
 
 __all__ = ["Project", "read_project"]
@@ -20,26 +20,26 @@ _FOREIGN = ("site-packages", "dist-packages")
 class Project:
     """The user's sources, the script first; `notes`: files that were passed over, and why."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[SourceFile, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def script(self) -> Source:
+    def script(self) -> SourceFile:
         """The file that is started."""
         return self.sources[0]
 
     @cached_property
-    def functions(self) -> Mapping[str, list[tuple[Source, Function]]]:
+    def functions(self) -> Mapping[str, list[tuple[SourceFile, Function]]]:
         """The user's functions and methods by name, whatever module or class they stand in."""
-        found: dict[str, list[tuple[Source, Function]]] = {}
+        found: dict[str, list[tuple[SourceFile, Function]]] = {}
         for source, node in self.nodes(ast.FunctionDef, ast.AsyncFunctionDef):
             found.setdefault(node.name, []).append((source, node))
         return found
 
     @cached_property
-    def classes(self) -> Mapping[str, list[tuple[Source, ast.ClassDef]]]:
+    def classes(self) -> Mapping[str, list[tuple[SourceFile, ast.ClassDef]]]:
         """The user's classes by name."""
-        found: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
+        found: dict[str, list[tuple[SourceFile, ast.ClassDef]]] = {}
         for source, node in self.nodes(ast.ClassDef):
             found.setdefault(node.name, []).append((source, node))
         return found
@@ -49,14 +49,14 @@ class Project:
         """The code of all files, without comments, for looking up names."""
         return "\n".join(ast.unparse(source.tree) for source in self.sources)
 
-    def nodes(self, *kinds: type[ast.AST]) -> Iterator[tuple[Source, Any]]:
+    def nodes(self, *kinds: type[ast.AST]) -> Iterator[tuple[SourceFile, Any]]:
         """Yield every node of these kinds with its file, in the order of the text."""
         for source in self.sources:
             for node in ast.walk(source.tree):
                 if isinstance(node, kinds):
                     yield source, node
 
-    def calls(self, *names: str) -> list[tuple[Source, ast.Call]]:
+    def calls(self, *names: str) -> list[tuple[SourceFile, ast.Call]]:
         """Return the calls of what these dotted names stand for, in the order of the text."""
         found = [(source, node) for source, node in self.nodes(ast.Call) if source.dotted(node.func) in names]
         order = {source.path: number for number, source in enumerate(self.sources)}
@@ -100,7 +100,7 @@ def read_project(script: Path, root: Path, here: Path, *, most_files: int = _MOS
     return Project(tuple(sources.values()), tuple(notes))
 
 
-def _imported_files(source: Source, root: Path) -> Iterator[Path]:
+def _imported_files(source: SourceFile, root: Path) -> Iterator[Path]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -5,24 +5,24 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from flatout.edits.project import Project
+from flatout.edits.reading.project import Project
+from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import Unplaced
-from flatout.edits.source import Source
-from flatout.edits.written import Written, with_changes
+from flatout.edits.written_edit import WrittenEdit, with_changes
 
 __all__ = ["removed"]
 
 
-def removed(project: Project, source: Source, statement: ast.stmt, names: Sequence[str]) -> Written:
+def removed(project: Project, source: SourceFile, statement: ast.stmt, names: Sequence[str]) -> WrittenEdit:
     """Take out the line `statement` where it does nothing but call one of `names` (dotted)."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or source.dotted(call.func) not in names:
         wanted = " or ".join(f"{name}()" for name in names)
-        return Written(project, left=(source.at(statement, f"this line is not a call of {wanted} alone"),))
+        return WrittenEdit(project, left=(source.at(statement, f"this line is not a call of {wanted} alone"),))
     above = source.parents[statement]
     block = next(each for _, each in ast.iter_fields(above) if isinstance(each, list) and statement in each)
     how = _nothing if len(block) > 1 else _pass
-    return Written(with_changes(project, lines=[(source, statement.lineno, how)]), changed=1)
+    return WrittenEdit(with_changes(project, lines=[(source, statement.lineno, how)]), changed=1)
 
 
 def _nothing(statement: cst.SimpleStatementLine, module: cst.Module) -> Sequence[cst.BaseStatement]:
