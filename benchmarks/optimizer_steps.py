@@ -1,5 +1,4 @@
-"""A step of the optimizer and of the training, as torch's loop, one pass (whose roots are torch's, or the processor's)
-and torch's fused code make it, in turn.
+"""A step of the optimizer and of the training, as torch's loop, one pass and torch's fused code make it, in turn.
 
 `python benchmarks/optimizer_steps.py [--turns 6] [--steps 300]`; medians over the steps of a turn, then over turns.
 """
@@ -20,8 +19,8 @@ from flatout.probe.core.seams import Seams
 from flatout.probe.model.modules import ModuleWatch
 from flatout.schema.trial import Selection
 
-WAYS = ("torch's loop", "one pass", "torch's fused code", "one pass, hardware roots")
-FIXES = {"one pass": "one-pass-optimizer", "one pass, hardware roots": "hardware-sqrt"}
+WAYS = ("torch's loop", "one pass", "torch's fused code")
+FIXES = {"one pass": "one-pass-optimizer"}
 
 
 def mnist_guide() -> tuple[nn.Module, Tensor]:

@@ -103,7 +103,7 @@ def test_a_script_killed_by_a_signal_ends_as_the_shell_says(project):
 
 def test_a_checkpoint_is_there_when_flatout_ends_also_where_the_script_was_killed_while_it_was_written(project):
     project.recipe("async-checkpoint")
-    slow = "from flatout.fixes import snapshot; snapshot.Snapshot.write = lambda *_: time.sleep(60)"
+    slow = "from flatout.fixes.checkpoint import snapshot; snapshot.Snapshot.write = lambda *_: time.sleep(60)"
     save = "torch.save({'w': torch.arange(1000.0)}, 'model.pt'); import ctypes; ctypes.CDLL(None).kill(os.getpid(), 9)"
     project.write(training(steps=3, before=slow, after=save))
     ended = project("run", "train.py")

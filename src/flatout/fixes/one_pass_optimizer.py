@@ -49,31 +49,30 @@ if TYPE_CHECKING:
     from flatout.optimizers.kinds import OptimizerStep
     from flatout.probe.core.seams import Hits
 
-__all__ = ["FIX", "loops_on_cpu", "one_pass_optimizers", "stand_for_loops"]
+__all__ = ["FIX", "one_pass_optimizers"]
 
 _LEAST = 1.1  # if steps of the optimizer took no time, without the input's: about half of that can go
 _KINDS = ("Adam", "AdamW", "SGD")
-_IN_PLACE: dict[bool, Any] = {}  # what `one_pass_optimizers` has put in place in this process, by `hardware_sqrt`
+_IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this process
 
 
 def patch(site: "Site") -> None:
     """Make the steps of torch's loops in one pass each."""
-    stand_for_loops(site.wrap, site.hit)
+    _stand_for_loops(site.wrap, site.hit)
 
 
-def one_pass_optimizers(*, hardware_sqrt: bool = False) -> None:
+def one_pass_optimizers() -> None:
     """Make the steps of torch's Adam, AdamW and SGD on the CPU in one pass over memory, with the bits of its loops.
 
-    It holds for the rest of the process, for optimizers that are there already, too; a second call with the same
-    argument changes nothing. What is not shown to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md),
-    and so does everything where flatout was installed without a C compiler. `hardware_sqrt`: square roots are the
-    processor's own, so that weights may differ from the loop's in their last bits (docs/fixes/hardware-sqrt.md).
+    It holds for the rest of the process, for optimizers that are there already, too; a second call changes nothing.
+    What is not shown to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md), and so does everything
+    where flatout was installed without a C compiler.
     """
     from flatout.probe.core.seams import Seams
 
-    if hardware_sqrt not in _IN_PLACE and _is_compiled():
+    if not _IN_PLACE and _is_compiled():
         seams = Seams()
-        _IN_PLACE[hardware_sqrt] = seams
+        _IN_PLACE.append(seams)
 
         def wrap(dotted: str, make: "Make") -> bool:
             def as_function(original: Callable[..., Any], hits: "Hits") -> Callable[..., Any]:
@@ -82,12 +81,10 @@ def one_pass_optimizers(*, hardware_sqrt: bool = False) -> None:
 
             return seams.wrap(dotted, as_function)
 
-        stand_for_loops(wrap, lambda name: None, hardware_sqrt=hardware_sqrt)
+        _stand_for_loops(wrap, lambda name: None)
 
 
-def stand_for_loops(
-    wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None], *, hardware_sqrt: bool = False
-) -> None:
+def _stand_for_loops(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None]) -> None:
     """Put one pass in place of each of torch's loops, and in place of what leads to them."""
     import torch
 
@@ -108,9 +105,8 @@ def stand_for_loops(
         return made
 
     optim = torch.optim
-    adam = stand_for("torch.optim.adam:_single_tensor_adam", AdamStep(hardware_sqrt=hardware_sqrt))
-    before_2_7 = AdamStep(decoupled=True, hardware_sqrt=hardware_sqrt)
-    stand_for("torch.optim.adamw:_single_tensor_adamw", before_2_7)
+    adam = stand_for("torch.optim.adam:_single_tensor_adam", AdamStep())
+    stand_for("torch.optim.adamw:_single_tensor_adamw", AdamStep(decoupled=True))  # before torch 2.7
     sgd = stand_for("torch.optim.sgd:_single_tensor_sgd", SgdStep())
     kinds = [each for each in (optim.Adam, optim.AdamW) if each.step is optim.Adam.step]
     states = ("exp_avg", "exp_avg_sq", "", "step")
@@ -132,14 +128,10 @@ def _is_compiled() -> bool:
 
 def choices(run: Run) -> tuple[dict[str, object], ...]:
     """Offer it where an optimizer that is known loops over tensors on the CPU, and there is compiled code."""
-    return ({},) if loops_on_cpu(run, _KINDS) else ()
-
-
-def loops_on_cpu(run: Run, kinds: tuple[str, ...]) -> bool:
-    """Return whether an optimizer of these kinds loops over tensors on the CPU, and there is compiled code for it."""
     if run.environment.device_kind != "cpu" or not _is_compiled():
-        return False
-    return any(each.name in kinds and each.implementation == "loop" for each in run.optimizers)
+        return ()
+    loops = any(each.name in _KINDS and each.implementation == "loop" for each in run.optimizers)
+    return ({},) if loops else ()
 
 
 FIX = Fix(

@@ -26,9 +26,6 @@ class OptimizerStep(Protocol):
     ways: Sequence[int]
     """What is tried, in this order: which sums are fused, and whose square roots; see steps.c."""
 
-    rounded: bool
-    """Weights may differ from torch's by roundings; nothing else may."""
-
     def key(self, lists: Lists, settings: dict[str, Any]) -> tuple[Any, ...] | None:
         """Return what decides how a step is made, but for the learning rate; None where it is torch's to do."""
 
@@ -54,11 +51,9 @@ class AdamStep:
     lists = 6
     ways: Sequence[int] = (*range(8, 16), *range(8))  # the library's roots first: it is what torch asks
 
-    def __init__(self, decoupled: bool = False, *, hardware_sqrt: bool = False) -> None:
-        """Take weight decay for AdamW's where the function is not told; `hardware_sqrt`: the processor's own roots."""
-        self._decoupled, self.rounded = decoupled, hardware_sqrt
-        if hardware_sqrt:
-            self.ways = range(8)
+    def __init__(self, decoupled: bool = False) -> None:
+        """Take weight decay for AdamW's where the function is not told."""
+        self._decoupled = decoupled
         compiled.take_roots(_librarys_root())
 
     def key(self, lists: Lists, settings: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -105,7 +100,6 @@ class SgdStep:
 
     lists = 3
     ways: Sequence[int] = range(2)
-    rounded = False
 
     def key(self, lists: Lists, settings: dict[str, Any]) -> tuple[Any, ...] | None:
         """Return what decides how a step is made, but for the learning rate; None where it is torch's to do."""

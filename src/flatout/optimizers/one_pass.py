@@ -33,7 +33,6 @@ _LENT = compiled.take_exchange(getattr(Tensor, "__dlpack_c_exchange_api__", None
 _standing: list[tuple["weakref.ref[Any]", Callable[..., Any]]] = []  # what was put before what, of ours
 _names: dict[tuple[str, str], frozenset[str]] = {}  # by module and name of the function
 _FLOAT = torch.float32
-_ROUNDINGS = 4 * torch.finfo(_FLOAT).eps  # of a weight and of its change, where square roots differ in their last bit
 
 
 def stands_for(function: Any) -> Callable[..., Any] | None:
@@ -162,9 +161,7 @@ class OnePass:
         told = _told(ours[0], ours[1], step.moments(ours, settings), step.counters(ours))
         if told is None or not step.carry_out(told, settings, way):
             return False
-        exact = 1 if step.rounded else 0  # the lists from there on
-        close = not exact or all(map(_is_close, ours[0], theirs[0], lists[0]))
-        return close and all(map(_same_bits, chain(*ours[exact:]), chain(*theirs[exact:])))
+        return all(map(_same_bits, chain(*ours), chain(*theirs)))
 
 
 def _told(weights: list[Any], gradients: list[Any], moments: Lists, counters: list[Any]) -> list[int] | None:
@@ -223,13 +220,6 @@ def _part(tensor: Tensor, place: int) -> Tensor:
     flat = tensor.detach().reshape(-1)
     start = place % max(1, flat.numel() - _CHECKED_ELEMENTS + 1)
     return flat[start : start + _CHECKED_ELEMENTS] if tensor.dim() else tensor.detach()
-
-
-def _is_close(one: Tensor, other: Tensor, before: Tensor) -> bool:
-    """Tell whether two weights differ by roundings of them and of what was added to the one before."""
-    room = _ROUNDINGS * (other.abs() + (other - before).abs())
-    near = ((one - other).abs() <= room) & one.isfinite() & other.isfinite()
-    return bool((near | one.eq(other) | (one.isnan() & other.isnan())).all())
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

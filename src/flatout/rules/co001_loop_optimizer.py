@@ -94,7 +94,7 @@ def _loop(run: Run) -> _Found | None:
         return None
     what = f"{loop.name or 'the optimizer'}, which updates {loop.num_tensors} tensors in a loop. "
     what += "Set foreach=True." if loop.has_complex else "Set fused=True."
-    return loop.created_at, what, ("one-pass-optimizer", "hardware-sqrt", "fused-optimizer"), GONE
+    return loop.created_at, what, ("one-pass-optimizer", "fused-optimizer"), GONE
 
 
 def _loops(facts: OptimizerFacts) -> bool:

@@ -38,7 +38,6 @@ WRITTEN = [
     ("denormals", {}, ["+", "+torch.set_flush_denormal(True)"]),
     ("gc-control", {}, ["+import flatout", "+", "+flatout.collect_rarely()"]),
     ("one-pass-optimizer", {}, ["+import flatout", "+", "+flatout.one_pass_optimizers()"]),
-    ("hardware-sqrt", {}, ["+import flatout", "+", "+flatout.one_pass_optimizers(hardware_sqrt=True)"]),
     ("allocator", {}, [
         "+import os", "+", '+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")',
     ]),

@@ -221,10 +221,10 @@ import torch
 from flatout.fixes.core.apply import install_fixes
 from flatout.probe.model.modules import ModuleWatch
 from flatout.probe.core.seams import Seams
-from flatout.probe.core.event_log import Tape
+from flatout.probe.core.event_log import EventLog
 from flatout.schema.trial import Selection
 nothing = lambda one: None
-install_fixes([Selection("async-checkpoint")], Seams(), ModuleWatch(Tape(nothing, nothing)))
+install_fixes([Selection("async-checkpoint")], Seams(), ModuleWatch(EventLog(nothing, nothing)))
 {body}
 """
 

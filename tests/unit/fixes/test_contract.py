@@ -98,7 +98,6 @@ CASES = {
     "device-resident-input": Case(load_and_copy, {"kind": "cpu"}),
     "gc-control": Case(learn, already=without_collector),
     "loader-workers": Case(load, {"workers": 2}, lambda: load(num_workers=2)),
-    "hardware-sqrt": Case(learn_adam),
     "one-pass-optimizer": Case(learn_adam),
     "persistent-workers": Case(
         lambda: load(num_workers=1), already=lambda: load(num_workers=1, persistent_workers=True)

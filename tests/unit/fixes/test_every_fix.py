@@ -36,7 +36,6 @@ ACT = {
     "device-resident-input",
     "fused-optimizer",
     "gc-control",
-    "hardware-sqrt",
     "larger-batch",
     "one-pass-optimizer",
 }

@@ -28,7 +28,6 @@ ARMS = (
     ("compiled-module",),
     ("denormals",),
     ("fused-optimizer",),
-    ("hardware-sqrt",),
 )
 NEAR = {Equivalence.ROUNDING: 1e-4, Equivalence.PRECISION: 0.2}
 

@@ -1,4 +1,4 @@
-"""Rounds: the same events in the same order, step after step, worked out for many steps in one go.
+"""Step patterns: the same events in the same order, step after step, worked out for many steps in one go.
 
 What an event means to account and tracker depends on the events before it, never on the moments: these only become
 sums. So a round of events that leaves both in the state it found them in will do the same the next time, and its step

@@ -12,7 +12,7 @@ from flatout.schema.run import Frame
 __all__ = ["caller", "is_user_file", "leaf_module", "user_stack"]
 
 _MAX_DEPTH = 12
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OURS = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
 
 def _library_roots() -> tuple[str, ...]:

@@ -426,7 +426,7 @@ def test_what_one_sample_raises_is_raised_where_it_is_waited_for_and_the_others_
 def test_a_script_that_leaves_a_pass_open_ends_at_once():
     code = """
 import itertools, time, torch
-from flatout.pipeline.read.thread_prefetcher import AskedEarly
+from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher
 
 def reader():
     def one(index):
@@ -434,7 +434,7 @@ def reader():
         return index
     return one
 
-early = AskedEarly(reader, 16)
+early = ThreadPrefetcher(reader, 16)
 walked = early.follow(itertools.repeat(torch.arange(64)), True, wanted=lambda indices: indices)
 print(sum(early.take(next(walked).tolist())), flush=True)
 """

@@ -32,7 +32,7 @@ _MOST_OF_FREE = 0.5
 _LIMITS = KeyLimits(seconds=10.0)  # the first batch waits for the key
 _LOOK_SHARE = 0.01  # of the time, for keys made anew
 _PROVEN_ON = 8  # samples of what an earlier process kept
-_FORM = 1  # of what `Store` and `Keeping` tell about themselves
+_FORM = 1  # of what `RowStore` and `RowCache` tell about themselves
 
 
 class CacheFolder:
