@@ -39,7 +39,8 @@ def load(**options):
 def load_and_copy(**options):
     """Walk a loader and send its batches where they are."""
     torch.manual_seed(0)
-    loader = DataLoader(Rows(), batch_size=4, shuffle=True, **options)
+    rows = Rows(slow_s=0.003)  # that they wait is told on a busy machine, too
+    loader = DataLoader(rows, batch_size=4, shuffle=True, **options)
     return [(x.to("cpu"), y.to(device=torch.device("cpu"))) for _ in range(2) for x, y in loader]
 
 
