@@ -108,7 +108,9 @@ class Recorder:
             self.training.install,
             self.modules.install,
             self.loading.install,
-            DeviceWatch(self.tape, self.deep.copies if self.deep else None, everywhere=self.order.all_devices).install,
+            DeviceWatch(
+                self.tape, self.deep.watch("device-copies") if self.deep else None, everywhere=self.order.all_devices
+            ).install,
             *([self.deep.install] if self.deep else []),
         ):
             try:

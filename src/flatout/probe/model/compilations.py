@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from flatout.probe.core.probe import DeepContext, Probe
 from flatout.probe.core.user_places import is_user_file
 from flatout.schema.run import CompiledFunction, Frame, GraphBreak
 
-__all__ = ["compiled_functions", "graph_breaks", "optimized_module"]
+__all__ = ["PROBE", "compiled_functions", "graph_breaks", "optimized_module"]
 
 _MOST = 20
 _LENGTH = 120  # characters of a reason
@@ -110,3 +111,10 @@ def _first_line(text: str) -> str:
     """Return the first line of a reason without the source that Dynamo puts behind it."""
     lines = [line.partition("  #")[0].strip() for line in text.splitlines() if line.strip()]
     return lines[0][:_LENGTH] if lines else ""
+
+
+PROBE: Probe[DeepContext] = Probe(
+    name="compilations",
+    make=lambda deep: deep,
+    causes={"breaks": lambda deep: graph_breaks(), "compiled": lambda deep: compiled_functions(deep.since_unix_s)},
+)

@@ -12,12 +12,13 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.spans import BACKWARD, FORWARD, OPTIMIZER, SYNC
 from flatout.schema.run import Convolutions, Step
 
-__all__ = ["ConvolutionWatch"]
+__all__ = ["PROBE", "ConvolutionWatch"]
 
 _FUNCTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 _FROM = 4  # steps: until then every shape is new
@@ -87,3 +88,12 @@ def _search() -> str:
     if torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled():
         return "deterministic"
     return "on" if torch.backends.cudnn.benchmark else "off"
+
+
+PROBE = Probe(
+    name="convolutions",
+    make=lambda deep: ConvolutionWatch(deep.tape),
+    install=ConvolutionWatch.install,
+    step=ConvolutionWatch.step,
+    causes={"convolutions": ConvolutionWatch.facts},
+)

@@ -19,11 +19,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.probe import Probe
 from flatout.probe.loader.repeated_samples import random_states_kept
 from flatout.probe.model.model_copy import KeptCall, wait
 from flatout.schema.run import UnusedGraphs
 
-__all__ = ["GraphWatch"]
+__all__ = ["PROBE", "GraphWatch"]
 
 _MARK = "flatout-pass"  # a key of its own: losses carry another mark (`retention`)
 _LEAST_ROW = 8
@@ -161,3 +162,14 @@ def _timed(model: Any, kept: KeptCall, *, passes: int, graphs: bool, piled: bool
     results.clear()
     wait()
     return (perf_counter() - begin) / passes
+
+
+PROBE = Probe(
+    name="graph-recording",
+    make=lambda deep: GraphWatch(deep.tape),
+    around_always=GraphWatch.around,
+    backward=lambda watch, tensor: watch.backward(),
+    measure=lambda watch, causes: watch.measure(),
+    trials={"unused_graphs": GraphWatch.facts},
+    after=("repeated-forward", "precision"),
+)

@@ -18,11 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.user_places import caller
 from flatout.probe.model.forward_pass import plain_on_cpu, within
 from flatout.schema.run import Frame, LoopInvariant
 
-__all__ = ["LoopInvariantWatch"]
+__all__ = ["PROBE", "LoopInvariantWatch"]
 
 _FIRST_STEP = 3  # by then what a model makes at its first pass, and keeps, is there
 _MOST_PLACES = 4
@@ -42,7 +43,7 @@ class LoopInvariantWatch:
         self._first: _Pass | None = None
         self._second: _Pass | None = None
 
-    def step(self) -> None:
+    def step(self, *_: object) -> None:
         """A step is over."""
         self._steps += 1
 
@@ -146,3 +147,13 @@ class _Pass(TorchDispatchMode):
 def _repeatable(func: Any) -> bool:
     """Return whether an operation gives the same for the same: no random numbers, no memory as it happens to be."""
     return torch.Tag.nondeterministic_seeded not in func.tags and _UNKNOWN not in func._overloadpacket.__name__
+
+
+PROBE = Probe(
+    name="loop-invariant",
+    make=lambda deep: LoopInvariantWatch(deep.tape),
+    step=LoopInvariantWatch.step,
+    around=LoopInvariantWatch.around,
+    causes={"unchanging": LoopInvariantWatch.facts},
+    after=("operations",),
+)

@@ -14,11 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.user_places import caller
 from flatout.probe.model.forward_pass import within
 from flatout.schema.run import Arithmetic, Frame
 
-__all__ = ["ArithmeticWatch", "Counter"]
+__all__ = ["PROBE", "ArithmeticWatch", "Counter"]
 
 _AT_CALL = 3
 _LANES = {(8, 0): 64}  # float32 units of a multiprocessor, where they are not 128 (CUDA programming guide, table of
@@ -160,3 +161,11 @@ def _kind(func: Any, args: Any) -> str:
         last = first.is_contiguous(memory_format=torch.channels_last) and not first.is_contiguous()
         return f"convolution {dtype} {'channels-last' if last else 'channels-first'}"
     return f"{'convolution' if 'conv' in name else 'attention' if 'attention' in name else 'matmul'} {dtype}"
+
+
+PROBE = Probe(
+    name="operations",
+    make=lambda deep: ArithmeticWatch(deep.tape),
+    around=ArithmeticWatch.around,
+    causes={"arithmetic": ArithmeticWatch.facts},
+)

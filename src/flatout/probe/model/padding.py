@@ -12,13 +12,14 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.user_places import caller
 from flatout.probe.loader.loading import tensors_in
 from flatout.schema.run import Frame, Padding
 
-__all__ = ["PaddingWatch", "padded_ends"]
+__all__ = ["PROBE", "PaddingWatch", "padded_ends"]
 
 _LOOKS = 200  # calls of the model
 _BY_STRENGTH = ("attention_mask", "key_padding_mask", "padding_idx")
@@ -130,3 +131,12 @@ def padded_ends(is_padding: torch.Tensor) -> torch.Tensor:
     left = is_padding.long().cumprod(dim=1)
     right = is_padding.flip(1).long().cumprod(dim=1).flip(1)
     return (left + right) > 0
+
+
+PROBE = Probe(
+    name="padding",
+    make=lambda deep: PaddingWatch(deep.tape),
+    install=PaddingWatch.install,
+    called=PaddingWatch.called,
+    causes={"padding": PaddingWatch.facts},
+)

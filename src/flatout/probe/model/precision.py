@@ -11,11 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.probe import Probe
 from flatout.probe.loader.repeated_samples import random_states_kept
 from flatout.probe.model.model_copy import CallKeeper, KeptCall, timed_pass
 from flatout.schema.run import PrecisionTrial
 
-__all__ = ["PrecisionWatch"]
+__all__ = ["PROBE", "PrecisionWatch"]
 
 _AT_CALL = 4  # by then what a model makes at its first pass is there
 _PAIRS = 7
@@ -91,3 +92,13 @@ class _WideResults(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         self.any = self.any or any(getattr(leaf, "dtype", None) is torch.float64 for leaf in tree_leaves(result))
         return result
+
+
+PROBE = Probe(
+    name="precision",
+    make=lambda deep: PrecisionWatch(deep.tape),
+    around=PrecisionWatch.around,
+    measure=lambda watch, causes: watch.measure(),
+    trials={"precision": PrecisionWatch.facts},
+    after=("slow-reductions",),
+)

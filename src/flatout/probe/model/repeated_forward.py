@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves
 
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.user_places import caller
 from flatout.probe.loader.loading import tensors_in
 from flatout.schema.run import Frame, RepeatedForward
 
-__all__ = ["RepeatWatch"]
+__all__ = ["PROBE", "RepeatWatch"]
 
 _REMEMBERED = 64  # calls
 _PLAIN = (bool, int, float, str, bytes, type(None))
@@ -69,7 +70,7 @@ class RepeatWatch:
 
         return call
 
-    def step(self) -> None:
+    def step(self, *_: object) -> None:
         """A step is over: what got no gradient in it was in vain; forget the calls of the step before."""
         for place, taken, gradients in self._open:
             if not gradients:
@@ -110,3 +111,12 @@ def _gradients(outputs: Any) -> list[bool]:
                 tensor.register_hook(lambda _: came.append(True))
         return came
     return [True]
+
+
+PROBE = Probe(
+    name="repeated-forward",
+    make=lambda deep: RepeatWatch(deep.in_step),
+    step=RepeatWatch.step,
+    around_always=RepeatWatch.around,
+    causes={"repeated": RepeatWatch.facts},
+)

@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.user_places import is_user_file
 from flatout.schema.run import Frame, Retained
 
-__all__ = ["RetentionWatch"]
+__all__ = ["PROBE", "RetentionWatch"]
 
 _LIMIT = 400  # losses marked
 _MARKED_NODES = 12  # topmost nodes of a graph that carry its mark
@@ -48,6 +49,7 @@ class RetentionWatch:
         """Mark nothing yet."""
         self._marks: list[weakref.ref[_Mark]] = []
         self._seen: tuple[Retained, ...] = ()
+        self.found: tuple[Retained, ...] = ()
 
     def mark(self, tensor: Any) -> None:
         """Mark the graph below `tensor`, which `backward()` is about to be called on."""
@@ -69,6 +71,10 @@ class RetentionWatch:
         recent = self._marks[-2 - _RECENT : -2]
         if not self._seen and len(recent) == _RECENT and all(mark() is not None for mark in recent):
             self._seen = self._search(frame, _RECENT, _RECENT)
+
+    def end(self, frame: FrameType | None) -> None:
+        """Look for the last time, while the frames of the training are there."""
+        self.found = self.find(frame)
 
     def find(self, frame: FrameType | None) -> tuple[Retained, ...]:
         """Return the names, seen from `frame` outwards, behind which graphs of past steps are or were alive."""
@@ -206,3 +212,13 @@ def _last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # names.setdefault(key, []).append(...)
         return _last_name(node.func.value)
     return _last_name(node.value) if isinstance(node, ast.Subscript) else ""
+
+
+PROBE = Probe(
+    name="retained-graphs",
+    make=lambda deep: RetentionWatch(),
+    backward=RetentionWatch.mark,
+    step=lambda watch, step, number: watch.glance(sys._getframe(1)),
+    stop=lambda watch: watch.end(sys._getframe(1)),
+    causes={"retained": lambda watch: watch.found},
+)

@@ -15,11 +15,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.user_places import caller
 from flatout.probe.model.forward_pass import plain_on_cpu, within
 from flatout.schema.run import Frame, SlowReduction
 
-__all__ = ["ReductionWatch"]
+__all__ = ["PROBE", "ReductionWatch"]
 
 _AT_STEP = 5
 _TIMED, _TIMES = 3, 3  # lines that are timed again, and how often
@@ -87,7 +88,7 @@ class ReductionWatch:
         self._steps = 0
         self._pass: _Pass | None = None
 
-    def step(self) -> None:
+    def step(self, *_: object) -> None:
         """A step is over."""
         self._steps += 1
 
@@ -168,3 +169,13 @@ def _least_s(work: Callable[[], object]) -> float:
         work()
         taken.append((perf_counter_ns() - start) / 1e9)
     return min(taken)
+
+
+PROBE = Probe(
+    name="slow-reductions",
+    make=lambda deep: ReductionWatch(deep.tape),
+    step=ReductionWatch.step,
+    around=ReductionWatch.around,
+    causes={"reductions": ReductionWatch.facts},
+    after=("loop-invariant",),
+)

@@ -1,8 +1,11 @@
 """Which framework's loop drives the training: read from the frames that lead to a step, not from what is imported."""
 
+import sys
 from types import FrameType
 
-__all__ = ["driving_framework"]
+from flatout.probe.core.probe import Probe
+
+__all__ = ["PROBE", "driving_framework"]
 
 _LOOPS = {
     "lightning.pytorch.": "lightning",
@@ -27,3 +30,11 @@ def driving_framework(frame: FrameType | None) -> str:
         found = named or found
         frame = frame.f_back
     return found
+
+
+PROBE: Probe[list[str]] = Probe(
+    name="training-framework",
+    make=lambda deep: [""],
+    start=lambda found: found.append(driving_framework(sys._getframe(1))),
+    causes={"framework": lambda found: found[-1]},
+)

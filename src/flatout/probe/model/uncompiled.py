@@ -12,12 +12,13 @@ from typing import Any
 
 from torch.compiler import reset
 
+from flatout.probe.core.probe import Probe
 from flatout.probe.loader.repeated_samples import random_states_kept
 from flatout.probe.model.compilations import optimized_module
 from flatout.probe.model.model_copy import CallKeeper, KeptCall, timed_pass
 from flatout.schema.run import CompiledFunction, CompiledTrial, Frame
 
-__all__ = ["UncompiledWatch"]
+__all__ = ["PROBE", "UncompiledWatch"]
 
 _AT_CALL = 12  # more than torch's limit of 8
 _PAIRS = 7
@@ -98,3 +99,13 @@ def _plain_values(model: Any) -> list[tuple[Any, dict[str, Any]]]:
         (inner, {name: value for name, value in vars(inner).items() if isinstance(value, (bool, int, float, str))})
         for inner in model.modules()
     ]
+
+
+PROBE = Probe(
+    name="uncompiled",
+    make=lambda deep: UncompiledWatch(),
+    around=UncompiledWatch.around,
+    measure=lambda watch, causes: watch.measure(causes.compiled),
+    trials={"compiled_trial": UncompiledWatch.facts},
+    after=("precision", "graph-recording"),
+)

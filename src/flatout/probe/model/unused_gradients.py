@@ -19,12 +19,13 @@ import torch
 from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 
+from flatout.probe.core.probe import DeepContext, Probe
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.user_places import caller
 from flatout.schema.run import Frame, Step, UnusedGradients
 
-__all__ = ["LOOKED", "GradientWatch"]
+__all__ = ["LOOKED", "PROBE", "GradientWatch"]
 
 _AT = frozenset((5, 7, 9))  # steps: whatever optimizes has mostly stepped by then
 LOOKED = 10
@@ -244,3 +245,22 @@ def _sum(parameter: Any) -> float:
     """Return a number that changes when a value does, a copy of a part of the values at a time."""
     with torch.no_grad():
         return sum(float(part.double().sum()) for part in parameter.detach().reshape(-1).split(_PART))
+
+
+def _offer_to_freeze(both: tuple[GradientWatch, DeepContext], step: Step, number: int) -> None:
+    """Take a step; have gradients that nobody reads priced, unless a compiled model would be compiled anew for it."""
+    watch, deep = both
+    watch.step(step, number)
+    if number == LOOKED and not deep.tape.tracing.possible and (freeze := watch.freezing()) is not None:
+        deep.offer("gradients", freeze)
+
+
+PROBE: Probe[tuple[GradientWatch, DeepContext]] = Probe(
+    name="unused-gradients",
+    make=lambda deep: (GradientWatch(deep.fail, deep.optimizers), deep),
+    install=lambda both, seams: both[0].install(seams),
+    called=lambda both, module, arguments: both[0].called(module, arguments),
+    backward=lambda both, tensor: both[0].backward(tensor),
+    step=_offer_to_freeze,
+    causes={"unused_gradients": lambda both: both[0].facts(both[1].modules())},
+)

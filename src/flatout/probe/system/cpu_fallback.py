@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.user_places import caller
 from flatout.schema.run import Fallback
 
-__all__ = ["FallbackWatch"]
+__all__ = ["PROBE", "FallbackWatch"]
 
 _SAYS = (
     re.compile(
@@ -78,3 +79,11 @@ def _may_fall_back() -> bool:
     accelerator = getattr(torch, "accelerator", None)  # of torch 2.6 on
     other = accelerator is not None and accelerator.is_available() and not torch.cuda.is_available()
     return bool(torch.backends.mps.is_available() or other)
+
+
+PROBE = Probe(
+    name="cpu-fallback",
+    make=lambda deep: FallbackWatch(deep.fail),
+    install=FallbackWatch.install,
+    causes={"fallbacks": FallbackWatch.facts},
+)

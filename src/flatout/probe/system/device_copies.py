@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch.cuda import synchronize as _synchronize  # before any probe has wrapped it
 
+from flatout.probe.core.probe import DeepContext, Probe
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.user_places import caller
 from flatout.schema.run import Frame, SyncPoint, Transfer
 
-__all__ = ["CopyWatch", "holds_bytes"]
+__all__ = ["PROBE", "CopyWatch", "holds_bytes"]
 
 _MOST_BYTES = 64 * 2**20  # a larger tensor is not read to see whether it is the same
 _LARGE = 65_536  # values; with fewer of them, few different ones may be chance
@@ -202,3 +203,22 @@ def _on_a_grid(channel: torch.Tensor) -> bool:
         return False
     places = (levels - levels[0]) / (reach / steps)
     return bool((places - places.round()).abs().max() < _OFF_GRID)
+
+
+def _made(deep: DeepContext) -> CopyWatch:
+    watch = CopyWatch(deep.in_step, deep.fail)
+    watch.counting = False
+    return watch
+
+
+def _count(watch: CopyWatch) -> None:
+    watch.counting = True
+
+
+PROBE = Probe(
+    name="device-copies",
+    make=_made,
+    start=_count,
+    step=lambda watch, step, number: watch.step(),
+    causes={"syncs": CopyWatch.syncs, "transfers": CopyWatch.transfers},
+)

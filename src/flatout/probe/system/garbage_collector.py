@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from threading import get_ident
 from time import perf_counter_ns
 
+from flatout.probe.core.probe import Probe
 from flatout.probe.core.seams import Seams
 from flatout.probe.core.user_places import user_stack
 from flatout.probe.system.gc_calls import CollectCalls
 from flatout.schema.run import CollectorFacts, Frame
 
-__all__ = ["CollectorWatch"]
+__all__ = ["PROBE", "CollectorWatch"]
 
 _ASKED = 0.9  # share of the time
 _OLDEST = 2
@@ -92,3 +93,13 @@ class CollectorWatch:
             between_asked_s=sum(spent for asker, spent in self._between_ns.items() if asker is not None) / 1e9,
             between_at=max(between, key=between.__getitem__) if between else None,
         )
+
+
+PROBE = Probe(
+    name="garbage-collector",
+    make=lambda deep: CollectorWatch(deep.in_step, deep.between_epochs),
+    install=CollectorWatch.install,
+    start=CollectorWatch.start,
+    stop=CollectorWatch.stop,
+    causes={"collector": CollectorWatch.facts},
+)

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from flatout.probe.core.probe import DeepContext, Probe
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.user_places import caller
 from flatout.probe.loader.loading import tensors_in
 from flatout.schema.run import Exchange, Frame, Step
 
-__all__ = ["ExchangeWatch"]
+__all__ = ["PROBE", "ExchangeWatch"]
 
 _MOST = 200  # exchanges that are written down one by one
 _FROM = 4  # steps: buckets are made anew after the first
@@ -123,3 +124,13 @@ def _holds_gradients(module: Any, optimizers: Iterable[Any]) -> bool:
     known = any(id(one) in trained for one in module.parameters())
     first = next((one.grad for one in have if id(one) in trained or not known), None)
     return first is not None and bool(_item(first.detach().count_nonzero()))
+
+
+PROBE: Probe[tuple[ExchangeWatch, DeepContext]] = Probe(
+    name="gradient-exchange",
+    make=lambda deep: (ExchangeWatch(deep.fail, deep.optimizers), deep),
+    called=lambda both, module, arguments: both[0].called(module, arguments),
+    backward=lambda both, tensor: both[0].backward(),
+    step=lambda both, step, number: both[0].step(step, number, aside=both[1].aside()),
+    causes={"exchange": lambda both: both[0].facts()},
+)
