@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.edits.scripts import SCRIPT, written
 
 from flatout.edits.diff import unified_diff
@@ -27,7 +28,7 @@ COMMANDS = [["git", "apply", "--whitespace=nowarn"], ["patch", "-p1", "--binary"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=LINES, after=LINES, ends=st.tuples(st.booleans(), st.booleans()))
 def test_applying_the_diff_gives_the_other_file(tmp_path, command, before, after, ends):
     if shutil.which(command[0]) is None:
@@ -88,7 +89,7 @@ FIXES = {
 }
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     script=st.tuples(*(st.sampled_from(choices) for choices in PARTS.values())).map("".join),
     names=st.sets(st.sampled_from(sorted(FIXES)), min_size=1),

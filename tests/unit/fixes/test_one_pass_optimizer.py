@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.fixes.training import Images, same_bits, under
 
 kinds = pytest.importorskip("flatout.optimizers.kinds", reason="flatout was installed without a C compiler")
@@ -385,7 +386,7 @@ def test_denormals_that_only_some_threads_flush_come_out_as_torchs():
     assert done.stdout == "True\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 70_000) | st.integers(0, 200), min_size=1, max_size=6),
     name=st.sampled_from(["Adam", "AdamW", "SGD"]),

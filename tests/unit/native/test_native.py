@@ -8,6 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.examples import examples
 from tests.unit.pipeline.compile.kernels.samples import T
 
 from flatout.native import native
@@ -46,7 +47,7 @@ def bytes_of(number: int, size: tuple[int, int], colored: bool, seed: int, lead:
     return pixels.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1) if lead and colored else pixels
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(SIZE, SIZE, st.booleans(), st.booleans(), st.sampled_from([2, 3]), st.data())
 @example((9, 14), (5, 31), True, False, 2, None)
 @example((30, 20), (10, 10), True, False, 2, None)  # twice as many rows as columns are lost: not more
@@ -65,7 +66,7 @@ def test_any_window_is_resized_as_pillow_resizes_it(size, wanted, colored, lead,
         assert np.array_equal(np.asarray(Image.fromarray(window).resize(wanted[::-1], chosen)), one.numpy())
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(SIZE, SIZE, st.booleans(), st.booleans(), st.integers(-80, 80), st.integers(-80, 80), st.integers(0, 3))
 def test_any_window_is_cut_filled_and_turned(size, wanted, colored, lead, top, left, turned):
     batch = bytes_of(2, size, colored, seed=abs(top), lead=lead)
@@ -111,7 +112,7 @@ TABLES = {
 }
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     SIZE, st.tuples(st.integers(1, 150), st.integers(1, 150)), st.booleans(), st.sampled_from([2, 3]),
     st.sampled_from(sorted(TABLES)), st.booleans(), st.integers(0, 3),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.pipeline import programs
 from tests.unit.pipeline.programs import Images, Ordered, Program
 from torch.utils.data import (
@@ -26,7 +27,7 @@ from flatout.pipeline.serve import plan
 from flatout.watch.random_streams import same
 
 MANY = settings(  # each looks at the data set in two copies of the process, which take most of its time
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -129,7 +130,7 @@ def check(program):
         let_go(raised.value)
 
 
-@settings(MANY, max_examples=40)
+@settings(MANY, max_examples=examples(40))
 @given(pipelines())
 def test_a_pipeline_without_workers_gives_the_same_batches(program):
     check(program)
@@ -143,7 +144,7 @@ def test_any_of_many_pipelines_without_workers_gives_the_same_batches(program):
 
 
 @pytest.mark.slow
-@settings(MANY, max_examples=60)
+@settings(MANY, max_examples=examples(60))
 @given(pipelines(workers=st.integers(1, 3)))
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_any_pipeline_with_workers_gives_the_same_batches(program):
@@ -151,7 +152,7 @@ def test_any_pipeline_with_workers_gives_the_same_batches(program):
 
 
 @pytest.mark.slow
-@settings(MANY, max_examples=60)
+@settings(MANY, max_examples=examples(60))
 @given(pipelines(workers=st.integers(0, 3)))
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_any_pipeline_of_samples_that_wait_gives_the_same_batches(program):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.examples import examples
 from tests.unit.report.specimens import (
     comparison,
     dropped_trials,
@@ -78,7 +79,7 @@ def test_without_colour_the_terminal_gets_none(monkeypatch):
     assert "\x1b[3" not in shown
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     width=st.integers(30, 120),
     speedup=st.floats(allow_nan=True, allow_infinity=True),

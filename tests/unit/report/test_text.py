@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.examples import examples
 from tests.unit.report.specimens import HOSTILE, empty, finding, healthy, hostile, ordinary, report
 
 from flatout.analysis.breakdown import account
@@ -87,7 +88,7 @@ def test_nothing_that_a_script_names_reaches_the_terminal_raw(verbose):
     assert "[bold]markup[/bold]" in shown.replace("\n", "").replace(" ", "")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(max_size=200), st.integers(30, 120))
 def test_any_text_in_any_place_is_shown_within_the_page(words, width):
     odd = finding(name=words, message=words, location=Frame(words, 1, words), fixes=(words,))

@@ -4,6 +4,7 @@ import math
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from flatout.analysis.breakdown import account
 from flatout.rules import Example, examine, example
@@ -345,7 +346,9 @@ def recordings(draw):
     return Example(run := example(steps=steps, n=0, **detail).run, account(run))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(recordings())
 def test_no_rule_raises_and_every_figure_is_within_its_bounds(truth):
     found = examine(truth.run, truth.breakdown, truth.headroom)

@@ -10,6 +10,7 @@ from enum import Enum
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from flatout.errors import BadRecording
 from flatout.schema.codec import (
@@ -91,7 +92,7 @@ def stored(tmp_path):
     return file, file.read_bytes()
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(anything(Run))
 def test_every_run_comes_back_as_it_was(tmp_path, run):
     write_run(run, tmp_path / RUN_FILE)
@@ -122,7 +123,7 @@ def test_a_file_cut_off_anywhere_is_read_up_to_there(stored):
             assert read_run(file).steps in ((), RUN.steps[:3])
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_is_refused_or_read_and_never_more(stored, data):
     file, good = stored

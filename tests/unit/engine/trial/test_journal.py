@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from flatout.engine.process.target import Target
 from flatout.engine.trial import journal
@@ -105,7 +106,9 @@ def trial(number: int = 1) -> Trial:
 
 # ------------------------------------------------------------------------------------------------------------- trials
 @given(trials=st.lists(TRIALS, max_size=4))
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_every_trial_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, trials: list[Trial]) -> None:
     kept = TrialJournal(tmp_path_factory.mktemp("journal"))
     for each in trials:
@@ -204,7 +207,7 @@ def test_a_writer_that_is_killed_loses_no_trial_that_it_had_finished(tmp_path: P
 
 # -------------------------------------------------------------------------------------------------------------- state
 @given(recipe=st.none() | RECIPES, confirmation=st.none() | COMPARISONS, asked=st.dictionaries(TEXT, JSON, max_size=3))
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 def test_a_state_comes_back_as_it_was(tmp_path_factory, recipe, confirmation, asked) -> None:
     folder = tmp_path_factory.mktemp("state")
     state = replace(STATE, recipe=recipe, confirmation=confirmation, asked=asked, finished=True)

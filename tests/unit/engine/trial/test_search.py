@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.report.specimens import report
 
 from flatout.analysis.judge import compare
@@ -186,7 +187,7 @@ def test_without_anything_to_keep_there_is_no_recipe(scripted):
     stop=st.integers(0, 5),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=RESETS)
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=RESETS)
 def test_an_interrupted_search_goes_on_to_the_same_recipe(scripted, tmp_path_factory, factors, stop, seed):
     names = sorted(factors)
     whole = scripted(names, factors=factors, noise=0.003, seed=seed)
@@ -198,7 +199,7 @@ def test_an_interrupted_search_goes_on_to_the_same_recipe(scripted, tmp_path_fac
 
 
 @given(slower=st.lists(st.sampled_from([1.05, 1.1, 1.5]), min_size=1, max_size=5), seed=st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None, suppress_health_check=RESETS)
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=RESETS)
 def test_a_slower_fix_is_never_kept(scripted, slower, seed):
     names = [f"fix{number}" for number in range(len(slower))]
     found = scripted(names, factors=dict(zip(names, slower, strict=True)), noise=0.03, seed=seed)

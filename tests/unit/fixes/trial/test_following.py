@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.fixes.trial.test_alternation import Lever, a_step
 
 from flatout.fixes.trial.alternation import Alternation
@@ -39,7 +40,7 @@ def train_together(folder, factors, *, ranks=3, seed=0, base=False):
 
 @pytest.mark.parametrize("base", [False, True])
 @given(st.lists(st.sampled_from([0.7, 1.0, 1.3]), min_size=1, max_size=3), st.integers(0, 99))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_rank_is_switched_as_rank_0_is(tmp_path_factory, base, factors, seed):
     named = {f"fix{number}": factor for number, factor in enumerate(factors)}
     _, stood = train_together(tmp_path_factory.mktemp("turns"), named, seed=seed, base=base)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from tests.examples import examples
 from torch.utils.data import default_collate
 
 from flatout.pipeline.cache import numpy_collate
@@ -33,7 +34,7 @@ def batches(draw):
     return [put(one) for one in made]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(batches())
 def test_batches_are_torchs_own(batch):
     assert same(QUICK(batch), default_collate(batch))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from flatout.pipeline.cache.batch_layout import layout_of
 from flatout.pipeline.cache.filled_rows import FilledRows
@@ -12,7 +13,7 @@ from flatout.pipeline.cache.row_store import RowStore
 DTYPES = (torch.uint8, torch.bool, torch.int64, torch.float32, torch.bfloat16, torch.complex64)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.sampled_from(DTYPES),
     st.lists(st.integers(0, 4), max_size=3),

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.probe.watched import MS
 
 from flatout.probe.core.event_log import EventLog
@@ -125,7 +126,7 @@ class Script:
         return self.steps, self.outside, [str(error) for error in self.errors], where, self.tape.tracker.state
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SCRIPTS, st.integers(0, 2**32), st.sampled_from([2, 1000, 40 * MS]), st.sampled_from([0, 50, 5_000, 10**9]))
 def test_rounds_told_together_give_what_events_told_at_once_give(loops, seed, most_ns, interval_ms):
     at_once, late = (Script(seed, most_ns, interval_ms=interval_ms) for _ in range(2))
@@ -133,7 +134,7 @@ def test_rounds_told_together_give_what_events_told_at_once_give(loops, seed, mo
     assert late.run(loops).result() == at_once.run(loops).result()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(SCRIPTS, st.integers(1, 150), st.sampled_from([300, 5_000, 10**9]))
 def test_a_receiver_that_ends_the_script_has_seen_the_same(loops, last, interval_ms):
     def on_step(number):

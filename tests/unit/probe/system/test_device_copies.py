@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe_failure import raise_it
@@ -104,7 +105,7 @@ def test_equal_values_in_new_tensors_are_not_repeated(watch):
     assert the_one(watch).repeats == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(0, 2**31),
     st.lists(st.tuples(st.floats(-3, 3), st.floats(0.02, 5)), min_size=3, max_size=3),

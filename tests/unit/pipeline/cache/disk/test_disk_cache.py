@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.mounts import mounted
 from tests.unit.pipeline import programs, unseen
 from tests.unit.pipeline.programs import Images, Program
@@ -185,7 +186,7 @@ def test_any_data_set_that_is_kept_comes_back_with_the_same_bits(number, tmp_pat
 
 
 @given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary())))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_plain_values_come_back_as_they_were(values):
     packed = Packed(*pack(values))
     back = packed.values(torch.arange(len(values)))

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.mounts import mounted
 
 from flatout.pipeline.cache.disk import entries, entry_format
@@ -96,7 +97,7 @@ DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.co
     order=st.randoms(),
     gaps=st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_array_comes_back_with_its_bits_and_strides(shape: list[int], dtype: torch.dtype, order, gaps: bool):
     axes = list(range(len(shape)))
     order.shuffle(axes)
@@ -173,7 +174,7 @@ def loaded_from(damaged: bytes, key: str = "key") -> Stored | None:
 
 
 @given(share=st.floats(0, 1, exclude_max=True))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_an_entry_cut_off_at_any_byte_is_absent(sound: bytes, share: float):
     assert loaded_from(sound[: int(share * len(sound))]) is None
 
@@ -188,7 +189,7 @@ def test_an_entry_with_more_at_its_end_is_absent(sound: bytes):
 
 
 @given(share=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_an_entry_with_any_bit_flipped_is_absent(sound: bytes, share: float, bit: int):
     damaged = bytearray(sound)
     damaged[int(share * len(sound))] ^= 1 << bit
@@ -249,7 +250,7 @@ HEADER = st.fixed_dictionaries(
 
 
 @given(header=HEADER | JSON, pages=st.integers(0, 3))
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow])
 def test_a_header_that_says_anything_at_all_is_no_error(header: object, pages: int):
     import json
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.pipeline.compile.kernels.samples import T, v2
 
 from flatout.pipeline.compile import batched_draws as module
@@ -25,7 +26,7 @@ DRAW = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(DRAW, max_size=60), st.integers(0, 2**32), st.integers(0, 40))
 def test_any_sequence_of_draws_gives_torchs_numbers_and_leaves_its_generator_there(sequence, seed, number):
     one, many = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.pipeline.compile.kernels.samples import SIZES, T, agree, samples, v2
 from torch.utils.data import default_collate
 
@@ -123,7 +124,7 @@ TO_TENSOR = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     kind=st.sampled_from(["L", "RGB"]),
     size=st.tuples(st.integers(1, 33), st.integers(1, 33)),
