@@ -119,7 +119,7 @@ def test_every_page_is_in_the_navigation_or_in_a_list():
 
     listed = list(named(site["nav"]))
     assert len(listed) == len(set(listed))
-    in_lists = {page for page in pages() if re.fullmatch(r"(rules|fixes)/[^/]*\.md", page)} - {*listed}
+    in_lists = {page for page in pages() if re.fullmatch(r"(rules|fixes|decisions)/[^/]*\.md", page)} - {*listed}
     assert {*listed} | in_lists == {*pages()}
     for page in in_lists:
         folder, name = page.split("/")
