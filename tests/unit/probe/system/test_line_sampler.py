@@ -59,7 +59,7 @@ def test_a_thread_that_is_gone_is_no_error():
     assert sampler.costs() == ()
 
 
-@pytest.mark.parametrize("module", ["core.steps", "system.garbage_collector", "system.setting_trial"])
+@pytest.mark.parametrize("module", ["core.steps", "core.event_log", "system.garbage_collector", "system.setting_trial"])
 def test_our_own_work_is_no_cost_of_the_script(module):
     assert importlib.util.find_spec(f"flatout.probe.{module}")
     own = {"__name__": f"flatout.probe.{module}", "time": time}
