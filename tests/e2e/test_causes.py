@@ -520,4 +520,4 @@ while True:
 def test_collecting_between_epochs_is_found_at_the_line_that_asks_for_it(flatout):
     found = diagnosed(flatout, TIDIED)["EP004"]
     assert TIDIED.splitlines()[found.location.line - 1].endswith("# ASKS")
-    assert "of it in Python's garbage collector. Leave out what asks for that." in found.message
+    assert "of it in Python's garbage collector. Remove the call that requests it." in found.message

@@ -2,23 +2,23 @@
 
 ## What it measures
 
-The time of the validation passes after the first training step, as a share of the recording without start-up. It
-fires at 25%.
+The time of the validation passes after the first training step, as a share of the recording without start-up. It fires
+at 25%.
 
 ## Why it matters
 
-Validation teaches the model nothing. Its share is what an epoch could be shorter by; other tools record some fifty
-training steps and never see it.
+Validation teaches the model nothing. Its share is the part by which an epoch could be shorter; other tools record some
+fifty training steps and never see it.
 
 ## What to do
 
-Validate less often, or on a fixed part of the validation set. Use `torch.no_grad()` (`inference_mode`), a larger
-batch, and the same care for its loader as for the training loader; keep metrics on the device until the end of the
+Validate less often, or on a fixed part of the validation set. Use `torch.no_grad()` (`inference_mode`) and a larger
+batch, and treat its loader with the same care as the training loader; keep metrics on the device until the end of the
 pass.
 
 ## When it is wrong
 
-A recording of few steps that happens to hold a whole validation overstates its share: compare the steps recorded with
+A recording of few steps that happens to hold a whole validation overstates its share: compare the recorded steps with
 the steps between two validations.
 """
 
@@ -47,8 +47,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=place(run),
-        message=f"{of_loop(breakdown, spent_s, count)} is validation, after {breakdown.measured} measured steps. "
-        "Validate less often or on a part of the set, with larger batches and without gradients.",
+        message=f"{of_loop(breakdown, spent_s, count)} is validation, in a recording of "
+        f"{breakdown.measured} measured steps. Validate less often or on a part of the set, with larger batches and "
+        "without gradients.",
         evidence=(
             Evidence("one validation", spent_s / count, "s"),
             Evidence("batches of one validation", sum(stretch.num_batches for stretch in passes(run)) / count, ""),

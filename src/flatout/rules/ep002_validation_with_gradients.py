@@ -1,18 +1,19 @@
-"""Validation records the graph that only a backward pass would need.
+"""Validation records the autograd graph, although no backward pass follows.
 
 ## What it measures
 
-Validation passes whose forward passes ran with gradients switched on. It fires when they take at least 2% of the
-recording without start-up. What goes is measured where a copy of the model can be called after the last step: passes
-with gradients and without, in turn, with up to 64 graphs alive where the script leaves them alive. Elsewhere (hooks,
-several models or ranks, more than 256 MB, compiled, autocast, arguments that are no tensors) it is an estimate: at most
-25% of that time.
+Validation passes whose forward passes ran with gradients enabled. It fires when they take at least 2% of the recording
+without start-up. The saving is measured where a copy of the model can be called after the last step: passes with
+gradients and without, in turn, with up to 64 graphs alive where the script keeps them alive. Elsewhere (hooks, several
+models or ranks, more than 256 MB, compiled, autocast, arguments that are no tensors) it is an estimate: at most 25% of
+that time.
 
 ## Why it matters
 
-Every operation then creates a node of the graph and keeps its inputs alive: more time a pass, and memory as in
-training. Measured on one CPU core (n=40): the forward pass of a small MLP took 16% less without gradients, a CNN 23%,
-a residual network 16%, an LSTM 7%. Loading and metrics, which validation also does, gain nothing.
+With gradients, every operation creates a node of the graph and keeps its inputs alive: each pass takes longer, and
+uses as much memory as in training. Measured on one CPU core (n=40): the forward pass of a small MLP took 16% less
+without gradients, a CNN 23%, a residual network 16%, an LSTM 7%. Loading and metrics, which validation also does, gain
+nothing.
 
 ## What to do
 
@@ -62,7 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(breakdown.loop_share(saved_s)),
         location=place(run),
-        message=f"{of_loop(breakdown, spent_s, count)} is validation that records gradients. Put it under "
+        message=f"{of_loop(breakdown, spent_s, count)} is validation that records gradients. Run it under "
         f"torch.no_grad(); {_saving(graphs)}.",
         evidence=(
             Evidence("one validation", spent_s / count, "s"),
@@ -73,7 +74,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _measured(run: Run, found: Sequence[Outside]) -> UnusedGraphs | None:
-    """Return what passes of the one model that validates took, where that was measured and they were counted."""
+    """Return the measured times of a pass with and without gradients; None if not measured or passes not counted."""
     graphs = run.causes.unused_graphs if run.causes else None
     if graphs is None or graphs.n < LEAST:
         return None
@@ -81,7 +82,7 @@ def _measured(run: Run, found: Sequence[Outside]) -> UnusedGraphs | None:
 
 
 def _saved_s(found: Sequence[Outside], graphs: UnusedGraphs, spent_s: float) -> float:
-    """Return the seconds that go: what a pass of the model gains, as often as there are passes."""
+    """Return the seconds saved: the gain of one pass of the model times the number of passes."""
     made = sum(stretch.grad_passes for stretch in found)
     return min(MOST * spent_s, max(0.0, graphs.with_s - graphs.without_s) * made)
 

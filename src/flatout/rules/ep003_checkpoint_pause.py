@@ -7,18 +7,18 @@ fires at 5%.
 
 ## Why it matters
 
-Serializing and writing happen on the main thread: nothing is trained meanwhile. The share is what a loop without the
-pause would save.
+Serializing and writing happen on the main thread, so no training happens meanwhile. The share is what a loop without
+the pause would save.
 
 ## What to do
 
-Save less often. Copy the weights to host memory, and write them on a thread of your own
+Save less often. Copy the weights to host memory, and write them on a separate thread
 (`torch.distributed.checkpoint.async_save` does this). Save to a local disk first. Leave out what can be rebuilt.
 
 ## When it is wrong
 
-flatout stops after some steps: a script that saves every few minutes may show one save in a short recording, or none.
-`flatout diagnose --whole` sees all of them.
+flatout stops after some steps: for a script that saves every few minutes, a short recording may show one save, or
+none. `flatout diagnose --whole` sees all of them.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -53,8 +53,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=spot.place if spot else None,
-        message=f"{of_loop(breakdown, spent_s, len(pauses))} saves checkpoints while training stands still"
-        f"{f', in {at(spot.place)}' if spot else ''}. Save less often, or write from a copy on a thread.",
+        message=f"{of_loop(breakdown, spent_s, len(pauses))} is spent saving checkpoints while training stands still"
+        f"{f', in {at(spot.place)}' if spot else ''}. Save less often, or write a copy on a thread.",
         evidence=(
             Evidence("one checkpoint", spent_s / len(pauses), "s"),
             Evidence("checkpoints", len(pauses), ""),

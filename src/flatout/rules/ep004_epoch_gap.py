@@ -4,22 +4,22 @@
 
 The time between the last step of an epoch and the first of the next that is neither validation nor a checkpoint, nor
 the restart of loader workers (that is IN009), as a share of the recording without start-up. It fires at 7%. Where half
-of it is Python's garbage collector, as its callbacks clock it in the deep run, that is what it says: of scripts with a
-loader, since without one it is known only later that an epoch had ended.
+of it is Python's garbage collector, timed by its callbacks in the deep run (the second, instrumented run), the finding
+says so. That is known only for scripts with a loader: without one, the end of an epoch is recognized only later.
 
 ## Why it matters
 
-It returns with every epoch: rebuilding a dataset or an index, shuffling a list, plotting, collecting garbage,
-gathering metrics over all samples.
+It recurs with every epoch: rebuilding a dataset or an index, shuffling a list, plotting, collecting garbage, gathering
+metrics over all samples.
 
 ## What to do
 
-Do once what does not change, move work into the dataset's constructor, draw plots every N epochs. Where it is the
-collector and nobody asks: `flatout.collect_rarely()`.
+Do work that never changes only once, move work into the dataset's constructor, draw plots every N epochs. Where it is
+the collector and no call requests it: `flatout.collect_rarely()`.
 
 ## When it is wrong
 
-Epochs as short as the ones recorded make a gap look large: compare the epoch's length with that of the real training.
+If the recorded epochs are short, a gap looks large: compare their length with that of the real training.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -58,7 +58,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=place,
-        message=f"{of_loop(breakdown, spent_s, count)} passes between epochs"
+        message=f"{of_loop(breakdown, spent_s, count)} is spent between epochs"
         f"{f', most of it in {goes_to(spot)}' if spot else ''}{_collecting(collected)}. {_cure(collected, asked)}.",
         evidence=(
             Evidence("one gap", spent_s / count, "s"),
@@ -79,10 +79,10 @@ def _is_asked_for(collected: float, asked: float) -> bool:
 
 def _cure(collected: float, asked: float) -> str:
     if collected < COLLECTING:
-        return "Do once what does not change from epoch to epoch"
+        return "Do work that is the same in every epoch only once"
     if _is_asked_for(collected, asked):
-        return "Leave out what asks for that"
-    return "Freeze what lives after the set-up, and collect rarely"
+        return "Remove the call that requests it"
+    return "Freeze the objects that are alive after set-up, and collect rarely"
 
 
 _LINES = (line(0.6, ("data.py", 90, "rebuild_index"), ("train.py", 20, "main"), phase=Phase.EPOCH_GAP),)

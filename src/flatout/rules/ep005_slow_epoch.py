@@ -3,15 +3,15 @@
 ## What it measures
 
 In a recording of a whole training (`flatout diagnose --whole`): the mean step of each epoch after the first, of which
-there must be four. It fires when the epochs after the first that are 25% above the middle one cost at least 3% of all
-steps.
+there must be four. It fires when the epochs after the first that are at least 25% above the median epoch cost at least
+3% of all steps.
 
 ## Why it matters
 
 What slows an epoch down comes from outside the loop: another job on the machine, a device that gets too hot, a file
-system that is busy at certain hours, memory that runs out. A short measurement before the training cannot show it.
-Of a training of 40 epochs with 12 ms a step (`benchmarks/planted`, item_every_step) on 2 cores of an AMD EPYC, beside
-which two processes computed for 5 s, it named epochs 26 to 28: 38 to 51 ms a step, 17% of all steps (n=1 recording).
+system that is busy at certain hours, memory that runs out. A short measurement before the training cannot show it. In
+a training of 40 epochs with 12 ms a step (`benchmarks/planted`, item_every_step) on 2 cores of an AMD EPYC, two other
+processes computed for 5 s. The rule named epochs 26 to 28: 38 to 51 ms a step, 17% of all steps (n=1 recording).
 
 ## What to do
 
@@ -20,7 +20,7 @@ other processes (MS001).
 
 ## When it is wrong
 
-A curriculum, growing batches or lengths, layers that are set free later: then epochs differ by design. Saving and
+A curriculum, growing batches or lengths, or layers that are unfrozen later: then epochs differ by design. Saving and
 validating are left out, and so is an epoch that was cut short.
 """
 
@@ -42,7 +42,7 @@ NAMED = 5
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """EP005: epochs a quarter above the middle one cost a thirtieth of a whole training."""
+    """EP005: epochs a quarter above the median epoch cost 3% of a whole training."""
     epochs = _by_epoch(run)
     if run.header.mode != "whole" or len(epochs) < MIN_EPOCHS:
         return None
@@ -64,10 +64,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=phase,
         share=share,
         max_speedup=speedup_without(share),
-        message=f"Epoch{'s' if len(slow) > 1 else ''} {names} (n={len(epochs)}) took longer, number {worst + 1} "
-        f"{format_ratio(means[worst] / usual)} as long as the middle one ({format_ms(means[worst])} and "
-        f"{format_ms(usual)} a step), most of it {phase.value}: {format_share(share)} of all steps. Look at what else "
-        "ran then.",
+        message=f"Epoch{'s' if len(slow) > 1 else ''} {names} (n={len(epochs)}) took longer: number {worst + 1} took "
+        f"{format_ratio(means[worst] / usual)} as long as the median epoch ({format_ms(means[worst])} against "
+        f"{format_ms(usual)} a step), mostly in {phase.value}. That costs {format_share(share)} of all steps. Look at "
+        "what else ran then.",
         evidence=(
             Evidence("slow epochs", len(slow), ""),
             Evidence("middle epoch", usual, "ms a step"),
@@ -78,7 +78,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _by_epoch(run: Run) -> dict[int, list[Step]]:
-    """Return the entries of each epoch after the first, which also warms up."""
+    """Return the entries of each epoch after the first; the first one includes the warm-up."""
     found: dict[int, list[Step]] = defaultdict(list)
     for step in run.steps:
         if step.epoch > 0:

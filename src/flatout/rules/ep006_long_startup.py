@@ -1,24 +1,23 @@
-"""A training is short beside what passes before it is at speed.
+"""Start-up and warm-up take a large part of a short training.
 
 ## What it measures
 
-In a recording of a whole training (`flatout diagnose --whole`): the time from the launch to the first step, and what
-the first steps take beyond the usual (compilation, allocation, caches), as a share of the whole. It fires at 10% and
-20 s.
+In a recording of a whole training (`flatout diagnose --whole`): the time from the launch to the first step, and the
+extra time of the first steps (compilation, allocation, caches), as a share of the whole. It fires at 10% and 20 s.
 
 ## Why it matters
 
 Imports, building an index of files, reading a table, downloading, loading weights and compiling are paid at every
-start: by each run of a search over settings, by each restart after a failure. A script that splits 800,000 reviews into
-words with a regular expression and numbers them trained for 85 s, 33 s of it before the first step (2 cores of an AMD
-EPYC, torch 2.13): at most 1.74x. With the numbers kept in a file the first step came after 2 s, and it took 58 s, 1.46x
-(n=1 recording each, others at work beside both).
+start: by each run of a hyperparameter search, by each restart after a failure. A script that splits 800,000 reviews
+into words with a regular expression and numbers them trained for 85 s, 33 s of it before the first step (2 cores of an
+AMD EPYC, torch 2.13): at most 1.74x. With the numbers kept in a file the first step came after 2 s, and the training
+took 58 s, 1.46x (n=1 recording each, both beside other work on the machine).
 
 ## What to do
 
-Keep what start-up computes (an index of files, tokenized text) in a file. Import what is needed. Let `torch.compile`
-find what it compiled before (`TORCHINDUCTOR_CACHE_DIR` on a disk that stays); without compilation where a training is
-shorter than what it takes to pay. Do several short trainings in one process.
+Keep what start-up computes (an index of files, tokenized text) in a file. Import only what is needed. Let
+`torch.compile` reuse earlier compilations (`TORCHINDUCTOR_CACHE_DIR` on a persistent disk), and train without
+compilation where the training is too short for it to pay off. Do several short trainings in one process.
 
 ## When it is wrong
 

@@ -2,17 +2,17 @@
 
 ## What it measures
 
-Host time by the user's own functions: what is neither input, forward, backward nor optimizer, does not print or write,
-and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on. Where one
-statement calls it after the backward pass and the optimizer's step, all that this statement costs is counted, and the
-other methods of the same class, unless that runs the training: of `prototype_accuracy` the function's own Python was
-18% of the step, the statement 37% (n=4,279 steps). Lines below which the whole step runs (`trainer.fit(...)`) are not
-blamed: what remains there is a framework's loop.
+Host time in the user's own functions: time that is not input, forward, backward or optimizer, does not print or write,
+and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on. If one
+statement calls it after the backward pass and the optimizer's step, the whole cost of that statement counts, and so do
+the other methods of the same class, unless the class runs the training: in `prototype_accuracy` the function's own
+Python was 18% of the step, the statement 37% (n=4,279 steps). Lines below which the whole step runs
+(`trainer.fit(...)`) are not named: the rest of their time is the framework's loop.
 
 ## Why it matters
 
-Everything on the main thread between two steps adds to each of them. Metrics in numpy or scikit-learn, string
-handling and checks of every element often cost more than the model; other tools count them as "other".
+Everything on the main thread between two steps adds to each of them. Metrics in numpy or scikit-learn, string handling
+and checks of every element often cost more than the model; other tools count them as "other".
 
 ## What to do
 
@@ -21,9 +21,9 @@ dataset, where workers do it.
 
 ## When it is wrong
 
-A line that does the training's own arithmetic in torch (an average of the weights, a penalty) is needed: there the
-question is only whether one fused operation (`torch._foreach_...`) can replace a loop over tensors. What is stated as
-most is this time alone: the rest of the step often becomes faster, too, when nothing else has used the caches between.
+A line that does the training's own arithmetic in torch (an average of the weights, a penalty) is needed: the only
+question is whether one fused operation (`torch._foreach_...`) can replace a loop over tensors. The bound covers this
+time alone. The rest of the step often becomes faster, too, because nothing else evicts its data from the caches.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -39,8 +39,8 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run
 
 MIN_SHARE = 0.07
-NOTEWORTHY = 1.1  # times the function's own: more is said
-GROWING = 0.05  # growth of this share of the step is HO003's
+NOTEWORTHY = 1.1  # times the function's own cost; above this the message names the statement
+GROWING = 0.05  # of the step; HO003 reports growth of at least this share
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -67,7 +67,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=spot.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is Python in the training loop, {called}in "
         f"{goes_to(spot)} "
-        f"({spot.samples} samples of the stack). Do it every N steps, on whole tensors, or in the dataset.",
+        f"({spot.samples} stack samples). Do it every N steps, on whole tensors, or in the dataset.",
         evidence=(
             Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
             Evidence("share of the host time", spot.share, ""),
@@ -78,7 +78,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _hotspot(run: Run, breakdown: Breakdown) -> Hotspot | None:
-    """Return the hottest function; where host time grows, the hottest but the one that HO003 speaks of."""
+    """Return the hottest function; where host time grows, the hottest except the one that HO003 reports."""
     lines, host = python_work(run), costs(run, Phase.HOST)
     if not _grows(run, breakdown):
         return hottest(lines, among=host)

@@ -2,24 +2,24 @@
 
 ## What it measures
 
-Host time below lines that call something that writes (`print`, `logger.info`, `add_scalar`, `json.dump`, `savefig`,
-`tqdm.write`, `writerow`), read from the source of the script, that stand in a function named for it (`log`, `print`,
-`plot`, `report`, `dump`, `write`), or that run inside a logging library. It fires at 5% of the step.
+Host time in lines that meet one of three conditions: they call something that writes (`print`, `logger.info`,
+`add_scalar`, `json.dump`, `savefig`, `tqdm.write`, `writerow`), read from the source of the script; they stand in a
+function named for it (`log`, `print`, `plot`, `report`, `dump`, `write`); or they run inside a logging library. It
+fires at 5% of the step.
 
 ## Why it matters
 
 Nobody reads a thousand lines a minute, and each waits for a terminal, a disk or a server. Writing with `flush` or
-`fsync`, opening the file anew and drawing a figure cost milliseconds.
+`fsync`, reopening the file and drawing a figure cost milliseconds.
 
 ## What to do
 
-Log every N steps. Collect values on the device and write once an epoch. Keep files open; leave flushing to the
-system.
+Log every N steps. Collect values on the device and write once an epoch. Keep files open; leave flushing to the system.
 
 ## When it is wrong
 
-A line that computes and writes at once is counted whole, and so is a function that is named for writing. When the
-source has changed since the recording, lines may be taken for others.
+A line that both computes and writes is counted whole, and so is a function that is named for writing. When the source
+has changed since the recording, the wrong lines may be classified as writing.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -51,8 +51,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=spot.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} prints, logs or writes files, mostly in "
-        f"{at(spot.place)} ({spot.samples} samples of the stack). Do it every N steps.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent printing, logging or writing files, mostly "
+        f"in {at(spot.place)} ({spot.samples} stack samples). Do it every N steps.",
         evidence=(
             Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
             Evidence("share of the host time", seconds(lines) / seconds(host), ""),

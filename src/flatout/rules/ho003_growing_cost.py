@@ -2,16 +2,16 @@
 
 ## What it measures
 
-Host, forward and sync time of the steady steps, in order. The last third must be at least 1.5 times the first
-(medians whose middle halves do not overlap), over the whole recording or within each of its epochs, and what lies
-above where the growth began must be at least 5% of the mean step. Where no loader tells of epochs, the time itself
-does, when it falls back from its highest quarter to its lowest again and again, after as many steps. Of host time the
-most it could give is all that the line costs, or the growth, where that is more.
+Host, forward and sync time of the steady steps, in order. The median of the last third must be at least 1.5 times that
+of the first third, and the middle halves of both must not overlap, over the whole recording or within each of its
+epochs. The time above the level at which the growth began must be at least 5% of the mean step. Without a loader that
+marks epochs, they are inferred from the time itself, if it repeatedly falls from its highest to its lowest quarter at
+regular intervals. For host time, the bound is the whole cost of the line, or the growth, whichever is larger.
 
 ## Why it matters
 
-Something is kept and gone through again in every step: a list of all predictions that a metric reads from the start,
-a string that is extended, a search in a growing history. The recording is short; over a whole epoch the cost goes on
+Something is kept and processed again in every step: a list of all predictions from which a metric is recomputed, a
+string that is extended, a search in a growing history. The recording is short; over a whole epoch the cost keeps
 growing, so the loss there is larger than the one measured here.
 
 ## What to do
@@ -21,9 +21,9 @@ Keep a running sum instead of all values; compute the metric at the end of the e
 ## When it is wrong
 
 Steps that get longer (batches sorted by length, a curriculum, one episode of a game a step) make all phases grow
-together: when the rest of the step grows by 60% of what this phase does, the rule is quiet. So it is where the host
-begins by running ahead of a device and later waits for it, in whichever phase its queue is full. The growth is
-measured; the line is only where that phase spends its time.
+together: when the rest of the step grows by 60% of what this phase does, the rule is quiet. It is also quiet where the
+host first runs ahead of a device and later waits for it, in whichever phase its queue is full. The growth is measured;
+the reported line is only where that phase spends its time.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ from flatout.units import format_ms, format_ratio
 
 MIN_SHARE = 0.05
 MIN_SHARE_OF_PHASE = 0.3
-TOGETHER = 0.6  # where the rest of the step grows by this part of what a phase does, the steps themselves grow
-AHEAD = 1.5  # times as long as the first steps of the host do the same steps take the device: its queue is filling
+TOGETHER = 0.6  # if the rest of the step grows by this part of the growth of a phase, the steps themselves get longer
+AHEAD = 1.5  # if the first steps take the device this many times as long as the host, its queue is filling
 PHASES = (Phase.HOST, Phase.SYNC, Phase.FORWARD)
 PASSES = (Phase.FORWARD, Phase.BACKWARD)
 COMPUTING = (*PASSES, Phase.OPTIMIZER)
@@ -71,7 +71,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=spot.place if spot else None,
         message=f"{phase.value} time grows {format_ratio(rise.factor)} {when}, from {format_ms(rise.first_ms)} to "
         f"{format_ms(rise.last_ms)} a step{f', mostly in {at(spot.place)}' if spot else ''}: "
-        f"{of_step(breakdown, rise.extra_ms)} is growth. Keep a running value instead of all that came before.",
+        f"{of_step(breakdown, rise.extra_ms)} is that growth. Keep a running value instead of all earlier values.",
         evidence=(
             Evidence("first third", rise.first_ms, "ms"),
             Evidence("last third", rise.last_ms, "ms"),
@@ -82,7 +82,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _whole_of(run: Run, breakdown: Breakdown, spot: Hotspot) -> float:
-    """Return the share of the step that a line of the loop and what it calls cost, whether that grows or not."""
+    """Return the share of the step that a line and everything it calls cost, whether that grows or not."""
     seen, place = seconds(costs(run, Phase.HOST)), spot.place
     below = costs(run, Phase.HOST, keep=lambda cost: place in cost.stack)
     return breakdown.share(Phase.HOST) * seconds(below) / seen if seen > 0 else 0.0

@@ -2,8 +2,9 @@
 
 ## What it measures
 
-The time of all collections in the training thread, as the collector's own callbacks clock it in the deep run, against
-the time of its steps. It fires at 4%. Where nearly all of it is asked for, the line that asks for most is named.
+The time of all collections in the training thread, timed by the collector's own callbacks in the deep run (the second,
+instrumented run), against the time of its steps. It fires at 4%. Where nearly all of that time is requested by
+explicit calls, the line that requests most is named.
 
 ## Why it matters
 
@@ -12,8 +13,8 @@ A full collection visits every object that Python knows of, with the interpreter
 
 ## What to do
 
-Where a line asks for it, remove `gc.collect()` from the loop: it frees reference cycles only, and tensors are hardly
-ever in one. Where nobody asks, `flatout.collect_rarely()`: `gc.freeze()` after the set-up, and a collection every few
+Where a line requests it, remove `gc.collect()` from the loop: it frees reference cycles only, and tensors are hardly
+ever in one. Otherwise use `flatout.collect_rarely()`: `gc.freeze()` after the set-up, and a collection every few
 hundred steps; better, keep the data in arrays, which are one object.
 
 ## When it is wrong
@@ -62,10 +63,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _cause_and_cure(seen: CollectorFacts) -> tuple[str, str]:
     if seen.place is not None:
-        return f"asked for {seen.called} times, by {at(seen.place)} most", "Leave such calls out"
+        return f"requested {seen.called} times, mostly by {at(seen.place)}", "Remove such calls"
     if seen.called:
-        return f"a library asks for {seen.called} of them", "Look for a setting of it that does without"
-    return "nobody asks for them", "Freeze what lives after the set-up, and collect rarely"
+        return f"a library requests {seen.called} of them", "Look for its setting that turns them off"
+    return "no call requests them", "Freeze the objects that are alive after set-up, and collect rarely"
 
 
 def _seen(seconds: float, collections: int, place: Frame | None = None) -> Causes:

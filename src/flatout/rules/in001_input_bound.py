@@ -2,25 +2,25 @@
 
 ## What it measures
 
-The share of each steady step that the training loop spends asking for a batch: the time inside `next(loader)`, on the
-clock of the main thread. It fires at 10% of the step; where steps with one batch held were timed, they must be shorter
-by as much, by the lower end of the interval, or, where that is too wide to tell, 20% must be waited. Where another IN
-finding explains at least half of that share, only that one is listed, because it names the cause.
+The share of each steady step that the training loop spends inside `next(loader)`, on the clock of the main thread. It
+fires at 10% of the step. Where steps were also timed while one fixed batch was replayed, they must be shorter by at
+least as much, by the lower end of the interval; where that interval is too wide to tell, the wait must be 20%. Where
+another IN finding explains at least half of the share, only that one is listed, because it names the cause.
 
 ## Why it matters
 
-While the loop waits, the model does not train. The share is also the ceiling: at 62%, no change to the input can make
+While the loop waits, the model does not train. The share also bounds the gain: at 62%, no change to the input can make
 the step more than 2.6 times as fast. Tools draw the line between 5% (TensorBoard's plugin) and 20% (loadtune).
 
 ## What to do
 
-Read the other IN findings first. Without one: move work that is the same every epoch out of `__getitem__`, do the
-rest for a whole batch at once, then use worker processes (`num_workers`), then look at where the files lie.
+Read the other IN findings first. If there are none: move work that is the same every epoch out of `__getitem__`, do
+the rest for a whole batch at once, then use worker processes (`num_workers`), then look at where the files are stored.
 
 ## When it is wrong
 
-Libraries that prefetch on their own threads (Accelerate, Lightning) hide waiting inside another call. The first epoch
-after a restart reads files that later epochs find in memory.
+Libraries that prefetch on their own threads (Accelerate, Lightning) hide the wait inside another call. The first epoch
+after a restart reads files from disk that later epochs find in memory.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ MIN_SHARE = 0.10
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """IN001: at least a tenth of the step passes in `next(loader)`, and goes when a batch is held."""
+    """IN001: at least a tenth of the step passes in `next(loader)`, and disappears when a batch is held."""
     share = breakdown.share(Phase.INPUT)
     if share < MIN_SHARE or not _goes(run, breakdown, headroom):
         return None
@@ -53,15 +53,15 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=loader.iterated_at if loader else None,
-        message=f"{of_step(breakdown, ms)} waits for the next batch. Make a batch cheaper to build, or build it while "
-        "the step before it runs.",
+        message=f"{of_step(breakdown, ms)} is spent waiting for the next batch. Make a batch cheaper to build, or "
+        "build it while the previous step runs.",
         evidence=(Evidence("wait", ms, "ms"), Evidence("step", breakdown.mean_ms, "ms")),
         fixes=("compiled-input", "loader-workers", "core-split", "device-prefetch", "device-resident-input"),
     )
 
 
 def _goes(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> bool:
-    """Return whether a tenth of the step surely goes when one batch is held; where that is not known, a fifth waits."""
+    """Return whether holding a batch surely saves a tenth of the step; if that is unknown, whether a fifth waits."""
     held = gain_between(headroom, "", HELD_INPUT)
     if held is None:
         return True

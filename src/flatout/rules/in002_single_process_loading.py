@@ -1,29 +1,29 @@
-"""The training process builds every batch itself, and does not train while it does.
+"""The training process builds every batch itself, and does not train meanwhile.
 
 ## What it measures
 
-A training loader with `num_workers=0` whose batches take at least 15% of the step and at least 3 ms to build. What
-workers could give is bounded by the cores there are: CPU work can at best be spread evenly over them, waiting for files
-costs no core, and handing a batch over costs 0.2 ms and a copy at 1.7 GB/s. It fires when 5% are left, and a batch
-takes twice as long to make as to hand over. Where two cores are all there are, 78% of that is promised: steps beside
-workers that fill them took longer (75, 79 and 80% in `keyword_spotting`, `masked_tokens` and `pet_photos`, below).
-Samples that wait for something that is not the CPU are IN012's.
+A training loader with `num_workers=0` whose batches take at least 15% of the step and at least 3 ms to build. The gain
+from workers is bounded by the cores available: CPU work can at best be spread evenly over them, waiting for files
+costs no core, and handing a batch over costs 0.2 ms plus a copy at 1.7 GB/s. It fires when a gain of 5% remains and a
+batch takes at least twice as long to make as to hand over. On a machine with two cores, 78% of the bound is promised:
+steps take longer beside workers that fill the cores (75, 79 and 80% of the bound were reached in `keyword_spotting`,
+`masked_tokens` and `pet_photos`, below). Samples that wait for something other than the CPU are left to IN012.
 
 ## Why it matters
 
-With one core busy in Python the others stand still. Measured on 2 cores: JPEG decoding 468 -> 893 images/s with two
+While one core runs Python, the others are idle. Measured on 2 cores: JPEG decoding 468 -> 893 images/s with two
 workers, 1 ms of Python a sample 1.24k -> 2.44k samples/s, 5 ms of waiting a sample 196 -> 3,041 samples/s with 16.
 
 ## What to do
 
-`DataLoader(..., num_workers=2, persistent_workers=True)`; add workers while the step gets faster, up to the cores
-that are free. A script that draws random numbers in its dataset gets other ones in workers.
+`DataLoader(..., num_workers=2, persistent_workers=True)`; add workers while the step gets faster, up to the number of
+free cores. A script that draws random numbers in its dataset draws different ones in workers.
 
 ## When it is wrong
 
 Large samples that are cheap to make lose more in the copy than they gain (32x32 images resized to 224: 2,950 -> 2,172
-images/s with two workers); the bound counts that copy. An iterable dataset that does not split itself by worker would
-deliver every sample once per worker. A dataset that holds an open file or a CUDA tensor may not survive the fork.
+images/s with two workers); the bound includes that copy. An iterable dataset that does not split itself by worker
+delivers every sample once per worker. A dataset that holds an open file or a CUDA tensor may not survive the fork.
 """
 
 from dataclasses import replace
@@ -43,12 +43,12 @@ MIN_SHARE = 0.15
 MIN_BATCH_S = 3e-3
 MIN_SPEEDUP = 1.05
 MIN_WORK_PER_HANDOVER = 2.0
-CROWDED = 0.78  # of what overlapping could give, where workers and the training fill all cores
+CROWDED = 0.78  # part of the bound that is reached where workers and the training fill all cores
 FEW_CORES = 2
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """IN002: batches dear enough for a worker are built between the steps."""
+    """IN002: batches expensive enough for a worker are built between the steps."""
     loader = training_loader(run)
     share = breakdown.share(Phase.INPUT)
     if loader is None or loader.num_workers > 0 or not gave_batches(loader) or share < MIN_SHARE:
@@ -70,9 +70,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=max(MIN_SPEEDUP, most * crowded),
         location=loader.created_at,
-        message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} builds the next batch in the training process "
-        f"(num_workers=0, {format_ms(built_s * 1000)} a batch). Worker processes would build it while the step runs "
-        f"(cores here: {run.environment.num_cpus}).{split}",
+        message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} is spent building the next batch in the training "
+        f"process (num_workers=0, {format_ms(built_s * 1000)} a batch). Worker processes would build it while the step "
+        f"runs (cores here: {run.environment.num_cpus}).{split}",
         evidence=(
             Evidence("batch", built_s * 1000, "ms"),
             Evidence("hand-over", handover_s(loader) * 1000, "ms"),

@@ -1,27 +1,28 @@
-"""One function of the dataset takes most of the time it takes to make a sample.
+"""One function of the dataset takes a large part of the time to make a sample.
 
 ## What it measures
 
-The deep run samples the stack of the process that makes the samples (the main process, or every worker) and adds up
-the time below each of the user's functions. The function with the most time is reported, at its hottest line, when it
-was seen at least 8 times, takes a quarter of the loading and costs at least 10% of the step. Where the dataset is a
-library's, only the loop over the loader is the user's own: that line is never named.
+The deep run (the second, instrumented run) samples the call stack of the process that makes the samples (the main
+process, or every worker) and attributes each stack sample to the innermost function of the user's own code. The
+function with the most time is reported, at its hottest line, when it was seen at least 8 times, takes a quarter of the
+loading time and costs at least 10% of the step. Where the dataset comes from a library, the only user code is the loop
+over the loader; that line is never named.
 
 ## Why it matters
 
-It is the line to change. Often one call is nearly everything: a resize in Python, a file opened again for each
-sample, a lookup that scans a list.
+This is the line to change. Often one call takes nearly all of the time: a resize in Python, a file opened again for
+each sample, a lookup that scans a list.
 
 ## What to do
 
-Look whether the result is the same every epoch (then compute it once), whether less would do (decode smaller, read
+Check whether the result is the same every epoch (then compute it once), whether less would do (decode smaller, read
 fewer columns), and whether a faster library does the same (for JPEG, simplejpeg decodes 1,040 images/s a core where
 PIL reaches 730). Then do it for the whole batch at once.
 
 ## When it is wrong
 
-With workers the gain ends where the step no longer waits: the most it could give counts that. C code that holds the
-interpreter for long is seen at its end, so a line next to it can be named.
+With workers, the gain ends where the step no longer waits; the stated bound includes this. C code that holds the
+interpreter lock for long is sampled only at its end, so a neighboring line can be named.
 """
 
 from dataclasses import replace
@@ -65,9 +66,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, spot.share, headroom),
         location=spot.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {goes_to(spot)}: {format_share(spot.share)} "
-        f"of the loading {where} ({spot.samples} samples of the stack). Compute it once if it is the same every epoch, "
-        "else make this line cheaper.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent in {goes_to(spot)}: "
+        f"{format_share(spot.share)} of the loading {where} ({spot.samples} stack samples). Compute it once if it is "
+        "the same every epoch; otherwise make this line cheaper.",
         evidence=(
             Evidence("share of the loading", spot.share, ""),
             Evidence("stack samples", spot.samples, ""),
@@ -78,7 +79,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _is_a_view(run: Run, loader: LoaderFacts) -> bool:
-    """Return whether a sample is handed out without any work on it: that line is not slow, IN006 speaks of it."""
+    """Return whether a sample is returned without any work on it: the line is not slow then, and IN006 reports it."""
     untouched = loader.prefix is not None and loader.prefix.shares_memory
     return picks_rows(run, loader) and (untouched or per_sample_s(run, loader) < UNTOUCHED_S)
 

@@ -1,24 +1,24 @@
-"""Putting samples together into a batch takes long.
+"""Collating samples into a batch takes long.
 
 ## What it measures
 
-The time in `collate_fn`, as a share of all the work one batch takes (samples, collate, sampler), times the share of
-the step that waits for input. It fires at 10% of the step for a collate function of the script's own; for the default
-one at 15%, and only when collating takes more than half of a batch.
+The time in `collate_fn`, as a share of all the work for one batch (samples, collate, sampler), times the share of the
+step that waits for input. It fires at 10% of the step for the script's own collate function. For the default one it
+fires at 15%, and only when collating takes more than half of the work for a batch.
 
 ## Why it matters
 
-Collate runs once a batch on one thread, and often loops over samples in Python: padding, converting lists to tensors,
-building dictionaries key by key.
+The collate function runs once a batch on one thread, and often loops over samples in Python: padding, converting lists
+to tensors, building dictionaries key by key.
 
 ## What to do
 
-Let the dataset return tensors, not lists of numbers (the default collate makes one tensor for every number of a
-list). Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array made for the whole batch.
+Let the dataset return tensors, not lists of numbers (the default collate makes one tensor for every number of a list).
+Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array allocated for the whole batch.
 
 ## When it is wrong
 
-Samples that come as views of a larger array are paid for here, when they are copied, and not where they are made.
+Samples that are views of a larger array are copied here, so their cost appears here and not where they are made.
 """
 
 from flatout.rules.core.bounds import speedup_of_input
@@ -44,7 +44,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     own = not loader.default_collate and loader.collate_s > loader.sample_s
     if picks_rows(run, loader) and not own:
-        return None  # IN006: rows of memory are gathered one by one
+        return None  # IN006 reports rows of an array that are gathered one by one
     fraction = fraction_of_batch(loader, loader.collate_s) or _fraction_seen(run, loader)
     share = breakdown.share(Phase.INPUT) * fraction
     if share < (MIN_SHARE_DEFAULT if loader.default_collate else MIN_SHARE):
@@ -54,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     process = "worker" if loader.num_workers > 0 else "main"
     lines = costs(run, Phase.INPUT, process=process, stages=("collate",))
     spot = None if loader.default_collate else hottest(lines, among=lines)
-    where = f", in {at(spot.place)}" if spot else " by the default function" if loader.default_collate else ""
+    where = f", in {at(spot.place)}" if spot else " with the default function" if loader.default_collate else ""
     clocked = (
         (Evidence("collate", loader.collate_s * 1000, "ms"), Evidence("batches measured", loader.fetches, ""))
         if loader.fetches
@@ -67,8 +67,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} collates samples into a batch{where}. Return tensors "
-        "from the dataset, and stack or pad the whole batch in one call.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent collating samples into a batch{where}. "
+        "Return tensors from the dataset, and stack or pad the whole batch in one call.",
         evidence=(Evidence("share of the loading", fraction, ""), *clocked),
         fixes=("compiled-input",),
     )

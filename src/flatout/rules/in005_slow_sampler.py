@@ -1,15 +1,15 @@
-"""Choosing which samples make the next batch takes long.
+"""The sampler takes long to choose the samples of the next batch.
 
 ## What it measures
 
 The time a batch spends in the sampler or batch sampler, as a share of the step. The sampler always runs in the
-training process, also when workers load the samples. It fires at 7% of the step, for samplers that are not torch's
+training process, even when workers load the samples. It fires at 7% of the step, for samplers that are not torch's
 defaults.
 
 ## Why it matters
 
-A sampler only has to name indices: a microsecond each. Samplers written by hand sort, filter or search a list for
-every batch, and that cost grows with the size of the dataset.
+A sampler only has to yield indices: a microsecond each. Hand-written samplers sort, filter or search a list for every
+batch, and that cost grows with the size of the dataset.
 
 ## What to do
 
@@ -18,8 +18,8 @@ Compute the order once an epoch, with arrays (`numpy.argsort`, `torch.multinomia
 
 ## When it is wrong
 
-A sampler that prepares the whole epoch in its first `next` is counted with that, shared out over the batches that the
-deep run saw: of a longer epoch it is less.
+If a sampler prepares the whole epoch in its first `next`, that time is divided over the batches that the deep run (the
+second, instrumented run) saw. In a longer epoch the cost per batch is lower.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -53,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} chooses the samples of the next batch"
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent choosing the samples of the next batch"
         f"{f', in {at(spot.place)}' if spot else ''}. Compute the order once an epoch, with arrays.",
         evidence=(
             Evidence("sampler", loader.sampler_s * 1000, "ms"),

@@ -1,28 +1,26 @@
-"""Data that lies in memory as one array is handed out sample by sample, then stacked again.
+"""An in-memory array is read row by row, and the rows are stacked into a batch again.
 
 ## What it measures
 
 A dataset that keeps its rows in one array or tensor, is asked for them one by one (no `__getitems__`, no
 `batch_size=None`), and whose samples cost less than 60 us each: then fetching and stacking `batch_size` of them is
-nearly all overhead. It fires from batches of 16 on, when
-fetching and collating take at least 15% of the step.
+nearly all overhead. It fires for batches of at least 16, when fetching and collating take at least 15% of the step.
 
 ## Why it matters
 
-Taking the rows of a batch in one indexing call costs microseconds (64 rows of 784 bytes: 2.3 us), one by one a
-millisecond. Between 3 and 320 times are reported (pytorch#106704, pytorch#4959); the classic MNIST guide runs 4.9
+Taking the rows of a batch in one indexing call costs microseconds (64 rows of 784 bytes: 2.3 us); one by one it costs
+a millisecond. Factors between 3 and 320 are reported (pytorch#106704, pytorch#4959). The classic MNIST guide runs 4.9
 times as fast with batched input on 2 cores, and its losses stay identical to the last printed digit.
 
 ## What to do
 
-Give the dataset `__getitems__(self, indices)` that indexes the arrays once, with a `collate_fn` that passes the
-result through; or drop the loader: `for index in torch.randperm(n).split(batch_size): x, y = data[index],
-labels[index]`.
+Give the dataset `__getitems__(self, indices)` that indexes the arrays once, with a `collate_fn` that passes the result
+through; or drop the loader: `for index in torch.randperm(n).split(batch_size): x, y = data[index], labels[index]`.
 
 ## When it is wrong
 
-Per-sample random transforms are then to be written for the batch; flatout saw a sample cheaper than that. Worker
-processes do not help here: handing a batch over costs as much as building it.
+Random transforms of single samples must then be rewritten for the batch; the samples measured here cost less than such
+transforms do. Worker processes do not help: handing a batch over costs as much as building it.
 """
 
 from dataclasses import replace
@@ -45,9 +43,9 @@ from flatout.units import format_ms
 
 MIN_SHARE = 0.15
 MIN_BATCH = 16
-GATHER_BYTES_S = 2.8e9  # into fresh memory, conversion included (LOADING.md 2)
+GATHER_BYTES_S = 2.8e9  # into fresh memory, conversion included
 GATHER_CALL_S = 20e-6
-INDEX_S = 0.11e-6  # a row: its number goes from a list into a tensor (n=200 for 64, 256 and 2,048 rows, 2026-11-27)
+INDEX_S = 0.11e-6  # a row: moving its index from a list into a tensor (n=200 for 64, 256 and 2,048 rows, 2026-11-27)
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -56,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if loader is None or loader.has_getitems or loader.iterable_style or not picks_rows(run, loader):
         return None
     if not loader.default_collate and loader.collate_s > loader.sample_s:
-        return None  # the script's own collate is what takes the time: IN004
+        return None  # the script's own collate function takes the time: IN004 reports it
     num_samples = samples_per_batch(run, loader)
     fraction = fraction_of_batch(loader, loader.sample_s + loader.collate_s)
     share = breakdown.share(Phase.INPUT) * fraction
@@ -71,9 +69,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction * saved, headroom),
         location=loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} fetches {num_samples:.0f} rows of an array in memory "
-        f"one by one ({format_ms(per_sample_s(run, loader) * 1000)} each) and stacks them again. Index the arrays once "
-        "for the whole batch: give the dataset `__getitems__`.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent fetching {num_samples:.0f} rows of an array "
+        f"in memory one by one ({format_ms(per_sample_s(run, loader) * 1000)} each) and stacking them again. Index the "
+        "arrays once for the whole batch: give the dataset `__getitems__`.",
         evidence=(
             Evidence("sample", per_sample_s(run, loader) * 1e6, "us"),
             Evidence("collate", loader.collate_s * 1000, "ms"),

@@ -1,26 +1,26 @@
-"""The same sample is computed again in every epoch, although it comes out the same.
+"""The same samples are recomputed in every epoch, with identical results.
 
 ## What it measures
 
 Whether `dataset[i]` is the same whatever the random state, and if not, how much of its time passes before the first
-random draw; tried on a few indices in the deep run. That part, less what reading the result back would cost (3 GB/s
-and 5 us a sample), must be at least half of a sample, and 15% of the step.
+random draw. This is tested on a few indices in the deep run (the second, instrumented run). That part, less the cost
+of reading the result back (3 GB/s and 5 us a sample), must be at least half of a sample, and 15% of the step.
 
 ## Why it matters
 
-Work that does not depend on chance needs doing once, not once an epoch. Measured on 2 cores: images resized from 32
-to 224 pixels 2,950 -> 35,700 samples/s from a cache of the resized pixels, JPEG files 468 -> 8,970 from decoded
-pixels.
+Work that does not depend on random numbers needs doing once, not once an epoch. Measured on 2 cores: images resized
+from 32 to 224 pixels 2,950 -> 35,700 samples/s from a cache of the resized pixels, JPEG files 468 -> 8,970 from
+decoded pixels.
 
 ## What to do
 
-Compute the fixed part once (decode, resize, tokenize, normalize), keep it as one array in memory or in a
-memory-mapped file (`numpy.memmap`), and leave only the random part in `__getitem__`.
+Compute the fixed part once (decode, resize, tokenize, normalize), keep it as one array in memory or in a memory-mapped
+file (`numpy.memmap`), and leave only the random part in `__getitem__`.
 
 ## When it is wrong
 
-A training of one epoch visits every sample once: nothing repeats. It stays quiet when the cache would need more than
-half of the machine's memory; a memory-mapped file on a fast disk may still do. A dataset that reads files which
+A training of one epoch visits every sample once: nothing repeats. The rule stays quiet when the cache would need more
+than half of the machine's memory; a memory-mapped file on a fast disk may still work. A dataset that reads files which
 change during training only looks deterministic.
 """
 
@@ -48,7 +48,7 @@ READ_CALL_S = 5e-6
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """IN007: work that a cache would do once is 15% of the step."""
+    """IN007: work that a cache would save is 15% of the step."""
     loader = training_loader(run)
     if loader is None or loader.prefix is None or picks_rows(run, loader):
         return None
@@ -59,7 +59,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE or not _fits(cache_bytes, run.environment.memory_bytes):
         return None
     spot = _hotspot(run, loader)
-    known = cache_bytes and loader.prefix.deterministic  # else what is kept comes before the sample
+    known = cache_bytes and loader.prefix.deterministic  # otherwise an intermediate value is cached, of unknown size
     size = f", {format_bytes(cache_bytes)} for all {loader.num_samples} samples" if known else ""
     return Finding(
         code="IN007",
@@ -68,7 +68,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes what comes out the same in every epoch: "
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} recomputes identical results every epoch: "
         f"{format_share(repeated)} of a sample{f', mostly in {at(spot.place)}' if spot else ''}. "
         f"Compute it once and keep the result{size}.",
         evidence=(

@@ -2,23 +2,24 @@
 
 ## What it measures
 
-Time the training loop spends getting a batch from code of the script itself: a generator, an iterator class, slicing
+The time the training loop spends getting a batch from the script's own code: a generator, an iterator class, slicing
 and converting between the steps, where no `DataLoader` gave the batch. It fires at 10% of the step.
 
 ## Why it matters
 
 Such code runs in the training process, between two steps, with nothing overlapped. Tools that only look at
-`DataLoader` count it as compute: on a planted script of this kind one said "other 100%: torch.compile is not used".
+`DataLoader` count it as compute: for a benchmark script with this fault, one reported "other 100%: torch.compile is
+not used".
 
 ## What to do
 
-Build the whole batch in one call on arrays instead of sample by sample. Where work remains, put it in a `Dataset` and
-let a `DataLoader` with workers run it, or prefetch the next batch on a thread.
+Build the whole batch in one call on arrays instead of sample by sample. Put remaining work in a `Dataset` and let a
+`DataLoader` with workers run it, or prefetch the next batch on a thread.
 
 ## When it is wrong
 
-A generator that wraps a `DataLoader` (to repeat it for ever) is the loader's time: then the IN findings about the
-loader apply.
+If the generator only wraps a `DataLoader` (to repeat it forever), the time belongs to the loader: then the IN findings
+about the loader apply.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -49,8 +50,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=spot.place if spot else None,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} builds the next batch in the script's own code, "
-        f"between the steps{where}. Build the batch in one call on arrays, or in a DataLoader's workers.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent building the next batch in the script's own "
+        f"code, between the steps{where}. Build the batch in one call on arrays, or in a DataLoader's workers.",
         evidence=(
             Evidence("own code", share * breakdown.mean_ms, "ms"),
             Evidence("stack samples", spot.samples if spot else 0, ""),
@@ -62,7 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 def _share(run: Run, breakdown: Breakdown) -> float:
     """Return the share of the step: of its input, and of its host time where batches are made in it.
 
-    Without a deep run input is what a `DataLoader` was asked for: only lines tell of batches made by hand.
+    Without a deep run, only time in a `DataLoader` counts as input: hand-made batches are known from sampled lines.
     """
     seen, host = seconds(costs(run, Phase.INPUT)), seconds(costs(run, Phase.HOST))
     unseen = 0.0 if fed_by_torch(run) or run.causes is None else 1.0

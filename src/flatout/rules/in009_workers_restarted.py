@@ -3,17 +3,17 @@
 ## What it measures
 
 For a loader with workers and without `persistent_workers`, over the epochs after the first: the time between epochs
-that is not the script's own code, the time in `iter(loader)`, and how much longer the first batch took than others.
-It fires at 5% of the recorded loop.
+that is not the script's own code, the time in `iter(loader)`, and how much longer the first batch took than others. It
+fires at 5% of the recorded loop.
 
 ## Why it matters
 
-New processes import, copy or unpickle the dataset and fill their queue before the first batch comes. Measured with
-two workers: 0.07 to 0.20 s an epoch by fork; several seconds where workers are spawned and import torch again.
+New processes import, copy or unpickle the dataset and fill their queue before the first batch comes. Measured with two
+workers: 0.07 to 0.20 s an epoch by fork; several seconds where workers are spawned and import torch again.
 
 ## What to do
 
-`DataLoader(..., persistent_workers=True)`. It draws one random number less for each epoch after the first, so
+`DataLoader(..., persistent_workers=True)`. It draws one random number fewer for each epoch after the first, so
 shuffling differs from the second epoch on. Longer epochs (a sampler that repeats the data) make the pause rarer.
 
 ## When it is wrong
@@ -54,8 +54,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=loader.created_at,
-        message=f"{of_loop(breakdown, spent_s, restarts)} ends and starts the loader's {loader.num_workers} workers "
-        "between epochs. Keep them: persistent_workers=True.",
+        message=f"{of_loop(breakdown, spent_s, restarts)} is spent restarting the loader's {loader.num_workers} "
+        "workers between epochs. Keep them: persistent_workers=True.",
         evidence=(
             Evidence("one restart", spent_s / restarts, "s"),
             Evidence("restarts", restarts, ""),

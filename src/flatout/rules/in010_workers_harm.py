@@ -1,27 +1,27 @@
-"""Waiting for a worker's batch takes longer than making the batch would.
+"""Waiting for a worker's batch takes longer than building the batch would.
 
 ## What it measures
 
-The median wait for a batch (the first of each epoch left out) against the time a worker needs to make one: samples
-and collate. It fires when the wait is 1.2 times the making, and what it is longer at least 10% of the step: without
-workers, the training process would have had the batch sooner.
+The median wait for a batch (the first of each epoch left out) against the time a worker needs to build one: samples
+and collate. It fires when the wait is at least 1.2 times the building time, and the difference is at least 10% of the
+step: without workers, the training process would have had the batch sooner.
 
 ## Why it matters
 
-A worker copies each batch into shared memory (1.7 GB/s: 11.5 ms for 19 MB) and sends it through a queue, and competes
+A worker copies each batch into shared memory (1.7 GB/s: 11.5 ms for 19 MB), sends it through a queue, and competes
 with the training process for cores. On 2 cores, two workers made 32x32 images resized to 224 slower (2,950 -> 2,172
-samples/s), the classic MNIST guide 0.72 times as fast, and row groups of a Parquet file 0.13 times.
+samples/s); the classic MNIST guide ran 0.72 times as fast with them, and row groups of a Parquet file 0.13 times.
 
 ## What to do
 
-Set `num_workers=0`. When the batches are then still dear, make them cheaper: do the work for the whole batch at once,
+Set `num_workers=0`. If batches are still expensive then, make them cheaper: do the work for the whole batch at once,
 or send uint8 and convert after the copy.
 
 ## When it is wrong
 
-The time in the worker includes waiting for a core; on a machine with more cores the same script may gain from
-workers. The most that goes is what went with a batch held, where that is sure, less making one: a process that sleeps
-until its batch is there takes up its work more slowly, too.
+The time in the worker includes waiting for a core; on a machine with more cores the same script may gain from workers.
+The bound is the time saved by replaying a fixed batch, where that was measured precisely enough, minus the time to
+build one: a process that sleeps until its batch arrives also resumes its work more slowly.
 """
 
 from dataclasses import replace
@@ -54,8 +54,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=_speedup(breakdown, harm, headroom),
         location=loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for the {loader.num_workers} workers, "
-        f"{format_ms(waited_ms)} a batch, and a worker needs only {format_ms(made_ms)} to make one. The "
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for the {loader.num_workers} "
+        f"workers, {format_ms(waited_ms)} a batch, and a worker needs only {format_ms(made_ms)} to make one. The "
         "training process would have it sooner: set num_workers=0.",
         evidence=(
             Evidence("wait for a batch", waited_ms, "ms"),
@@ -68,9 +68,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 
 def _speedup(breakdown: Breakdown, harm: Harm, headroom: tuple[Ceiling, ...]) -> float:
-    """Return what comes of it when a batch takes what making it takes, and all else what it took with a batch held.
+    """Return the speed-up when a batch costs only its making, and the rest of the step what it costs with a batch held.
 
-    A process that sleeps until its batch is there takes up its work more slowly: steps of 2.5 ms that waited 0.8 ms of
+    A process that sleeps until its batch arrives resumes its work more slowly: steps of 2.5 ms that waited 0.8 ms of
     it were 2.07x as fast with a batch held (n=8 pairs of blocks), and 2.05x without workers (n=4 pairs of runs).
     """
     made, waited = harm.made_ms * harm.batches / breakdown.mean_ms, harm.share

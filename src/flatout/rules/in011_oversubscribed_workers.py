@@ -2,27 +2,28 @@
 
 ## What it measures
 
-For each worker the threads that torch may use, or the mean number of cores it kept busy while fetching, whichever is
-larger; summed over the workers. It fires when workers run several threads each, their sum exceeds the cores this
-process may use, and the step waits for input at least 10% of the time. Workers that are idle for nine tenths of their
-life do not count.
+For each worker, the number of threads that torch may use or the mean number of cores it kept busy while fetching,
+whichever is larger, summed over the workers. It fires when workers run several threads each, their sum exceeds the
+cores this process may use, and the step waits for input at least 10% of the time. Workers that are idle for nine
+tenths of their life do not count.
 
 ## Why it matters
 
-Threads of one parallel region wait for the slowest, so a core that is taken stops all of them. Loading JPEG images
-next to one busy core fell from 484 to 158 images/s with 2 threads and stayed at 474 with one (2 cores).
+Threads of one parallel region wait for the slowest, so one occupied core stops all of them. Loading JPEG images next
+to one busy core fell from 484 to 158 images/s with 2 threads and stayed at 474 with one (2 cores).
 
 ## What to do
 
-One thread in each worker: `torch.set_num_threads(1)` and `cv2.setNumThreads(0)` in `worker_init_fn`, and
-`OMP_NUM_THREADS=1` for libraries that read it. Then as many workers as there are free cores.
+Use one thread in each worker: `torch.set_num_threads(1)` and `cv2.setNumThreads(0)` in `worker_init_fn`, and
+`OMP_NUM_THREADS=1` for libraries that read it. Then use as many workers as there are free cores.
 
 ## When it is wrong
 
-Libraries may keep idle threads; only threads that were running are counted, apart from torch's setting. The most it
-could give is no waiting, or all cores at work on what the step and a batch of one thread cost: the deep run makes
-batches with one thread in each worker and with the script's number, in turn; where one is slower, nothing is said. Only
-torch's threads are tried, and only in batches of less than 0.15 s.
+Libraries may keep idle threads; apart from torch's setting, only threads that were running are counted. The bound is
+the smaller of two: the step no longer waits, or all cores share the work of the step and of its single-threaded
+batches. For the latter the deep run (the second, instrumented run) builds batches alternately with one thread in each
+worker and with the script's number. Where one thread is slower, nothing is reported. Only torch's threads are tested,
+and only in batches of less than 0.15 s.
 """
 
 from dataclasses import replace
@@ -40,8 +41,8 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Frame, LoaderFacts, OneThread, Run, Utilization, WorkerFacts
 
 MIN_SHARE = 0.10
-MIN_BUSY = 0.1  # a worker that fetches for less of its life takes no cores from anybody
-LEAST_S = 1e-3  # of fetching, below which the clock of processor time says nothing of cores
+MIN_BUSY = 0.1  # a worker that fetches for less of its life does not compete for cores
+LEAST_S = 1e-3  # of fetching; below this, the CPU clock is too coarse to count busy cores
 LEAST_TRIED = 3  # batches of each kind in one worker
 SEVERAL = 1.3  # mean busy cores of one worker above which it works with more than one thread
 
@@ -68,8 +69,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=at_most,
         location=loader.created_at,
-        message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} waits for {len(workers)} workers that run "
-        f"{threads:.0f} threads on cores={run.environment.num_cpus}. Give each worker one thread: {_how(workers)}.",
+        message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} is spent waiting for {len(workers)} workers that run "
+        f"{threads:.0f} threads (cores here: {run.environment.num_cpus}). Give each worker one thread: "
+        f"{_how(workers)}.",
         evidence=(
             Evidence("threads", threads, ""),
             Evidence("cores", run.environment.num_cpus, ""),
@@ -83,11 +85,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 def _how(workers: tuple[WorkerFacts, ...]) -> str:
     if any(worker.torch_threads > 1 for worker in workers):
         return "torch.set_num_threads(1) in worker_init_fn"
-    return "cv2.setNumThreads(0) in worker_init_fn, OMP_NUM_THREADS=1 for other libraries (torch has one already)"
+    return "cv2.setNumThreads(0) in worker_init_fn, OMP_NUM_THREADS=1 for other libraries (torch already uses one)"
 
 
 def _at_one_time(run: Run, loader: LoaderFacts | None) -> tuple[WorkerFacts, ...]:
-    """Return as many busy workers as ran side by side; with restarts there are more over the run."""
+    """Return as many busy workers as ran at the same time; with restarts there are more over the run."""
     wanted = loader.num_workers if loader else 0
     fetching = [w for w in run.workers if w.fetches > 0 and w.busy_s >= max(LEAST_S, MIN_BUSY * w.alive_s)]
     return tuple(sorted(fetching, key=lambda worker: worker.fetches, reverse=True)[:wanted])
@@ -96,7 +98,7 @@ def _at_one_time(run: Run, loader: LoaderFacts | None) -> tuple[WorkerFacts, ...
 def _with_one_thread(run: Run, breakdown: Breakdown, workers: tuple[WorkerFacts, ...], waits: float) -> float:
     """Return the most that one thread in each worker can give: no wait, or all cores at work on what is left.
 
-    What a batch then costs on a core was tried in the deep run; where it was not, only the wait bounds the gain.
+    The CPU time of a single-threaded batch was measured in the deep run; where not, only the wait bounds the gain.
     """
     tried = [worker.one_thread for worker in workers if worker.one_thread.n >= LEAST_TRIED]
     samples = while_steps_ran(run)
@@ -106,7 +108,7 @@ def _with_one_thread(run: Run, breakdown: Breakdown, workers: tuple[WorkerFacts,
         return 1.0
     step_s = breakdown.mean_ms / 1000
     busy_s = step_s * fmean(each.main_cpu for each in samples)
-    own_s = min(busy_s, step_s - breakdown.ms(Phase.INPUT) / 1000)  # threads that wait for cores keep them busy
+    own_s = min(busy_s, step_s - breakdown.ms(Phase.INPUT) / 1000)  # threads may spin while they wait for cores
     work_s = own_s + fmean(step.num_batches for step in run.steps) * median(each.cpu_s for each in tried)
     return min(speedup_without(waits), step_s * run.environment.num_cpus / work_s) if work_s > 0 else 1.0
 

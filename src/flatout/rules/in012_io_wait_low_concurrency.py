@@ -1,17 +1,17 @@
-"""Samples are waited for, one after the other, and almost none at the same time.
+"""Samples wait for I/O one after the other, and almost none wait at the same time.
 
 ## What it measures
 
-The CPU time of the thread that fetches samples against its wall time. Less than 40% means that it waits: for a disk,
-a network, a database, another process. It fires when input takes at least 15% of the step, fewer than 16 samples can
-be in flight (one in each worker), a sample waits for at least 0.3 ms, and it cannot be a core that it waits for: cores
-are free (less than 85% used, by anybody), and other load does not meet as many workers as cores. Where 500 MB a second
-come from storage already, IN015 speaks.
+The CPU time of the thread that fetches samples against its wall time. Less than 40% means that it waits: for a disk, a
+network, a database, another process. It fires when input takes at least 15% of the step, fewer than 16 samples can be
+in flight (one in each worker), a sample waits for at least 0.3 ms, and the wait cannot be for a core: less than 85% of
+the cores are in use (by any process), and there are fewer workers than cores where other processes load the machine.
+Where storage already delivers 500 MB a second, IN015 reports it instead.
 
 ## Why it matters
 
-Waiting costs no core, so it can be done many times at once. Measured for 5 ms of waiting a sample on 2 cores: 196
-samples/s alone, 777 with 4 workers, 3,041 with 16, and 12,400 with 64 threads that fetch single samples.
+Waiting costs no core, so many waits can overlap. Measured for 5 ms of waiting a sample on 2 cores: 196 samples/s
+alone, 777 with 4 workers, 3,041 with 16, and 12,400 with 64 threads that fetch single samples.
 
 ## What to do
 
@@ -20,8 +20,8 @@ than cores. Open connections and files once, not for every sample; read large ra
 
 ## When it is wrong
 
-The first pass over files waits for the disk, later passes may find them in memory. A server may allow few requests.
-A pool of threads that the data set has already is not seen: its CPU time is not that of the thread that fetches.
+The first pass over files waits for the disk; later passes may find them in memory. A server may allow few requests. A
+thread pool inside the data set is not seen: its CPU time is not that of the thread that fetches.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ from flatout.units import format_share
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """IN012: the step waits for samples that wait for something else."""
+    """IN012: the step waits for samples that wait for something other than the CPU."""
     loader = training_loader(run)
     if loader is None or not samples_wait(run, breakdown, loader):
         return None
@@ -59,8 +59,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=min(speedup_of_input(run, breakdown, loader, fraction, headroom), speedup_of_waits(run, breakdown)),
         location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for something that is not the CPU{where}: "
-        f"fetching is {format_share(cpu_share(loader))} CPU time{in_flight}. Fetch many samples at once, on threads.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for something other than the CPU"
+        f"{where}: {format_share(cpu_share(loader))} of the fetching is CPU time{in_flight}. Fetch many samples at "
+        "once, on threads.",
         evidence=(
             Evidence("samples of one batch", loader.sample_s * 1000, "ms"),
             Evidence("CPU time of that", loader.sample_cpu_s * 1000, "ms"),

@@ -1,26 +1,26 @@
-"""Workers hand their batches over in `/dev/shm`, and it is nearly full.
+"""Workers hand over their batches in `/dev/shm`, and it is nearly full.
 
 ## What it measures
 
-How full `/dev/shm` was while steps ran, as often as the machine was sampled. It fires for a loader with workers when
-it reached 85%, and when the script failed with an error that speaks of shared memory.
+How full `/dev/shm` was at the times when the machine was sampled while steps ran. It fires for a loader with workers
+when it reached 85%, and when the script failed with an error that mentions shared memory.
 
 ## Why it matters
 
-Each worker keeps `prefetch_factor` batches there, and one or two more are on their way. When it is full, a worker fails
-("unable to allocate shared memory", or a bus error without a line of Python), often hours into the training. Containers
-start with 64 MB of it. In as much (torch 2.13), two workers with `prefetch_factor=4` and batches of 6.5 MB trained with
-97% of it in use (n=1 recording); batches of 7.2 MB failed after 9 steps, and of 17 MB with `prefetch_factor=2` in each
-of n=4 runs.
+Each worker keeps `prefetch_factor` batches there, and one or two more are on their way. When it is full, a worker
+fails ("unable to allocate shared memory", or a bus error without a line of Python), often hours into the training.
+Containers start with 64 MB of it. With 64 MB (torch 2.13), two workers with `prefetch_factor=4` and batches of 6.5 MB
+trained with 97% of it in use (n=1 recording); batches of 7.2 MB failed after 9 steps, and batches of 17 MB with
+`prefetch_factor=2` failed in each of n=4 runs.
 
 ## What to do
 
-Start the container with more (`docker run --shm-size=8g`, `--ipc=host`), or lower `num_workers` or
-`prefetch_factor`. `torch.multiprocessing.set_sharing_strategy("file_system")` does not help: it is the same memory.
+Start the container with more (`docker run --shm-size=8g`, `--ipc=host`), or lower `num_workers` or `prefetch_factor`.
+`torch.multiprocessing.set_sharing_strategy("file_system")` does not help: it uses the same memory.
 
 ## When it is wrong
 
-Another program may hold what is in use; then this one has only what is left.
+Another program may hold the memory in use; then this one has only the rest.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ from flatout.units import format_bytes, format_share
 
 MIN_SHARE = 0.85
 SAYS_IT = ("allocate shared memory", "out of shared memory", "insufficient shared memory")
-"""In torch's errors: no room for a batch, a worker that a bus error killed. A GPU kernel's error names its own."""
+"""In torch's errors: no room for a batch, a worker killed by a bus error. GPU kernels use other words."""
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -49,7 +49,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     largest = max(loaders, key=_queued_bytes)
     seen = f"/dev/shm was {format_share(most)} full (n={len(samples)})"
     if too_small:
-        seen = f"The script failed for want of room in /dev/shm, after n={run.num_steps} steps"
+        seen = f"The script failed because /dev/shm had no room, after n={run.num_steps} steps"
     return Finding(
         code="IN013",
         name="shared-memory-full",
@@ -58,8 +58,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=1.0,
         location=largest.created_at,
         message=f"{seen}; the batches that {largest.num_workers} workers keep there take up to "
-        f"{format_bytes(_queued_bytes(largest))}, and one or two more are on their way. Make it larger, or use fewer "
-        "workers.",
+        f"{format_bytes(_queued_bytes(largest))}, and one or two more are on their way. Make /dev/shm larger, or use "
+        "fewer workers.",
         evidence=(Evidence("most in use", most, ""), Evidence("queued batches", _queued_bytes(largest), "bytes")),
         fixes=(),
     )

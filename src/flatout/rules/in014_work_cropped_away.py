@@ -1,25 +1,26 @@
-"""An image is worked on whole, then cropped, and most of that work is thrown away.
+"""Images are processed whole and then cropped, so most of that work is thrown away.
 
 ## What it measures
 
-The deep run ends by timing each operation of the data set's list of transforms, with the pixels that go in and come
-out. It fires when operations that could come after a crop stand before one that keeps at most half of the pixels, and
-the part of them that is thrown away is at least 15% of the sample and 10% of the step. Known are resizing and what
-torchvision and albumentations do pixel by pixel or by mirroring; anything else is taken to need the whole image.
+At its end, the deep run (the second, instrumented run) times each operation in the data set's list of transforms, with
+the number of pixels that go in and come out. It fires when operations that could follow a crop precede one that keeps
+at most half of the pixels, and the wasted part of their time is at least 15% of the sample and 10% of the step. Only
+resizing and the pixelwise and mirroring operations of torchvision and albumentations are known to be movable; any
+other operation is assumed to need the whole image.
 
 ## Why it matters
 
-Jittering the colours of 512 x 512 pixels and keeping 128 x 128 of them is sixteen times the work.
+Jittering the colors of 512 x 512 pixels and keeping 128 x 128 of them is sixteen times the work.
 
 ## What to do
 
-Crop first: put `RandomCrop`, `CenterCrop`, `RandomResizedCrop` before what works pixel by pixel. Before a crop from a
-resized image, crop the same part of the original and resize that.
+Crop first: put `RandomCrop`, `CenterCrop`, `RandomResizedCrop` before pixelwise operations. If the image is resized
+and then cropped, crop the same region of the original and resize that.
 
 ## When it is wrong
 
-Images only a little larger than the crop gain nothing, and nothing is said. Colour jitter whose contrast is taken from
-the mean of the whole image differs slightly after a crop.
+Images only a little larger than the crop gain nothing, and nothing is reported. Color jitter whose contrast uses the
+mean of the whole image gives slightly different results after a crop.
 """
 
 from dataclasses import replace
@@ -77,8 +78,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is work on pixels that are cropped away: {names} "
-        f"before {crop.name}, which keeps {format_share(kept)} of them, {format_ms(wasted_s * 1000)} of the "
-        f"{format_ms(loader.prefix.seconds * 1000)} of a sample. {_cure(moved)}.",
+        f"before {crop.name}, which keeps {format_share(kept)} of them. That wastes {format_ms(wasted_s * 1000)} of "
+        f"the {format_ms(loader.prefix.seconds * 1000)} of a sample. {_cure(moved)}.",
         evidence=(
             Evidence("pixels before the crop", crop.pixels_before, ""),
             Evidence("pixels after it", crop.pixels_after, ""),
@@ -91,7 +92,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _cure(moved: list[Stage]) -> str:
     if any(one.name == "Resize" for one in moved):
-        return "Crop the same part of the original first, then resize that"
+        return "Crop the same region of the original first, then resize that"
     return "Crop first"
 
 
@@ -102,7 +103,7 @@ def _crop(stages: tuple[Stage, ...]) -> Stage | None:
 
 
 def _can_follow(stage: Stage, crop: Stage) -> bool:
-    """Return whether an operation can come after the crop, one that scales what it cuts out in place of a resize."""
+    """Return whether an operation can move behind the crop; a `Resize` cannot move behind a crop that scales, too."""
     if stage.name == "Resize" and crop.name in SCALES:
         return False
     return stage.name in MOVABLE and stage.library in LIBRARIES

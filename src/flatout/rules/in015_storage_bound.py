@@ -1,28 +1,30 @@
-"""Samples wait for the storage, and it already delivers what it can.
+"""Samples wait for storage that already delivers all it can.
 
 ## What it measures
 
-CPU time of the thread that fetches samples against its wall time (below 40%: it waits), and the bytes that the training
-and its workers read from storage while steps ran. It fires when input takes at least 15% of the step, cores are free,
-and 500 MB are read in a second, or 20 MB with at least 16 workers: then more requests at once bring nothing.
+The CPU time of the thread that fetches samples against its wall time (below 40%: it waits), and the bytes that the
+training and its workers read from storage while steps ran. It fires when input takes at least 15% of the step, cores
+are free, and 500 MB are read in a second, or 20 MB with at least 16 workers: then more concurrent requests bring
+nothing.
 
 ## Why it matters
 
-A disk gives so many bytes a second, and a step cannot be faster than its samples are read. On a disk that gave 0.9 GB/s
-(2 cores of an AMD EPYC, torch 2.13), 39% of each step of 20 ms waited for pictures of 1 MiB, which were dropped from
-memory all along, as where they do not fit (n=222 steps): at most 1.65x. A first pass over 3600 of them took 5.2 s (n=3,
-4.9 to 5.8), over the same in 8 bits and half as wide and high 1.7 s (n=3, 1.4 to 2.1).
+A disk delivers a limited number of bytes a second, and a step cannot be faster than its samples are read. On a disk
+that gave 0.9 GB/s (2 cores of an AMD EPYC, torch 2.13), 39% of each step of 20 ms waited for pictures of 1 MiB (n=222
+steps): at most 1.65x. The pictures were continuously dropped from memory, as if they did not fit. A first pass over
+3600 of them took 5.2 s (n=3, 4.9 to 5.8); over 8-bit versions of half the width and height it took 1.7 s (n=3, 1.4 to
+2.1).
 
 ## What to do
 
 Read less: smaller files (images resized once, 8 bits in place of floats), only the columns or parts that are used. Or
-read them once: keep them in memory if they fit, on a local disk if they come over a network.
+read them once: keep them in memory if they fit, or on a local disk if they come over a network.
 
 ## When it is wrong
 
-In the first pass files come from the disk, in later ones perhaps from memory: what fits there is no problem for long.
-Where the deep run finds in memory what the timed run has just read, nothing is said. Reads over a network are not
-counted as storage by the kernel.
+The first pass reads files from the disk, later ones perhaps from memory: files that fit there are no problem for long.
+Where the deep run (the second, instrumented run) finds in memory what the timed run has just read, nothing is
+reported. The kernel does not count reads over a network as storage.
 """
 
 from dataclasses import replace
@@ -43,7 +45,7 @@ from flatout.units import format_bytes, format_share
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """IN015: the step waits for samples that wait for a storage at its limit."""
+    """IN015: the step waits for samples that wait for storage at its limit."""
     loader = training_loader(run)
     if loader is None or not storage_limits(run, breakdown, loader):
         return None
@@ -59,9 +61,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for storage"
-        f"{f' in {at(spot.place)}' if spot else ''}: {format_bytes(rate)} are read in a second, and fetching is "
-        f"{format_share(cpu_share(loader))} CPU time. Read less, or keep what was read.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for storage"
+        f"{f' in {at(spot.place)}' if spot else ''}: {format_bytes(rate)} are read in a second, and "
+        f"{format_share(cpu_share(loader))} of the fetching is CPU time. Read less, or keep what was read.",
         evidence=(
             Evidence("read in a second", rate, "bytes"),
             Evidence("samples of one batch", loader.sample_s * 1000, "ms"),

@@ -2,26 +2,26 @@
 
 ## What it measures
 
-In a loader whose workers stay from epoch to epoch, how long the training waits for the first batch of each epoch after
-the first, against the others (where workers are started anew, IN009 speaks). It fires from three epochs on, when that
-is 5% of the recorded loop, the middle one of these first batches takes at least twice as long as the usual one, and the
-usual one is hardly waited for: workers that cannot keep up are no faster for a quicker start.
+For a loader with persistent workers, how long the training waits for the first batch of each epoch after the first,
+compared with the other batches (where workers are restarted, see IN009). It fires from three epochs on, when three
+things hold: the extra wait is 5% of the recorded loop, the median first batch takes at least twice as long as the
+usual one, and the usual one is hardly waited for. Workers that cannot keep up gain nothing from a quicker start.
 
 ## Why it matters
 
-The training stands still while workers fill a buffer for shuffling, draw up an index or open files, with nothing made
-ahead. Later in the epoch they wait for the training. With a buffer of 600 samples in each of two workers, which read a
+The training stands still while workers fill a shuffle buffer, build an index or open files, with no batch ready. Later
+in the epoch the workers wait for the training. With a buffer of 600 samples in each of two workers, which read a
 sample in 0.5 ms, epochs of 50 steps of 20 ms took 1.55 s, and 1.25 s with the buffer kept (medians of n=3 runs).
 
 ## What to do
 
-Keep from epoch to epoch what is filled or opened (the buffer, the open files); make the buffer smaller, or begin with
-what is there; longer epochs, by a sampler that repeats the data. `prefetch_factor` does not help: workers are asked for
-the first batch only when the epoch begins.
+Keep what is filled or opened (the buffer, the open files) from epoch to epoch; make the buffer smaller, or start
+before it is full; make epochs longer, by a sampler that repeats the data. `prefetch_factor` does not help: workers are
+asked for the first batch only when the epoch begins.
 
 ## When it is wrong
 
-Where an epoch lasts an hour, a second at its start is nothing: the share is that of the epochs that were recorded.
+Where an epoch lasts an hour, a second at its start is nothing: the share is that of the recorded epochs.
 """
 
 from dataclasses import replace
@@ -67,8 +67,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=min(1.0, share),
         max_speedup=speedup_without(share),
         location=loader.iterated_at or loader.created_at,
-        message=f"{of_loop(breakdown, spent_s, len(first))} is the wait for the first batch of an epoch: "
-        f"{format_ms(median(first))}, where others take {format_ms(usual)}. Keep what is filled or opened from epoch "
+        message=f"{of_loop(breakdown, spent_s, len(first))} is spent waiting for the first batch of an epoch: "
+        f"{format_ms(median(first))}, where others take {format_ms(usual)}. Keep buffers and open files from epoch "
         "to epoch, or make epochs longer.",
         evidence=(
             Evidence("first batch of an epoch", median(first), "ms"),
@@ -82,7 +82,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 def _first_ms(run: Run, usual_ms: float) -> list[float]:
     """Return the waits for the first batch of each epoch after the first.
 
-    In a recording of a whole training they stand beside the steps, as means of a few where there are very many.
+    A recording of a whole training stores them outside the steps, as means of several where there are very many.
     """
     if run.header.mode != "whole":
         return [step.phases_ns[_INPUT] / 1e6 for step in run.steps[1:] if step.first_of_epoch]

@@ -2,26 +2,26 @@
 
 ## What it measures
 
-Which of Python's functions the process that makes the samples is in, in the deep run: those that look up a name, open a
-connection, or agree on its encryption (of `socket`, `ssl`, `http`, and the libraries on top of them). It fires when
-that is at least 20% of the loading and at least 10% of the step.
+How much of its time the process that makes the samples spends, in the deep run (the second, instrumented run), in
+Python functions that look up a name, open a connection, or negotiate its encryption (of `socket`, `ssl`, `http`, and
+the libraries on top of them). It fires when that is at least 20% of the loading and at least 10% of the step.
 
 ## Why it matters
 
-A new connection is a look-up, one round trip for TCP, one or two for TLS, and reading the trusted certificates. With 12
-KB a sample from a server on the same machine, a step on 8 samples took 54 ms, and 9 ms with a connection that was kept
-(medians of n=3 runs on a busy machine); over a distance each round trip comes on top.
+A new connection costs a name lookup, one round trip for TCP, one or two for TLS, and reading the trusted certificates.
+With 12 KB a sample from a server on the same machine, a step on 8 samples took 54 ms, and 9 ms with a connection that
+was kept (medians of n=3 runs on a busy machine). Over a distance, each round trip adds to that.
 
 ## What to do
 
 Open one connection in each worker, at its first sample, and keep it in the data set: `requests.Session`,
-`httpx.Client`, `http.client.HTTPSConnection`, the client of the object store. Do not make it before the workers start:
+`httpx.Client`, `http.client.HTTPSConnection`, the client of the object store. Do not open it before the workers start:
 processes cannot share one.
 
 ## When it is wrong
 
-A server may close each connection after its answer, then keeping it gains nothing. Libraries written in C open theirs
-out of sight.
+If the server closes each connection after its answer, keeping it gains nothing. Connections opened by libraries
+written in C are not seen.
 """
 
 import re
@@ -72,9 +72,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else None,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to opening connections"
-        f"{f', from {at(spot.place)}' if spot else ''}: {format_share(fraction)} of the loading ({samples} samples of "
-        "the stack). Open one in each worker, and keep it.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent opening connections"
+        f"{f', from {at(spot.place)}' if spot else ''}: {format_share(fraction)} of the loading ({samples} stack "
+        "samples). Open one connection in each worker, and keep it.",
         evidence=(
             Evidence("share of the loading", fraction, ""),
             Evidence("stack samples", samples, ""),

@@ -1,30 +1,31 @@
-"""Files are read over the network by large blocks, and most of what comes is thrown away.
+"""Files are read over the network in large blocks, and most of the bytes are thrown away.
 
 ## What it measures
 
-Of files that fsspec opens (`s3fs`, `gcsfs`, `adlfs`, `http`, ...): how many bytes their caches ask for while samples
-are made, how many of them the script reads, and how long reads that ask for something take. It fires when at least half
-of what comes is not read, a request brings at least 1 MiB too much, and the time these bytes take, as their share of
-all, is 10% of the step.
+For files that fsspec opens (`s3fs`, `gcsfs`, `adlfs`, `http`, ...): how many bytes their caches request while samples
+are made, how many of them the script reads, and how long the reads that cause requests take. It fires when at least
+half of the bytes are not read, a request brings at least 1 MiB too much, and these bytes' proportional share of the
+reading time is 10% of the step.
 
 ## Why it matters
 
-fsspec reads ahead: 5 MiB behind every place that is asked for, unless the script says otherwise. Where samples are
-small and lie anywhere in a large file, nearly all of it is for nothing, and is paid for in time, in the network that
-others use, too, and often in money. Measured for 16 KiB anywhere in a file of 256 MiB, from a server on the same
-machine (`Range` requests of HTTP, both on one core, median of n=5 times 100 samples): 2.8 ms each (2.5 to 2.9) with
-blocks of 5 MiB, 0.15 ms (0.14 to 0.22) with `cache_type="none"`.
+fsspec reads ahead: 5 MiB after every position that is requested, unless the script says otherwise. Where samples are
+small and lie anywhere in a large file, nearly all of that is useless. It costs time, network bandwidth that others use
+too, and often money. Measured for 16 KiB anywhere in a file of 256 MiB, from a server on the same machine (`Range`
+requests of HTTP, both on one core, median of n=5 times 100 samples): 2.8 ms each (2.5 to 2.9) with blocks of 5 MiB,
+0.15 ms (0.14 to 0.22) with `cache_type="none"`.
 
 ## What to do
 
 Open files with `cache_type="none"` and read what a sample needs in one piece, or with `block_size=` near the size of a
-sample; ask for many samples at once (`fs.cat_ranges`); or lay samples out in the order in which they are read, and
+sample; request many samples at once (`fs.cat_ranges`); or store samples in the order in which they are read, and
 shuffle by shards and a buffer.
 
 ## When it is wrong
 
-The bound takes time to grow with the bytes. A request has its own delay, which stays: where that is most of it, more
-requests at once (IN012) give more. A cache that is larger than the file serves later passes from memory.
+The bound assumes that time is proportional to bytes. Each request also has a fixed delay, which remains: where that is
+most of the time, more concurrent requests (IN012) give more. A cache that is larger than the file serves later passes
+from memory.
 """
 
 from dataclasses import replace
@@ -43,7 +44,7 @@ from flatout.units import format_bytes, format_share
 
 MIN_SHARE = 0.10
 MIN_UNUSED = 0.5  # of what comes
-MIN_UNUSED_BYTES = 2**20  # a request: 10 ms at 100 MB/s; less hardly shows beside the request's own delay
+MIN_UNUSED_BYTES = 2**20  # a request: 10 ms at 100 MB/s; less is small against the request's own delay
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -68,9 +69,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to bytes from the network that are not read"
-        f"{where}: {format_share(unused)} of {format_bytes(remote.fetched_bytes)} a batch, {remote.requests:.3g} "
-        'requests. Open files with `cache_type="none"` or smaller blocks.',
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent fetching bytes over the network that are "
+        f"not read{where}: {format_share(unused)} of {format_bytes(remote.fetched_bytes)} a batch, in "
+        f'{remote.requests:.3g} requests. Open files with `cache_type="none"` or smaller blocks.',
         evidence=(
             Evidence("asked for, a batch", remote.fetched_bytes / 1e6, "MB"),
             Evidence("read, a batch", remote.used_bytes / 1e6, "MB"),

@@ -3,12 +3,12 @@
 ## What it measures
 
 Time in operations that wait for the device (`.item()`, `.cpu()`, `print` of a tensor, `nonzero`) on a CUDA device.
-Where device time was measured, only the waiting that the device does not work through counts: a step of 100 ms whose
-device works 97 ms has at most 3 ms to give, however long the host waits. It fires at 5% of the step.
+Where device time was measured, a wait counts only as far as the device is idle: a step of 100 ms with 97 ms of device
+work can gain at most 3 ms, however long the host waits. It fires at 5% of the step.
 
 ## Why it matters
 
-Launches run ahead of the device. Waiting throws that lead away, and the device idles until the host has launched
+Kernel launches run ahead of the device. A wait loses that lead, and the device idles until the host has launched work
 again. Often the wait costs nothing: `.item()` each step, 34.0 against 34.2 ms (gpu-idle's control).
 
 ## What to do
@@ -54,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=place,
-        message=f"{of_step(breakdown, lost_ms)} is lost while the host waits for the device"
+        message=f"{of_step(breakdown, lost_ms)} is lost because the host waits for the device"
         f"{f', mostly in {at(place)}' if place else ''}. Keep values on the device and read them every N steps.{doubt}",
         evidence=(
             Evidence("waited", waited_ms, "ms"),

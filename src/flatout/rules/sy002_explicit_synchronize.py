@@ -1,15 +1,16 @@
-"""The loop itself asks to wait for the device, or to give its memory back.
+"""The loop itself waits for the device or empties the allocator's cache.
 
 ## What it measures
 
-Calls of `torch.cuda.synchronize()` and `torch.cuda.empty_cache()` in the deep run, by place, where they come at least
-once in two steps. Time in `synchronize` counts only as far as the device does not work through it; `empty_cache` counts
-for as long as the call takes. It fires when they take at least 3% of the step, where the device's time was measured.
+Calls of `torch.cuda.synchronize()` and `torch.cuda.empty_cache()` in the deep run (the second, instrumented run), by
+place, where they occur at least once in two steps. Time in `synchronize` counts only as far as the device is idle in
+the step; `empty_cache` counts for the whole duration of the call. It fires when they take at least 3% of the step and
+the device's time was measured.
 
 ## Why it matters
 
-Launches run ahead of the device, and waiting throws that lead away. `empty_cache` waits, too, and hands all free memory
-back to the driver, of which the next step has to ask for it again, slowly.
+Kernel launches run ahead of the device, and waiting loses that lead. `empty_cache` waits, too, and returns all free
+memory to the driver; the next step has to allocate it again, which is slow.
 
 ## What to do
 
@@ -18,8 +19,8 @@ For fragmented memory, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
 ## When it is wrong
 
-Where memory is shared with another process or another framework, giving it back may be what lets that one run. What the
-next allocations cost is not counted.
+Where memory is shared with another process or another framework, returning it may be what lets that one run. The cost
+of the allocations that follow is not counted.
 """
 
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{of_step(breakdown, lost)} goes to {names}, called in the loop in {at(worst.place)}. Remove it.",
+        message=f"{of_step(breakdown, lost)} is spent in {names}, called in the loop in {at(worst.place)}. Remove it.",
         evidence=(
             Evidence("calls in a step", sum(one.count for one in often) / steps, ""),
             Evidence("device idle", idle, "ms"),

@@ -2,19 +2,19 @@
 
 ## What it measures
 
-The copies from host to device that the deep run saw, by place, and whether their source was pinned. It fires on CUDA
-devices when pageable copies take at least 5% of the step. The same tensor again and again is for TR004. No more counts
-than the step is longer than its kernels, where these were measured.
+The host-to-device copies that the deep run (the second, instrumented run) saw, by place, and whether their source was
+pinned. It fires on CUDA devices when pageable copies take at least 5% of the step. Repeated copies of an unchanged
+tensor are left to TR004. Where kernel times were measured, at most the difference between step and kernel time counts.
 
 ## Why it matters
 
-The driver copies a pageable tensor into a pinned buffer of its own first, and the call returns only after that:
-slower, and never overlapped with computation.
+The driver first copies a pageable tensor into its own pinned buffer, and the call returns only after that. This is
+slower, and never overlaps with computation.
 
 ## What to do
 
-`DataLoader(..., pin_memory=True)` and `.to(device, non_blocking=True)`; a batch of a class of your own needs a
-`pin_memory()` method for it. What does not come from a loader, make on the device.
+`DataLoader(..., pin_memory=True)` and `.to(device, non_blocking=True)`; a batch of your own class needs a
+`pin_memory()` method for this. Create tensors that do not come from a loader on the device.
 
 ## When it is wrong
 
@@ -53,20 +53,20 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=max(pageable, key=lambda copy: copy.seconds).place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} copies to the device from pageable memory "
-        f"({format_bytes(num_bytes / max(1, count))} a copy). {_cure(run)}.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent copying to the device from pageable "
+        f"memory ({format_bytes(num_bytes / max(1, count))} a copy). {_cure(run)}.",
         evidence=(Evidence("copies seen", count, ""), Evidence("copied", num_bytes, "bytes")),
         fixes=("pinned-copy", "device-prefetch", "device-resident-input"),
     )
 
 
 def _cure(run: Run) -> str:
-    """Return what pins the source: where a loader does already, or there is none, pin_memory=True changes nothing."""
+    """Return how to pin the source: without a loader, or with one that pins, pin_memory=True changes nothing."""
     loader = training_loader(run)
     if loader is None:
-        return "Make these tensors on the device, or pin them (`.pin_memory()`) and copy with non_blocking=True"
+        return "Create these tensors on the device, or pin them (`.pin_memory()`) and copy with non_blocking=True"
     if loader.pin_memory:
-        return "The loader pins already: make these tensors on the device, or give the batch a `pin_memory()` method"
+        return "The loader already pins: create these tensors on the device, or give the batch a `pin_memory()` method"
     return "Set pin_memory=True, and copy with non_blocking=True"
 
 

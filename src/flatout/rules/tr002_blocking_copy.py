@@ -1,19 +1,19 @@
-"""The host waits for each copy to the device, although the memory is pinned and need not be waited for.
+"""The host waits for each copy to the device, although the source is pinned and the copy could run asynchronously.
 
 ## What it measures
 
 Copies from pinned memory made without `non_blocking=True`, by place. It fires on CUDA devices when they take at least
-5% of the step. The same tensor again and again is for TR004. No more counts than the step is longer than its kernels,
-where these were measured.
+5% of the step. Repeated copies of an unchanged tensor are left to TR004. Where kernel times were measured, at most the
+difference between step and kernel time counts.
 
 ## Why it matters
 
-A blocking copy waits until the device has done all work before it and the copy itself. Nothing can be launched
-meanwhile, so the device runs empty afterwards.
+A blocking copy waits until the device has finished all work before it and the copy itself. Nothing can be launched
+meanwhile, so the device is idle afterwards.
 
 ## What to do
 
-`batch.to(device, non_blocking=True)`; better still, copy the next batch on a stream of its own while this step runs.
+`batch.to(device, non_blocking=True)`; better still, copy the next batch on a separate stream while this step runs.
 
 ## When it is wrong
 
@@ -48,8 +48,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=max(blocking, key=lambda copy: copy.seconds).place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} waits for copies from pinned memory. Copy with "
-        "non_blocking=True.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for copies from pinned memory. Copy "
+        "with non_blocking=True.",
         evidence=(
             Evidence("copies seen", sum(copy.count for copy in blocking), ""),
             Evidence("copied", sum(copy.num_bytes for copy in blocking), "bytes"),

@@ -1,26 +1,27 @@
-"""Batches travel to the device as floating-point numbers, although each of their values is a byte.
+"""Batches are copied to the device as floating-point numbers, although each of their values is a byte.
 
 ## What it measures
 
-The deep run looks at a few copies of each place to the device, those of at least 65,536 floating-point numbers: do at
-most 256 evenly spaced values occur in each channel? Then each is a byte, scaled and shifted (`ToTensor`, `Normalize`),
-and a byte would do. It fires on CUDA devices when three quarters of the time in these copies (for float32) are at least
-5% of the step. No more counts than the step is longer than its kernels, where these were measured.
+The deep run (the second, instrumented run) looks at a few of the copies to the device at each place, those of at least
+65,536 floating-point numbers: do at most 256 evenly spaced values occur in each channel? Then each value is a scaled
+and shifted byte (`ToTensor`, `Normalize`), and a byte would do. It fires on CUDA devices when three quarters of the
+time in these copies (for float32) are at least 5% of the step. Where kernel times were measured, at most the
+difference between step and kernel time counts.
 
 ## Why it matters
 
-A float32 is four times as large as the byte that it was made of: four times the copy, four times the memory that
-workers, pinning and batches take, and the scaling is done by the CPU.
+A float32 is four times as large as the byte it was made from: the copy is four times as large, as is the memory for
+workers, pinning and batches, and the CPU does the scaling.
 
 ## What to do
 
-Keep images as uint8 in data set and loader (`torchvision.io`, `PILToTensor`), copy, then scale on the device:
-`x = (x.float() / 255 - mean) / std`.
+Keep images as uint8 in data set and loader (`torchvision.io`, `PILToTensor`), copy, then scale on the device: `x =
+(x.float() / 255 - mean) / std`.
 
 ## When it is wrong
 
-Seen are three batches of a place: a later one may hold other values. Where copies overlap with computing they take no
-time of the step, and nothing is said.
+Only three batches are examined at each place: a later one may hold other values. Copies that overlap with computation
+take no time of the step, and are not reported.
 """
 
 from dataclasses import replace
@@ -41,7 +42,7 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """TR003: copies of bytes that were made floating-point take a twentieth of the step more than they need."""
+    """TR003: copying bytes as floating-point numbers costs a twentieth of the step more than needed."""
     every = copies(run)
     wide = [copy for copy in every if _is_wide(copy)]
     if not wide or seconds(every) <= 0:
@@ -59,9 +60,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to copying {worst.dtype} batches "
-        f"({format_bytes(num_bytes / max(1, count))} each) whose values are bytes: at most 256 evenly spaced ones in a "
-        "channel. Copy uint8, and scale on the device.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent copying {worst.dtype} in place of uint8: "
+        f"the values of these batches ({format_bytes(num_bytes / max(1, count))} each) are bytes, at most 256 evenly "
+        "spaced ones in a channel. Copy uint8, and scale on the device.",
         evidence=(
             Evidence("copies seen", count, ""),
             Evidence("copied", num_bytes, "bytes"),

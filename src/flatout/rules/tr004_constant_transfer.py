@@ -2,27 +2,27 @@
 
 ## What it measures
 
-For each place that copies to the device, whether the deep run saw the same tensor there as the time before: the same
-memory, not written to since, with the same contents by checksum. It fires on CUDA devices when nine of ten copies of a
-place are such, one in each step, and they take at least 2% of the step. No more counts than the step is longer than its
-kernels, where these were measured.
+For each place that copies to the device, whether the deep run (the second, instrumented run) saw the same tensor there
+in the same or the previous step: the same memory, not written to since, with the same contents by checksum. It fires
+on CUDA devices when nine of ten copies at a place are such repetitions, at about one in each step, and they take at
+least 2% of the step. Where kernel times were measured, at most the difference between step and kernel time counts.
 
 ## Why it matters
 
-A copy from pageable memory makes the host wait, however small it is; and what does not change needs to travel once. On
-an H200 a step that copies four constant masks took 18.3 ms, and 10.8 with them on the device: 1.69 times as fast (1.65
-to 1.72, n=3 rounds, 2026-11-26; `benchmarks/gpu_faults.py`). It was not found that day; the rule was mended, which no
-GPU has seen since.
+A copy from pageable memory makes the host wait, however small it is; and what does not change needs to be copied only
+once. On an H200 a step that copies four constant masks took 18.3 ms, and 10.8 with them on the device: 1.69 times as
+fast (1.65 to 1.72, n=3 rounds, 2026-11-26; `benchmarks/gpu_faults.py`). The rule did not find that fault in this
+recording. It was corrected afterwards; the correction has not run on a GPU yet.
 
 ## What to do
 
-Copy it before the loop, or make it a buffer of the module (`register_buffer`), which moves with `.to(device)`. Tensors
-of constants can be made on the device: `torch.arange(n, device=x.device)`.
+Copy it before the loop, or make it a buffer of the module (`register_buffer`), which moves with `.to(device)`. Create
+constant tensors on the device: `torch.arange(n, device=x.device)`.
 
 ## When it is wrong
 
-A tensor too large to keep on the device (an embedding table that only a few rows are needed of) is a case for indexing
-on the host first.
+If a tensor is too large to keep on the device (an embedding table of which only a few rows are needed), index it on
+the host first.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ MIN_SHARE = 0.02
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """TR004: copies of what has not changed take 2% of the step."""
+    """TR004: copies of unchanged tensors take 2% of the step."""
     every, steps = copies(run), run.causes.num_steps if run.causes else 0
     same = [copy for copy in every if is_repeated(copy, steps)]
     if not same or seconds(every) <= 0:
@@ -58,8 +58,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} copies the same tensor to the device again "
-        f"({format_bytes(num_bytes / max(1, count))}, {worst.repeats} of {worst.count} times unchanged) in "
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent copying the same tensor to the device again "
+        f"({format_bytes(num_bytes / max(1, count))}, unchanged in {worst.repeats} of {worst.count} copies) in "
         f"{at(worst.place)}. Copy it once, before the loop.",
         evidence=(
             Evidence("copies seen", count, ""),

@@ -2,24 +2,25 @@
 
 ## What it measures
 
-`.cpu()`, `.to("cpu")` and `.tolist()` of tensors on the device in the deep run's steps, by place. Before a copy of more
-than 256 KiB the deep run waits until the device has done everything else, so that only the copy is timed. It fires on
-CUDA devices when copies take at least 5% of the step and a mean one is of that size. What the CPU does in the same line
-(an `argmax` of what came back) counts, too.
+`.cpu()`, `.to("cpu")` and `.tolist()` of device tensors in the steps of the deep run (the second, instrumented run),
+by place. Before a copy of more than 256 KiB the deep run waits until the device has finished everything else, so that
+only the copy is timed. It fires on CUDA devices when copies take at least 5% of the step and have at least that mean
+size. CPU work in the same line (an `argmax` of the copied tensor) counts, too.
 
 ## Why it matters
 
-The host waits for the copy, into pageable memory at that, and the device runs empty meanwhile. Most of what is copied
-back is reduced to one number right after.
+The host waits for the copy, which also goes into pageable memory, and the device is idle meanwhile. Most of what is
+copied back is reduced to one number right after.
 
 ## What to do
 
-Reduce on the device, copy the result: `(logits.argmax(1) == y).sum()` in place of `logits.cpu()`. What is needed whole:
-copy with `non_blocking=True` into a pinned tensor and look at it a step later, or do it every N steps.
+Reduce on the device, copy the result: `(logits.argmax(1) == y).sum()` in place of `logits.cpu()`. If the whole tensor
+is needed, copy it with `non_blocking=True` into a pinned tensor and read it a step later, or do so every N steps.
 
 ## When it is wrong
 
-Where the outputs are the purpose (embeddings that are stored), they have to come back; only waiting for them can go.
+Where the outputs are the purpose (embeddings that are stored), they have to be copied back; only the wait can be
+avoided.
 """
 
 from dataclasses import replace
@@ -51,7 +52,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     worst = max(large, key=lambda copy: copy.seconds)
     reduced = breakdown.share(Phase.HOST) * _in_that_line(run, worst.place)
-    and_work = f" and {of_step(breakdown, reduced * breakdown.mean_ms)} works on them there" if reduced else ""
+    and_work = f"; {of_step(breakdown, reduced * breakdown.mean_ms)} is host work in that line" if reduced else ""
     share += reduced
     return Finding(
         code="TR005",
@@ -60,9 +61,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{of_step(breakdown, ms)} copies tensors of {format_bytes(_mean_bytes(worst))} from the device to the "
-        f"host{f', in {at(worst.place)}' if worst.place else ''}, not counting the wait for their values{and_work}. "
-        "Reduce them on the device, and copy the result.",
+        message=f"{of_step(breakdown, ms)} is spent copying tensors of {format_bytes(_mean_bytes(worst))} from the "
+        f"device to the host{f', in {at(worst.place)}' if worst.place else ''}, not counting the wait for their values"
+        f"{and_work}. Reduce them on the device, and copy the result.",
         evidence=(
             Evidence("copies seen", sum(copy.count for copy in large), ""),
             Evidence("copied", sum(copy.num_bytes for copy in large), "bytes"),

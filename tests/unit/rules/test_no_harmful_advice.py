@@ -138,7 +138,7 @@ def stage(name, ms, before, after):
 
 def test_a_crop_from_a_resized_image_shows_the_same_part_of_it():
     assert cropping(stage("Resize", 12, 2000, 600), stage("CenterCrop", 0.1, 600, 128)).message.endswith(
-        "Crop the same part of the original first, then resize that."
+        "Crop the same region of the original first, then resize that."
     )
     assert cropping(stage("ColorJitter", 12, 512, 512), stage("CenterCrop", 0.1, 512, 128)).message.endswith(
         "Crop first."
@@ -166,7 +166,7 @@ def test_a_collection_that_is_asked_for_at_several_lines_is_not_nobodys():
     collector = CollectorFacts(collections=60, full=60, seconds=2.0, longest_s=0.1, place=PLACE, called=60)
     causes = Causes(collector=collector, num_steps=60, phases_s={"host": 1.0, "forward": 5.0})
     found = said("HO004", step_ms=100, host=20, forward=80, causes=causes)
-    assert "asked for 60 times, by `train` (train.py:41) most" in found.message
+    assert "requested 60 times, mostly by `train` (train.py:41)" in found.message
     assert found.fixes == ()
 
 
@@ -175,7 +175,7 @@ PINS = LoaderFacts(is_training=True, pin_memory=True, fetches=20)
 
 @pytest.mark.parametrize(
     ("loaders", "cure"),
-    [((), "on the device"), ((PINS,), "pins already"), ((replace(PINS, pin_memory=False),), "Set pin_memory=True")],
+    [((), "on the device"), ((PINS,), "already pins"), ((replace(PINS, pin_memory=False),), "Set pin_memory=True")],
 )
 def test_pinning_is_advised_where_it_can_pin(loaders, cure):
     copies = Causes(transfers=(Transfer(direction="to_device", place=PLACE, count=20, num_bytes=1 << 30, seconds=0.2),))

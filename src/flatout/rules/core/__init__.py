@@ -1,1 +1,1 @@
-"""A rule as data, how rules are found, and how findings are made of them."""
+"""What a rule is, how rules are discovered, and how findings are made from them."""

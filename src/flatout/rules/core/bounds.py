@@ -1,4 +1,4 @@
-"""The most that a change can give: arithmetic on shares, and what overlapping work can reach on the cores there are."""
+"""Upper bounds of a speed-up: arithmetic on shares, and what overlapping work can reach on the available cores."""
 
 from statistics import fmean, median
 
@@ -22,8 +22,8 @@ __all__ = [
     "speedup_without",
 ]
 
-MAX_SPEEDUP = 1000.0  # a share that rounds to the whole step says "huge", not "infinite"
-SHARED_MEMORY_BYTES_S = 1.7e9  # what a worker reaches copying a 19 MB batch to shared memory (LOADING.md 2)
+MAX_SPEEDUP = 1000.0  # for a share that rounds to the whole step: huge, not infinite
+SHARED_MEMORY_BYTES_S = 1.7e9  # what a worker reaches copying a 19 MB batch to shared memory
 MOST_PASSES = 3
 _MUCH = 0.1  # of a mean step
 _INPUT = STEP_PHASES.index(Phase.INPUT)
@@ -31,16 +31,16 @@ MESSAGE_S = 0.2e-3  # queue, file descriptors and rebuilding of one batch in the
 
 
 def speedup_without(share: float) -> float:
-    """Return how much faster things are when `share` of their time disappears."""
+    """Return the speed-up when `share` of the time disappears."""
     return min(MAX_SPEEDUP, 1.0 / max(1.0 / MAX_SPEEDUP, 1.0 - max(0.0, share)))
 
 
 def in_mean_steps(run: Run, breakdown: Breakdown, held: Ceiling) -> float:
-    """Return how much more goes of a mean step than of those that a ceiling of the input was measured in.
+    """Return the factor that scales a measured ceiling of the input up to the mean step.
 
-    What the input does now and then and dearly, as collecting the garbage of single samples every twentieth step, may
-    not come in the short stretches that are compared: they said 3.7x and 1.9x where mean steps became 5.3x and 2.5x as
-    fast without it (`house_prices` and `movie_ratings` of the planted scripts).
+    Rare, expensive work of the input, such as collecting the garbage of single samples every twentieth step, may be
+    missing from the short stretches that are compared: they gave 3.7x and 1.9x where mean steps became 5.3x and 2.5x as
+    fast without the input (`house_prices` and `movie_ratings` of the planted scripts).
     """
     waits_ms = [step.phases_ns[_INPUT] / 1e6 for step in run.steps[breakdown.warmup :]]
     if not waits_ms or breakdown.mean_ms <= 0:
@@ -56,11 +56,11 @@ def input_gain(
     headroom: tuple[Ceiling, ...] = (),
     run: Run | None = None,
 ) -> float:
-    """Return the share of the step that goes when `fraction` of the work that makes a batch goes.
+    """Return the share of the step that is saved when `fraction` of the work for a batch is saved.
 
     Without workers the step waits for all of that work. With workers that are too slow, a step lasts as long as they
-    need for a batch: the same fraction of the step goes, but never more than what it waits. What it waits is what was
-    measured by holding a batch, where that is sure: workers may lengthen the rest of the step, too.
+    need for a batch: the same fraction of the step is saved, but never more than the wait. Where the gain of holding a
+    batch was measured precisely enough, it is taken as the wait: workers may lengthen the rest of the step, too.
     """
     held = gain_between(headroom, "", HELD_INPUT)
     waits = breakdown.share(Phase.INPUT)
@@ -79,18 +79,18 @@ def speedup_of_input(
     fraction: float,
     headroom: tuple[Ceiling, ...] = (),
 ) -> float:
-    """Return the most that can come of it when `fraction` of the work that makes a batch goes."""
+    """Return the largest speed-up possible when `fraction` of the work for a batch is saved."""
     waits = speedup_without(input_gain(breakdown, loader, fraction, headroom, run))
     return max(waits, speedup_on_freed_cores(run, loader, fraction))
 
 
 def speedup_of_waits(run: Run, breakdown: Breakdown) -> float:
-    """Return the most that can come of it when nothing waits any more: CPU work stays, on as many cores as there are.
+    """Return the largest speed-up possible when nothing waits: the CPU work remains, spread over all cores.
 
-    Of the looks at the machine after the warm-up the median counts: a validation or a compiler may use all cores. A
-    device's host may only spin while it waits. Threads that answer requests in the same process are seen here alone: a
-    step of 35.7 ms waited 32 for a service of its own, which with all requests of a batch under way computed for 4
-    (`feature_server` of the planted scripts: 8.0x came, 13.8x by the wait alone).
+    The CPU use is the median of the machine's samples after the warm-up: a validation or a compiler may use all cores.
+    Nothing is bounded with a device, whose host may only spin while it waits. Only this bound sees threads that answer
+    requests in the same process: a step of 35.7 ms waited 32 for its own service, which computed for 4 when all
+    requests of a batch were under way (`feature_server` of the planted scripts: 8.0x measured, 13.8x by the wait).
     """
     machine, steps = run.environment, run.steps[breakdown.warmup :]
     if run.header.world_size > 1 or machine.device_kind != "cpu" or not steps:
@@ -102,11 +102,11 @@ def speedup_of_waits(run: Run, breakdown: Breakdown) -> float:
 
 
 def speedup_on_freed_cores(run: Run, loader: LoaderFacts | None, fraction: float) -> float:
-    """Return the most that a CPU training gains from the cores of its workers when `fraction` of their work goes.
+    """Return the most that a CPU training gains from its workers' cores when `fraction` of their work is saved.
 
-    Where all cores are busy, workers lengthen forward and backward, too, which the account books there: steps of a
-    training beside two workers on two cores became 2.2x as fast without them, where they waited for input 17% (n=6
-    pairs). What the training computes in a step stays; it may be spread over as many cores as it has threads.
+    Where all cores are busy, workers also lengthen forward and backward, and the account counts that time there: beside
+    two workers on two cores, steps that waited for input 17% became 2.2x as fast without the workers (n=6 pairs). The
+    training's own work remains; it may be spread over as many cores as it has threads.
     """
     machine, alone = run.environment, run.header.world_size == 1
     if loader is None or not (loader.num_workers and alone and machine.device_kind == "cpu" and all_cores_busy(run)):
@@ -118,10 +118,10 @@ def speedup_on_freed_cores(run: Run, loader: LoaderFacts | None, fraction: float
 
 
 def share_of_forward(breakdown: Breakdown, causes: Causes, whole_s: float, fraction: float) -> float:
-    """Return the share of the step that `fraction` of a forward pass is, whose operations took `whole_s` seconds.
+    """Return the share of the step that `fraction` of a forward pass takes, whose operations took `whole_s` seconds.
 
-    A step is taken to have three such passes at most, to train and to validate; where forward takes longer, what was
-    watched is a small part of the model.
+    A step is assumed to have at most three such passes, for training and validation; where forward takes longer, the
+    watched pass is only a small part of the model.
     """
     forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
     watched = min(1.0, MOST_PASSES * whole_s / forward_s) if forward_s > 0 else 0.0
@@ -129,17 +129,17 @@ def share_of_forward(breakdown: Breakdown, causes: Causes, whole_s: float, fract
 
 
 def handover_s(loader: LoaderFacts) -> float:
-    """Return the seconds that giving one batch from a worker to the training process costs."""
+    """Return the seconds it costs to hand one batch over from a worker to the training process."""
     return MESSAGE_S + loader.batch_bytes / SHARED_MEMORY_BYTES_S
 
 
 def speedup_with_workers(run: Run, breakdown: Breakdown, loader: LoaderFacts, cpu_share: float) -> float:
     """Return the most that loading in worker processes could give.
 
-    The rest of the step stays; CPU work can at best be spread evenly over the cores; waiting costs no core.
+    The rest of the step remains; CPU work can at best be spread evenly over the cores; waiting costs no core.
 
     Args:
-        run: for the cores there are and the cores in use now.
+        run: for the available cores and the cores in use now.
         breakdown: the account without workers.
         loader: the loader, for the cost of handing a batch over.
         cpu_share: share of the sample's time that is CPU work, 0 to 1.

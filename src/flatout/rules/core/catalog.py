@@ -1,4 +1,4 @@
-"""The rules that exist: every file of `flatout/rules` named `<code>_<name>.py`."""
+"""All existing rules: every file of `flatout/rules` named `<code>_<name>.py`."""
 
 import functools
 import importlib

@@ -1,4 +1,4 @@
-"""Runs whose truth is known by construction: what the rules are tested on, and what their pages can show."""
+"""Synthetic runs with a known fault: the rules are tested on them, and their pages can show them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MILLISECOND = 1_000_000  # nanoseconds
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A Run with its account and ceilings, ready to be handed to a check."""
+    """A Run with its time account and ceilings, ready to be handed to a check."""
 
     run: Run
     breakdown: Breakdown
@@ -33,7 +33,7 @@ def example(
     lines: Sequence[LineCost] = (),
     **detail: Any,
 ) -> Example:
-    """Return a Run of `n` equal steps of `step_ms`, with its account.
+    """Return a Run of `n` equal steps of `step_ms`, with its time account.
 
     Args:
         step_ms: wall time of a step.
@@ -41,8 +41,8 @@ def example(
         steps: the steps themselves, in place of `n` equal ones.
         outside_s: seconds between the steps by phase; each becomes one `Outside`.
         headroom: the measured ceilings.
-        lines: what the deep run saw; it is taken to have run the same steps at the same speed.
-        detail: a phase of the step by name (`input=62`, in milliseconds; what is not named goes to host), a fact of
+        lines: what the deep run saw; it is assumed to have run the same steps at the same speed.
+        detail: a phase of the step by name (`input=62`, in milliseconds; the rest of the step is host time), a fact of
             every step (`epoch=1`, `device_ns=...`), or a field of `Run` (`loaders=`, `causes=`, `environment=`, ...).
     """
     phases_ms = {phase: float(detail.pop(phase.value, 0.0)) for phase in STEP_PHASES}
@@ -59,7 +59,7 @@ def example(
 
 
 def steps_of(phases_ms: Sequence[Mapping[Phase, float]], **per_step: Any) -> tuple[Step, ...]:
-    """Return one step after the other, each made of the given milliseconds by phase."""
+    """Return consecutive steps, each made of the given milliseconds by phase."""
     steps = []
     start = 0
     for number, parts in enumerate(phases_ms):
@@ -86,7 +86,7 @@ def line(
 
 
 def account(run: Run) -> Breakdown:
-    """Return the account of an example's Run, all of whose steps count as steady."""
+    """Return the time account of an example's Run, all of whose steps count as steady."""
     walls_ms = tuple(step.wall_ns / MILLISECOND for step in run.steps)
     if not any(walls_ms):
         return Breakdown(phases=tuple(PhaseShare(phase, 0.0, 0.0) for phase in STEP_PHASES))

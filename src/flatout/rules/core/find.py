@@ -1,4 +1,4 @@
-"""Run the rules over a recording, and put what they find in the order in which a person wants to read it."""
+"""Run the rules over a recording, and sort the findings in the order in which a person wants to read them."""
 
 import graphlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ from flatout.schema.run import Run
 
 __all__ = ["Examination", "examine", "find"]
 
-MIN_STEPS = 5  # below this many measured steps only what a few of them can show is said
-EXPLAINS = 0.5  # a cause with this much of the input's share makes the general statement superfluous
-DOUBT = "MS"  # the family of rules that doubt the measurement itself
-CLOSE = 1.15  # bounds are themselves off by 15 % in the middle (benchmarks/planted.py, 22 scripts)
+MIN_STEPS = 5  # with fewer measured steps, only rules report for which a few are enough
+EXPLAINS = 0.5  # a cause with this part of the input's share replaces the general finding
+DOUBT = "MS"  # the family of rules that question the measurement itself
+CLOSE = 1.15  # the median error of the bounds is itself 15 % (benchmarks/planted.py, 22 scripts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def find(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...] = ()) -> 
 def examine(
     run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...] = (), rules: Iterable[Rule] | None = None
 ) -> Examination:
-    """Apply `rules` (all of them when None); a rule that fails becomes a note and costs only its own finding."""
+    """Apply `rules` (all of them when None); a rule that fails becomes a note, and only its own finding is lost."""
     made: list[tuple[Rule, Finding]] = []
     notes: list[str] = []
     for rule in catalog() if rules is None else rules:
@@ -49,18 +49,18 @@ def examine(
         if finding is not None and (breakdown.measured >= MIN_STEPS or few):
             made.append((rule, replace(finding, message=finding.message + setting_sentence(rule, run))))
     of = {rule.code: rule for rule, _ in made}
-    made.sort(key=lambda each: _rank(each[1], of))  # what gives most first; at equal gain what has a place, doubts last
+    made.sort(key=lambda each: _rank(each[1], of))  # largest gain first; at equal gain those with a place; doubts last
     bounds = [bounded(finding, rule, run, headroom, breakdown) for rule, finding in made]
     kept = _without_repetition([finding for finding in bounds if finding is not None], of)
-    kept.sort(key=lambda each: _rank(each, of)[:2])  # stable: what one ceiling bounds stays in order
+    kept.sort(key=lambda each: _rank(each, of)[:2])  # stable: findings with the same bound keep their order
     return Examination(tuple(_causes_first(kept, of)), tuple(notes))
 
 
 def _causes_first(findings: Sequence[Finding], of: Mapping[str, Rule]) -> list[Finding]:
-    """Put a cause before what could be done about all of it: waiting, say, before keeping what is waited for.
+    """Put a cause before a more general cure for the same time: slow reads, say, before caching what is read.
 
-    Both speak of the same time. What comes behind its cause promises no more than it: their bounds differ by less than
-    they are worth.
+    The finding that is moved behind its cause promises no more than the cause: their bounds differ by less than the
+    bounds' own error.
     """
     ordered, moved = list(findings), {}
     by_name = {rule.name: rule for rule in of.values()}
@@ -96,10 +96,10 @@ def _line(finding: Finding) -> tuple[str, int] | None:
 
 
 def _without_repetition(findings: Sequence[Finding], of: Mapping[str, Rule]) -> list[Finding]:
-    """Leave out what another finding says better.
+    """Drop findings that another finding states better.
 
-    The general statement that the step waits for its input goes when a cause explains most of that; a slow line goes
-    when it is found what the same line does.
+    The general finding that the step waits for its input is dropped when a cause explains at least half of the wait; a
+    slow line is dropped when another finding names what that line does.
     """
     whole = next((finding for finding in findings if of[finding.code].general), None)
     told = {(name, _line(each)) for each in findings if each.location for name in of[each.code].subsumes}

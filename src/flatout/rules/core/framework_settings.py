@@ -1,6 +1,6 @@
-"""The name of a finding's cure in a training framework: the framework's own setting.
+"""The training framework's own setting that cures a finding.
 
-Settings of Lightning 2, transformers 4 and 5 (the fields of TrainingArguments were looked up in 5.23) and accelerate 1.
+Settings of Lightning 2, transformers 4 and 5 (fields of TrainingArguments as of 5.23) and accelerate 1.
 """
 
 from flatout.rules.core.rule import Rule
@@ -12,7 +12,7 @@ _NAMES = {"lightning": "Lightning", "fabric": "Fabric", "transformers": "the Tra
 
 
 def setting_sentence(rule: Rule, run: Run) -> str:
-    """Return a sentence that names the framework's setting for what `rule` advises, "" where there is none."""
+    """Return a sentence that names the framework's setting for the advice of `rule`, "" where there is none."""
     framework = run.causes.framework if run.causes else ""
     setting = rule.settings.get(framework, "")
     if not setting or (rule.setting_applies is not None and not rule.setting_applies(run)):

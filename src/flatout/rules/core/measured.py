@@ -1,4 +1,4 @@
-"""What was measured of each rule: the last section of its page, from `measured.toml` (`scripts/measured`)."""
+"""The measurements of each rule: the last section of its page, from `measured.toml` (`scripts/measured`)."""
 
 import textwrap
 import tomllib
@@ -16,9 +16,9 @@ _NOTHING = "No recording of this fault is kept here yet."
 
 
 def measured_section(code: str, page: str) -> str:
-    """Return the section of the rule `code`: what its finding promised, what the repair brought, what decides it.
+    """Return the section of the rule `code`: promised bounds, measured gains of the repair, effects of the thresholds.
 
-    `page`: its docstring; where that holds a measured figure and there is nothing else, there is no section.
+    `page`: the rule's docstring; where it holds a measured figure and there are no other results, there is no section.
     """
     rows = _table().get(code, ())
     planted = [row for row in rows if "gain" in row]
@@ -36,7 +36,7 @@ def _table() -> Mapping[str, Sequence[Mapping[str, Any]]]:
 
 
 def _planted(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of planted scripts that this rule named first."""
+    """Return the table of the planted scripts in which this rule's finding came first."""
     dates = " and ".join(sorted({str(row["on"]) for row in rows}))
     head = (
         "Planted in a script of `benchmarks/planted`, and taken out of its twin: the most that the finding allowed, "
@@ -61,7 +61,7 @@ def _recorded(row: Mapping[str, Any]) -> str:
 
 
 def _thresholds(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table for each threshold: what the rule would find on recorded scripts with it at other values."""
+    """Return a table for each threshold: what the rule would find on recorded scripts at other values of it."""
     flawed, healthy, gpus = rows[0]["of"]
     head = (
         f"With other thresholds, on recordings of {healthy} healthy scripts, {flawed} with planted faults and {gpus} "

@@ -1,4 +1,4 @@
-"""What a rule is: a fault with a code, a pure check, and the examples that are its tests."""
+"""What a rule is: a fault with a code, a check without side effects, and the examples that are its tests."""
 
 import inspect
 import sys
@@ -15,7 +15,7 @@ __all__ = ["Check", "Rule", "StageOf"]
 
 Check = Callable[[Run, Breakdown, tuple[Ceiling, ...]], Finding | None]
 StageOf = Callable[[Finding, Run], Stage | None]
-"""From a finding the stage of making a batch that it is about, None where the recording does not tell."""
+"""Maps a finding to the stage of making a batch that it is about; None where the recording does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +24,17 @@ class Rule:
 
     Attributes:
         name: the fault, never the cure.
-        preview: no real recording on the hardware it speaks of has confirmed it yet: it is shown, and marked so.
-        general: says that steps wait, not why; it goes where a cause explains most of that.
-        subsumes: rules whose findings at the same line this one says better.
-        after: rules whose findings come first where they give nearly as much: their cures make this one needless.
-        after_at_same_line: only where they are found at the same line.
+        preview: no real recording on its kind of hardware has confirmed it yet; its findings are marked as preview.
+        general: says that steps wait, not why; its finding is dropped where a cause explains most of the wait.
+        subsumes: rules whose findings at the same line are dropped, because this one is more specific.
+        after: rules whose findings come first where they give nearly as much: their cures make this one unnecessary.
+        after_at_same_line: `after` holds only for findings at the same line.
         stage: the stage of making a batch that it is about; measured ceilings bound what it promises.
-        takes_whole_stage: it promises that nothing of the stage is left.
-        shown_by_few: a recording of very few steps shows it, too.
-        settings: by framework, the framework's own setting for what it advises.
-        setting_applies: whether those settings hold for a recording; always where it is None.
-        edit: the edit of the script that cures it (a key of `flatout.edits.findings.EDITS`) and its arguments.
+        takes_whole_stage: its promise assumes that nothing of the stage is left.
+        shown_by_few: reported even for a recording of very few steps.
+        settings: by framework, the framework's own setting for the advice.
+        setting_applies: whether those settings apply to a recording; always where it is None.
+        edit: the edit of the script that fixes it (a key of `flatout.edits.findings.EDITS`) and its arguments.
     """
 
     code: str
@@ -61,7 +61,7 @@ class Rule:
 
     @property
     def measured(self) -> str:
-        """Return the last section of the page: what was measured of this fault, where; "" where the page says it."""
+        """Return the last section of the page: the measurements of this fault; "" where the page itself has them."""
         return measured_section(self.code, self.page)
 
     @property

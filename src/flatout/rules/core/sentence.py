@@ -1,4 +1,4 @@
-"""The parts that messages share: shares with the numbers they are made of, and places."""
+"""Parts that messages share: shares with the numbers behind them, and places in the code."""
 
 from pathlib import PurePath
 
@@ -32,5 +32,5 @@ def at(place: Frame | None) -> str:
 
 
 def goes_to(spot: Hotspot) -> str:
-    """Return the place of a hotspot, and what was running below it."""
+    """Return the place of a hotspot, and which library function it mostly runs."""
     return f"{at(spot.place)}, mostly inside {spot.running}" if spot.running else at(spot.place)

@@ -1,4 +1,4 @@
-"""Which stage of making a batch a finding is about, and the most that the measured ceilings leave it to give."""
+"""Which stage of making a batch a finding is about, and how the measured ceilings bound its promise."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,10 +21,10 @@ _WHOLE = {Phase.INPUT: WHOLE_INPUT, Phase.TRANSFER: WHOLE_TRANSFER}
 def bounded(
     finding: Finding, rule: Rule, run: Run, headroom: tuple[Ceiling, ...], breakdown: Breakdown | None = None
 ) -> Finding | None:
-    """Return the finding of `rule` with no more promised than the ceilings leave it; None where nothing is to gain.
+    """Return the finding of `rule` with its promise limited by the ceilings; None where there is nothing to gain.
 
-    What overlaps with other work can wait long and give little: only holding the input tells. What is all of a stage
-    takes its promise from there.
+    Work that overlaps with other work can wait long and still give little: only holding the input shows that. A finding
+    about a whole stage takes the measured gain of that stage as its promise.
     """
     if finding.code.startswith("MS"):
         return finding
@@ -47,7 +47,7 @@ def _unseen(stage: Stage, run: Run, breakdown: Breakdown | None, headroom: tuple
 
 
 def _stages(finding: Finding, rule: Rule, run: Run) -> Iterator[Stage]:
-    """Yield the stage that a finding is about where that is known, then all that its phase holds."""
+    """Yield the stage that a finding is about where that is known, then the whole of its phase."""
     if finding.phase not in _WHOLE:
         return
     stage = rule.stage(finding, run) if callable(rule.stage) else rule.stage
@@ -57,10 +57,10 @@ def _stages(finding: Finding, rule: Rule, run: Run) -> Iterator[Stage]:
 
 
 def _overlaps(run: Run) -> bool:
-    """Return whether batches are made, or used, beside the training process.
+    """Return whether batches are made by workers, or used on a device, in parallel with the training process.
 
-    What is left behind others may then be hidden: a ceiling says what goes with a stage and all before it, and the
-    difference of two says nothing of what goes with one.
+    Later stages may then be hidden behind other work: a ceiling tells what a stage and all stages before it cost
+    together, and the difference of two ceilings does not tell what one stage costs.
     """
     loader = training_loader(run)
     return run.environment.device_kind != "cpu" or (loader is not None and loader.num_workers > 0)

@@ -1,4 +1,4 @@
-"""What the device did while the steps ran, by its own clock."""
+"""How long the device was busy and idle in a step, by its own clock."""
 
 from statistics import fmean
 
@@ -11,8 +11,8 @@ __all__ = ["device_ms", "idle_ms"]
 def device_ms(run: Run, breakdown: Breakdown) -> float | None:
     """Return the device time of a mean steady step, in milliseconds; None where it was not measured.
 
-    Events stand around forward, backward and optimizer. What the device does besides (augmentation, a metric) shows
-    where the deep run recorded its kernels and copies: the longer of the two counts.
+    Device events enclose forward, backward and optimizer. Other work of the device (augmentation, a metric) is known
+    only where the deep run recorded kernels and copies: the longer of the two times counts.
     """
     measured = [sum(step.device_ns) for step in run.steps[breakdown.warmup :] if step.device_ns]
     if not measured:
@@ -23,6 +23,6 @@ def device_ms(run: Run, breakdown: Breakdown) -> float | None:
 
 
 def idle_ms(run: Run, breakdown: Breakdown) -> float | None:
-    """Return the milliseconds of a mean steady step in which the device runs none of its phases."""
+    """Return the milliseconds of a mean steady step in which the device is idle; None where that was not measured."""
     busy = device_ms(run, breakdown)
     return None if busy is None else max(0.0, breakdown.mean_ms - busy)

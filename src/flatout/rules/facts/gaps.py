@@ -1,4 +1,4 @@
-"""What the time between two epochs is made of: restarting workers, the garbage collector, the script's own code."""
+"""What the time between two epochs consists of: restarting workers, the garbage collector, the script's own code."""
 
 import re
 from bisect import bisect_right
@@ -16,9 +16,9 @@ WAITS_FOR_RANKS = re.compile(r"all_?reduce|all_gather|barrier|broadcast")
 
 
 def num_pauses(run: Run, stretches: Iterable[Outside]) -> int:
-    """Return how often the training stood still for `stretches`: what no step lies between is one pause.
+    """Return how often the training stood still for `stretches`: stretches without a step between them are one pause.
 
-    Each batch of a validation is a stretch of its own, and so are the end of a pass and what comes behind it.
+    Each batch of a validation is a stretch of its own, and so are the end of a pass and what follows it.
     """
     starts = [step.start_ns for step in run.steps]
     return len({bisect_right(starts, stretch.start_ns) for stretch in stretches})
@@ -27,7 +27,7 @@ def num_pauses(run: Run, stretches: Iterable[Outside]) -> int:
 def own_code(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
     """Return what the deep run saw between epochs in the script's own code.
 
-    Left out are the line that starts the loader, and what waits for other ranks.
+    Left out are the line that starts the loader, and calls that wait for other ranks.
     """
     start = (loader.iterated_at.file, loader.iterated_at.line) if loader and loader.iterated_at else None
     return costs(
@@ -40,7 +40,7 @@ def own_code(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
 
 
 def own_gap_s(run: Run, loader: LoaderFacts | None) -> float:
-    """Return the seconds between epochs that neither restarting workers nor waiting for other ranks explains."""
+    """Return the seconds between epochs not explained by restarting workers or waiting for other ranks."""
     gap_s = _between_epochs_s(run)
     if loader is None or not _restarts(loader):
         return gap_s * (1 - _waiting_share(run))
@@ -53,7 +53,7 @@ def own_gap_s(run: Run, loader: LoaderFacts | None) -> float:
 def restart_s(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> float:
     """Return the seconds that restarting the workers cost: ending them, starting them, and the first batch after it.
 
-    The account has already moved what a first batch took longer than others from its step to the epoch gap.
+    The account has already moved the extra time of a first batch from its step to the epoch gap.
     """
     if not _restarts(loader) or loader.epochs_started < 2:
         return 0.0
@@ -71,7 +71,7 @@ def _waiting_share(run: Run) -> float:
 
 
 def collected_share(run: Run) -> tuple[float, float]:
-    """Return the share of the time between epochs in which Python's garbage collector runs, and the part asked for."""
+    """Return the shares of the time between epochs in which Python's garbage collector runs: in all, and on request."""
     causes = run.causes
     if causes is None or causes.between_epochs_s <= 0:
         return 0.0, 0.0
@@ -94,10 +94,10 @@ def _starting_s(loader: LoaderFacts) -> float:
 
 
 def between_epochs(run: Run) -> list[Outside]:
-    """Return the gaps between epochs; what lies before the first step happens once, and is none.
+    """Return the gaps between epochs; time before the first step happens only once and is left out.
 
-    Neither is what a worker's first batch of an epoch took longer than others, which whole recordings keep as a gap
-    with it: where there are no workers, the training process does that work itself.
+    With workers, the extra time of an epoch's first batch, which whole recordings store as a gap with a batch, is left
+    out, too. Without workers the training process does that work itself, and it counts.
     """
     begun = run.steps[0].start_ns if run.steps else 0
     loader = training_loader(run)
@@ -107,7 +107,7 @@ def between_epochs(run: Run) -> list[Outside]:
 
 
 def first_batches(run: Run) -> list[Outside]:
-    """Return what first batches of epochs took longer than others, of a recording of a whole training."""
+    """Return the extra time of the first batches of epochs, in a recording of a whole training."""
     return [stretch for stretch in run.outside if stretch.phase == Phase.EPOCH_GAP and stretch.num_batches]
 
 

@@ -1,7 +1,7 @@
-"""What an exchange of gradients between ranks costs, told apart from waiting for the last rank.
+"""What a gradient exchange between ranks costs, separated from waiting for the last rank.
 
-A rank that comes early waits inside the exchange. The one that comes last waits for nobody: of the time that an
-exchange runs alone, the least over the ranks is the exchange itself, and what the others have more of is waiting.
+A rank that arrives early waits inside the exchange. The last one does not wait: of the time that an exchange runs
+without overlap, the minimum over the ranks is the exchange itself, and the excess of the other ranks is waiting.
 """
 
 from collections import Counter
@@ -16,28 +16,28 @@ __all__ = ["Exposed", "Uneven", "exposed", "last_by_size"]
 MIN_EXCHANGES = 10
 MIN_DIFFERENCE = 1.1  # largest against smallest batch of a step
 MIN_EXPLAINED = 0.8
-MOST_BY_ONE = 0.8  # a rank that nearly always has the largest is a straggler, and DI001's
+MOST_BY_ONE = 0.8  # a rank that nearly always has the largest batch is a straggler, which DI001 reports
 
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """The exchanges that every rank has clocked."""
+    """The exchanges that every rank has timed."""
 
     seen: Exchange  # of the first rank
     n: int
-    itself_s: float  # median over exchanges of the least over ranks
-    waiting_s: float  # mean over exchanges and ranks of what is above the least
+    itself_s: float  # median over exchanges of the minimum over ranks
+    waiting_s: float  # mean over exchanges and ranks of the time above the minimum
     per_step: float  # exchanges in a step
     step_s: float
 
     @property
     def share(self) -> float:
-        """Return the share of the deep run's step in which nothing but the exchange itself runs."""
+        """Return the share of the deep run's step in which only the exchange itself runs."""
         return min(1.0, self.itself_s * self.per_step / self.step_s) if self.step_s > 0 else 0.0
 
 
 def exposed(run: Run) -> Exposed | None:
-    """Return what all ranks say together; None with one rank, or when too few exchanges were clocked by all."""
+    """Return the exchanges of all ranks together; None with one rank, or when too few were timed by all of them."""
     seen = [rank.exchange for rank in run.ranks if rank.exchange is not None]
     if len(seen) < 2 or len(seen) != len(run.ranks):
         return None
@@ -61,14 +61,14 @@ def _mean_over(seen: Sequence[Exchange], number: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Uneven:
-    """Steps in which ranks had batches of different size, and those of them in which the largest came last."""
+    """How many steps had batches of different size, and in how many the rank with the largest came last."""
 
     steps: int
     explained: int
 
 
 def last_by_size(run: Run) -> Uneven | None:
-    """Return how often the rank with the largest batch came last; None unless that is nearly always, and never one."""
+    """Return how often the rank with the largest batch came last; None if not nearly always, or mostly one rank."""
     seen = [rank.exchange for rank in run.ranks if rank.exchange is not None]
     if len(seen) < 2 or len(seen) != len(run.ranks):
         return None

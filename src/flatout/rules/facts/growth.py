@@ -12,9 +12,9 @@ __all__ = ["FACTOR", "Growth", "factor_of", "growth"]
 
 MIN_STEPS = 24  # 8 values in each third
 FACTOR = 1.5  # the last third at least this much above the first
-WORST_EPOCHS = 0.6  # share of the epochs that must show it
-MIN_STRETCHES, GRADUAL = 3, 0.1  # between falls, where no epochs are known; of the rise, from each quarter to the next
-REGULAR, MOSTLY_REGULAR = 0.1, 0.8  # apart from the usual length of a stretch, and how many of them are no more
+WORST_EPOCHS = 0.6  # share of the epochs that must show growth
+MIN_STRETCHES, GRADUAL = 3, 0.1  # stretches between falls without known epochs; least rise per quarter, of the whole
+REGULAR, MOSTLY_REGULAR = 0.1, 0.8  # tolerated deviation from the usual length, and the share of stretches within
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +23,23 @@ class Growth:
 
     first_ms: float  # median of the first third
     last_ms: float  # median of the last third
-    extra_ms: float  # mean a step above where it began
+    extra_ms: float  # mean per step above the initial level
     n: int  # steps looked at
-    starts: tuple[int, ...] = (0,)  # the steps at which it begins again
+    starts: tuple[int, ...] = (0,)  # the steps at which the growth starts over
 
     @property
     def factor(self) -> float:
-        """Return the last third over the first, at most 1000."""
+        """Return the ratio of the last third to the first, at most 1000."""
         return min(1000.0, self.last_ms / self.first_ms) if self.first_ms > 0 else 1000.0
 
     @property
     def every_epoch(self) -> bool:
-        """Return whether it starts again, with every epoch or as regularly."""
+        """Return whether it starts over, with every epoch or as regularly."""
         return len(self.starts) > 1
 
 
 def factor_of(steps: Sequence[Step], phases: Collection[Phase], *, starts: Sequence[int] = (0,)) -> float:
-    """Return the last third over the first of `phases` together, from each start; 1 where the first had nothing."""
+    """Return the ratio of last to first third of `phases` together, from each start; 1 if the first third is empty."""
     columns = [STEP_PHASES.index(phase) for phase in phases]
     together = [sum(step.phases_ns[column] for column in columns) for step in steps]
     factors = [
@@ -53,8 +53,9 @@ def factor_of(steps: Sequence[Step], phases: Collection[Phase], *, starts: Seque
 def growth(steps: Sequence[Step], phase: Phase) -> Growth | None:
     """Return how `phase` grows over `steps`, or None when it does not.
 
-    Thirds are compared by their medians, and must not overlap in their middle halves, so that neither stalls nor noise
-    make a trend. Where epochs are not known, as without a loader, a cost that falls back as regularly tells them.
+    Thirds are compared by their medians, and their middle halves must not overlap, so that neither stalls nor noise
+    look like a trend. Where epochs are not known, as without a loader, they are inferred from a cost that falls back at
+    regular intervals.
     """
     column = STEP_PHASES.index(phase)
     values = [step.phases_ns[column] / 1e6 for step in steps]
@@ -82,7 +83,7 @@ def _epochs(steps: Sequence[Step]) -> tuple[int, ...]:
 
 
 def _falls(values: Sequence[float]) -> tuple[int, ...]:
-    """Return where the values fall from their highest quarter to their lowest, if that is again and again alike."""
+    """Return where the values fall from their highest to their lowest quarter, if that happens at regular intervals."""
     if len(values) < MIN_STEPS:
         return (0,)
     low, high = quantile(values, 0.25), quantile(values, 0.75)
@@ -95,7 +96,7 @@ def _falls(values: Sequence[float]) -> tuple[int, ...]:
 
 
 def _is_gradual(values: Sequence[float]) -> bool:
-    """Return whether each quarter lies above the one before: two levels in turn are no growth."""
+    """Return whether each quarter lies above the one before: alternating between two levels is no growth."""
     quarter = len(values) // 4
     levels = [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
     return all(after - before >= GRADUAL * (levels[-1] - levels[0]) > 0 for before, after in pairwise(levels))
@@ -115,7 +116,7 @@ def _rise(values: Sequence[float]) -> Growth | None:
         return None
     if quantile(first, 0.75) >= quantile(last, 0.25):
         return None
-    # the middles of the thirds lie two thirds apart, the first's a sixth from the start: of a straight line
+    # on a straight line: the middles of the thirds lie two thirds apart, the first one a sixth from the start
     began = max(quantile(first, 0.1), start - (end - start) / 4)
     extra = sum(values) / len(values) - began
     return Growth(start, end, max(0.0, extra), len(values))

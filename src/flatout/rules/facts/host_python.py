@@ -1,4 +1,4 @@
-"""Which of the sampled host time is work that Python does in the loop, and not computing that torch must do."""
+"""Which part of the sampled host time is Python work in the loop, and not computation that torch must do."""
 
 from flatout.rules.facts.loops import in_loop
 from flatout.rules.facts.manual_loading import in_host_time
@@ -20,8 +20,8 @@ def writing(run: Run) -> tuple[LineCost, ...]:
 def python_work(run: Run) -> tuple[LineCost, ...]:
     """Return the host time in the user's own functions that neither write nor only call torch once.
 
-    What runs directly below the call of a loop (`trainer.fit`) is the loop of a framework, not the user's. What the
-    line that walks a loader does itself is to let go of the batch before: memory that workers share is given back then.
+    Time directly below the call of a loop (`trainer.fit`) belongs to a framework's loop, not to the user's code. Time
+    of the line that iterates a loader is spent releasing the previous batch, and with it memory shared with workers.
     """
     making_batches = set(in_host_time(run))
     walks = {(loader.iterated_at.file, loader.iterated_at.line) for loader in run.loaders if loader.iterated_at}
@@ -40,9 +40,9 @@ def python_work(run: Run) -> tuple[LineCost, ...]:
 
 
 def _is_python_work(cost: LineCost) -> bool:
-    """Return whether a line does work of Python's.
+    """Return whether a line does work in Python.
 
-    A torch operation called from the user's line shows no frame of its own: between the forward and the backward pass a
+    A torch operation has no Python frame of its own below the user's line: between the forward and the backward pass a
     line of user code is most likely the loss, unless it stands in a loop.
     """
     if not cost.stack:

@@ -1,11 +1,11 @@
-"""The stages of making a batch, each as the two places that it lies between."""
+"""The stages of making a batch, each given by the two places between which it lies."""
 
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER
 
 __all__ = ["COLLATE", "FIXED_PART", "READING", "SAMPLES", "TRANSFORMS", "WHOLE_INPUT", "WHOLE_TRANSFER", "Stage"]
 
 Stage = tuple[str, str]
-"""The places between which a stage lies; from the start where the first is ""."""
+"""The places between which a stage lies; "" as the first means the start."""
 
 READING: Stage = ("", HELD_RAW)
 SAMPLES: Stage = ("", HELD_SAMPLES)

@@ -1,4 +1,4 @@
-"""What the host takes to start the device's kernels, against what these take."""
+"""How long the host takes to launch the device's kernels, compared with the kernels' own time."""
 
 from dataclasses import dataclass
 
@@ -23,24 +23,24 @@ class Launches:
     each_s: float
     kernels_ms: float
     host_ms: float
-    share: float  # of the step in which the host takes longer than the kernels do
-    busy: float  # share of the drawn steps in which the device does anything
+    share: float  # of the step by which the host takes longer than the kernels
+    busy: float  # share of the profiled time in which the device does anything
 
     @property
     def leave_idle(self) -> bool:
-        """Return whether kernels take at most half of the host's time, and the rest is a tenth of the step."""
+        """Return whether kernels take at most half of the host's time, and the difference is a tenth of the step."""
         return 0 < self.kernels_ms <= MAX_BUSY * self.host_ms and self.share >= MIN_SHARE
 
     @property
     def many_and_short(self) -> bool:
-        """Return whether it is their number that keeps the host."""
+        """Return whether the host is slowed by the number of kernels."""
         return self.number >= MANY_KERNELS and self.each_s <= SHORT_KERNEL_S
 
 
 def launches(run: Run, breakdown: Breakdown) -> Launches | None:
-    """Return what torch's profiler saw in the deep run beside the timed run.
+    """Return the kernels that torch's profiler saw in the deep run, compared with host times of the timed run.
 
-    None without a device or a kernel, and where most steps search for algorithms (CO016): that keeps the host, then.
+    None without a device or a kernel, and where most steps search for algorithms (CO016): then that occupies the host.
     """
     work = run.causes.device_work if run.causes is not None and run.environment.device_kind == "cuda" else None
     if work is None or work.num_steps <= 0 or work.num_kernels <= 0 or breakdown.mean_ms <= 0 or _searches(run):

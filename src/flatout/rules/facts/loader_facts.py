@@ -1,4 +1,4 @@
-"""Facts about the training loader that several rules ask for."""
+"""Facts about the training loader that several rules use."""
 
 from flatout.rules.facts.user_lines import MIN_SAMPLES, costs, seconds
 from flatout.schema.phase import Phase
@@ -21,10 +21,10 @@ CHEAP_SAMPLE_S = 60e-6  # below this, fetching a row costs more than the row: in
 
 
 def training_loader(run: Run) -> LoaderFacts | None:
-    """Return the training loader; of several, the one that the most time goes to.
+    """Return the training loader; of several, the one that takes the most time.
 
-    A single one whose batches were not seen in training counts where it gave about a batch a step and the script makes
-    none itself: it is no loader for validation then, and not read once to get all the data.
+    A single loader whose batches were not seen in training counts if it gave about a batch per step and the script
+    makes none itself: then it is neither a validation loader nor one that is read once to get all the data.
     """
     training = [loader for loader in run.loaders if loader.is_training]
     candidates = training or [loader for loader in run.loaders[:1] if len(run.loaders) == 1 and _feeds(run, loader)]
@@ -71,14 +71,15 @@ def per_sample_s(run: Run, loader: LoaderFacts) -> float:
 
 
 def cpu_share(loader: LoaderFacts) -> float:
-    """Return how much of the time in the samples the fetching thread was on a CPU; 1 when that was not measured."""
+    """Return the share of the sample time that the fetching thread spent on a CPU; 1 when that was not measured."""
     return min(1.0, loader.sample_cpu_s / loader.sample_s) if loader.sample_s > 0 else 1.0
 
 
 def picks_rows(run: Run, loader: LoaderFacts) -> bool:
-    """Return whether a sample is a row of an array in memory, and so cheap that handing it out is the cost.
+    """Return whether a sample is a row of an array in memory, and so cheap that fetching it is the main cost.
 
-    What is cheap depends on the machine; where most of it is the script's own functions, they are the cost.
+    The limit of what is cheap depends on the machine; where most of the time is in the script's own functions, they are
+    the main cost instead.
     """
     in_memory = loader.in_memory_bytes > 0 or (loader.prefix is not None and loader.prefix.shares_memory)
     return in_memory and 0 < per_sample_s(run, loader) < CHEAP_SAMPLE_S and not _calls_functions(run)

@@ -1,7 +1,7 @@
 """Tell from the user's source whether a line stands in a Python loop that runs once for each element of the data.
 
-A loop over the layers of a model is how models are written; a loop over time steps, rows or pixels is a fault. Length
-cannot be read from source, so names, constants and where a value came from decide, and doubt counts as healthy.
+A loop over the layers of a model is normal; a loop over time steps, rows or pixels is a fault. The number of turns
+cannot be read from source, so names, constants and the origin of a value decide; in doubt, the loop counts as healthy.
 """
 
 import ast
@@ -29,7 +29,7 @@ class _Around:
     frame: Frame
 
 
-SHORT = 8  # a loop with no more turns than this is taken for healthy
+SHORT = 8  # a loop with at most this many turns counts as healthy
 PARTS_OF_THE_MODEL = re.compile(
     r"layer|block|depth|stage|level|head|module|scale|branch|expert|cell|norm|conv|tower|pyramid|feature|group|unit"
 )
@@ -39,10 +39,10 @@ ELEMENTS_OF_THE_DATA = re.compile(
     r"|words?|width|height)(_|$)",
     re.IGNORECASE,
 )
-REFINEMENT = re.compile(r"steps?|iter")  # `range(self.num_steps)` is how solvers and refinement heads are written
+REFINEMENT = re.compile(r"steps?|iter")  # solvers and refinement heads loop over `range(self.num_steps)`
 TRAINING = re.compile(r"loader|epoch|batches|dataset|iter|steps|train", re.IGNORECASE)
 CUTS_INTO_ELEMENTS = frozenset({"tolist", "unbind"})
-MOVE_OR_REDUCE = re.compile(  # methods of tensors and lists, functions of torch: none makes products of matrices
+MOVE_OR_REDUCE = re.compile(  # methods of tensors and lists, functions of torch: none multiplies matrices
     r"abs|add|append|all|amax|amin|any|argmax|argmin|cat|clamp|clone|concat|contiguous|copy_|cumsum|detach|diff|div|eq"
     r"|exp|expand|extend|fill_|flatten|flip|float|full|gather|ge|get|gt|index_select|insert|int|item|items|keys|le|log"
     r"|long|lt|masked_fill|max|mean|min|mul|ne|norm|numel|numpy|ones|ones_like|pad|permute|pop|pow|prod|relu|repeat"
@@ -67,9 +67,9 @@ def data_loop(frame: Frame) -> int | None:
 
 
 def may_multiply(frame: Frame, begins: int) -> bool:
-    """Return whether a turn of the loop around `frame` that begins in a line may hold products of matrices.
+    """Return whether a turn of the loop around `frame` that begins at that line may multiply matrices.
 
-    Where nothing but indexing, sums and the like are done, it does not; whatever else is called may.
+    Indexing, sums and the like do not; any other call may.
     """
     turns = [around.turn for around in _loops(frame) if around.line == begins]
     nodes = [node for turn in turns for piece in turn for node in ast.walk(piece)]
@@ -106,7 +106,7 @@ def _is_training_loop(loop: Loop) -> bool:
         return True
     calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
     names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
-    by_hand = {"grad", "no_grad"} <= names  # gradients asked for, and weights changed without any
+    by_hand = {"grad", "no_grad"} <= names  # computes gradients, and updates weights under no_grad
     return by_hand or bool(names & {"backward", "step"})
 
 
@@ -134,7 +134,7 @@ def _comprehensions(node: ast.stmt, frame: Frame) -> Iterator[_Around]:
 
 
 def _picks_rows(around: _Around, function: ast.AST | None) -> bool:
-    """Return whether a loop runs over an argument of its function, and takes the rows that it names from a tensor."""
+    """Return whether a loop runs over indices given as an argument, and picks those rows from a tensor."""
     loop = around.loop
     if isinstance(loop, ast.While) or not isinstance(loop.target, ast.Name) or not isinstance(loop.iter, ast.Name):
         return False
@@ -147,10 +147,10 @@ def _picks_rows(around: _Around, function: ast.AST | None) -> bool:
 
 
 def _makes_many(around: _Around) -> bool:
-    """Return whether a comprehension makes as many results as a constant of the module says, none from another.
+    """Return whether a comprehension makes as many independent results as a constant of the module says.
 
-    A loop over layers hands on from turn to turn what it has computed. The turns of a comprehension know nothing of
-    each other, and one operation on all of them at once would do.
+    A loop over layers passes its result from turn to turn. The turns of a comprehension are independent, so one
+    operation on all of them at once would do.
     """
     loop = around.loop
     if not isinstance(loop, ast.comprehension) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
@@ -169,7 +169,7 @@ def _runs_over_data(loop: Loop, function: ast.AST | None) -> bool:
 
 
 def _sources(iterated: ast.expr) -> Sequence[ast.expr]:
-    """Return what is really run over: the arguments of `enumerate`, `zip` and the like."""
+    """Return what is really iterated: the arguments of `enumerate`, `zip` and the like."""
     if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id in WRAPPERS:
         return [source for argument in iterated.args for source in _sources(argument)]
     return [iterated]
@@ -189,7 +189,7 @@ def _is_data(source: ast.expr, function: ast.AST | None) -> bool:
 
 
 def _is_the_input(name: str, function: ast.AST | None) -> bool:
-    """Return whether `name` is all that a `forward` takes: a batch, gone through one sample after the other."""
+    """Return whether `name` is the only argument of a `forward`: a batch, iterated sample by sample."""
     if not isinstance(function, ast.FunctionDef) or function.name != "forward":
         return False
     taken = [argument.arg for argument in function.args.args if argument.arg != "self"]

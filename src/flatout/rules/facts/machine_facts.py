@@ -49,11 +49,11 @@ def is_disturbed(run: Run) -> bool:
 def cores_are_shared(run: Run) -> bool:
     """Return whether the ranks of a training on the CPU run more threads than there are cores, and could run fewer.
 
-    Ranks that are bound to cores of their own each count the same cores: where fewer threads were tried, and were not
-    faster, nothing is shared.
+    Ranks bound to cores of their own may report the same number of cores: where fewer threads were tried and were not
+    faster, no cores are shared.
     """
     machine, ranks = run.environment, num_processes(run)
-    settable = ranks > 1 and machine.torch_threads > 1  # with one thread each there are more ranks than cores: no cure
+    settable = ranks > 1 and machine.torch_threads > 1  # with one thread each, ranks exceed the cores: no setting helps
     if not settable or machine.device_kind != "cpu" or ranks * machine.torch_threads <= machine.num_cpus:
         return False
     price = measured(run, "threads")
@@ -61,11 +61,11 @@ def cores_are_shared(run: Run) -> bool:
 
 
 def num_processes(run: Run) -> int:
-    """Return how many processes train together: the ranks, or, where none knows its own, those that were recorded."""
+    """Return how many processes train together: the ranks, or the recorded processes where all report one rank."""
     ranks = len({rank.rank for rank in run.ranks})
     return len(run.ranks) if ranks == 1 and measured(run, "threads") else ranks
 
 
 def all_cores_busy(run: Run) -> bool:
-    """Return whether a thread that is not running may well be waiting for a core."""
+    """Return whether nearly all cores are in use, so that a thread that is not running may be waiting for one."""
     return (cores_in_use(run) or 0.0) + foreign_cores(run) >= ALL_CORES * run.environment.num_cpus

@@ -1,4 +1,4 @@
-"""Batches that the script makes itself, without a `DataLoader`: which of the sampled lines do that."""
+"""Which of the sampled lines make batches in the script itself, without a `DataLoader`."""
 
 import ast
 import re
@@ -15,14 +15,14 @@ MAKES_BATCHES = re.compile(r"batch|__next__|__iter__")
 
 
 def fed_by_torch(run: Run) -> bool:
-    """Return whether a `DataLoader` gave the batches that were trained on."""
+    """Return whether the training batches came from a `DataLoader`."""
     return any(gave_batches(loader) for loader in run.loaders if loader.is_training)
 
 
 def batch_making(run: Run) -> tuple[LineCost, ...]:
     """Return what the recording itself attributed to a batch generator of the script.
 
-    A compiled model hides where its forward pass begins: what runs inside it is no batch making.
+    A compiled model hides where its forward pass begins, so time inside it is excluded.
     """
     return costs(run, Phase.INPUT, stages=("generator",), keep=lambda cost: not _in_model(cost))
 
@@ -30,8 +30,8 @@ def batch_making(run: Run) -> tuple[LineCost, ...]:
 def in_host_time(run: Run) -> tuple[LineCost, ...]:
     """Return batch making that was counted as host time, because nothing marked where a batch begins.
 
-    Only before the forward pass, only without a `DataLoader`, and only inside generators, iterators and functions
-    that are named for it.
+    Only time before the forward pass counts, only without a `DataLoader`, and only inside generators, iterators and
+    functions that are named for it.
     """
     if fed_by_torch(run):
         return ()
@@ -52,7 +52,7 @@ def _makes_batches(frame: Frame) -> bool:
 
 
 def _yields(definition: Function, frame: Frame) -> bool:
-    """Return whether a function is a generator: it yields itself, not in a function written inside it."""
+    """Return whether a function is a generator: a `yield` is its own, not that of a nested function."""
     yields = (node for node in ast.walk(definition) if isinstance(node, ast.Yield | ast.YieldFrom))
     return any(
         next((n for n in ancestors(Frame(frame.file, node.lineno, "")) if isinstance(n, Function)), None) is definition

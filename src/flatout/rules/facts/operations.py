@@ -1,10 +1,10 @@
-"""What kinds of operations a model's forward pass is made of, as the deep run counted them on a device."""
+"""The kinds of operations in a model's forward pass, as the deep run counted them on a device."""
 
 from flatout.schema.run import Arithmetic, Run
 
 __all__ = ["TRAINING", "counted", "share_of"]
 
-TRAINING = 3.0  # operations of forward and backward together, in those of the forward pass: each product has two more
+TRAINING = 3.0  # operations of forward and backward over those of forward: each product has two more in backward
 
 
 def counted(run: Run) -> Arithmetic | None:

@@ -18,7 +18,7 @@ METHODS = frozenset(
         *("dump", "dumps", "pprint", "secho"),
     }
 )
-SOMETIMES = frozenset({"critical", "debug", "error", "info", "log", "print", "warn", "warning"})  # depends on whose
+SOMETIMES = frozenset({"critical", "debug", "error", "info", "log", "print", "warn", "warning"})  # on LOGGERS only
 LOGGERS = re.compile(
     r"^(aim|accelerator|comet|console|experiment|fabric|history|logging|mlflow|neptune|run|self|tracker|tqdm|wandb"
     r"|\w*log(s|ger)?|\w*writer)$"

@@ -1,4 +1,4 @@
-"""Which of the sampled loading is inside the dataset, and which only below the line that asks for a batch."""
+"""Which part of the sampled loading is inside the dataset, and not only below the line that asks for a batch."""
 
 from flatout.rules.facts.user_lines import costs
 from flatout.schema.phase import Phase
@@ -13,10 +13,10 @@ def where_samples_are_made(loader: LoaderFacts | None) -> str:
 
 
 def sample_lines(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
-    """Return the cost of the lines of the user's that make samples: the dataset, its transforms.
+    """Return the cost of the user's lines that make samples: the dataset, its transforms.
 
-    A dataset of a library has none; then the innermost line of the user's is the loop over the loader, and changing
-    that line would change nothing.
+    A dataset from a library has none; then the innermost user line is the loop over the loader, and changing that line
+    would change nothing.
     """
     loops = _loop_lines(run, loader)
     return costs(
@@ -29,7 +29,7 @@ def sample_lines(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
 
 
 def _loop_lines(run: Run, loader: LoaderFacts | None) -> frozenset[Frame]:
-    """Return the lines that ask for a batch: what torch's own parts of the loader, and waiting for it, run below."""
+    """Return the lines that ask for a batch: torch's own parts of the loader, and the wait for it, run below them."""
     if loader is None:
         return frozenset()
     own = ["wait", *(["collate"] if loader.default_collate else []), *(["sampler"] if loader.default_sampler else [])]

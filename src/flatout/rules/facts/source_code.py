@@ -1,6 +1,6 @@
-"""Read the user's own source around a place: the statement, the function, the loops. Never run, only parsed.
+"""Read the user's source around a place: the statement, the function, the loops. It is only parsed, never run.
 
-The file may be gone, changed or unreadable by the time a recording is looked at: every answer may be None.
+The file may be gone, changed or unreadable when a recording is analyzed: every answer may be None.
 """
 
 import ast
@@ -41,7 +41,7 @@ def ancestors(frame: Frame) -> tuple[ast.AST, ...]:
 
 
 def expressions(node: ast.stmt) -> Iterator[ast.expr]:
-    """Give the expressions that a statement evaluates itself: of a compound statement only those of its head."""
+    """Yield the expressions that a statement evaluates itself: of a compound statement only those of its head."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
             yield child
@@ -61,7 +61,7 @@ def module_value(frame: Frame, name: str) -> ast.expr | None:
 
 
 def _paired(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:
-    """Give what `name` gets in `target = value`, of several names and values each its own."""
+    """Yield what `name` gets in `target = value`; tuples are matched element by element."""
     if isinstance(target, ast.Name) and target.id == name:
         yield value
     elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
@@ -99,7 +99,7 @@ def _parsed(path: str) -> ast.Module | None:
 
 @functools.lru_cache(maxsize=64)
 def _parse(path: str, modified_ns: int, num_bytes: int) -> ast.Module | None:
-    """Parse one version of a file; the time and size are what tells versions apart."""
+    """Parse one version of a file; versions are told apart by modification time and size."""
     if num_bytes > MAX_BYTES:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What goes when one statement of the training loop goes: what it costs on the host, after all that is learned."""
+"""The host time of one statement of the training loop that follows forward, backward and optimizer."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from flatout.schema.run import Frame, LineCost, Run
 __all__ = ["Called", "of_one_statement"]
 
 MOSTLY = 0.8
-SELDOM = 0.02  # of a phase: a sample is sometimes told the line after the one that ran
+SELDOM = 0.02  # of a phase: a sample is sometimes attributed to the line after the one that ran
 LEARNING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 _Function = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A statement of the training loop: the line that was seen of it, and its seconds on the host."""
+    """A statement of the training loop: the line that was sampled, and its seconds on the host."""
 
     place: Frame
     seconds: float
@@ -44,25 +44,25 @@ class _Learning:
                 self._last[key] = max(frame.line, self._last.get(key, 0))
 
     def called_from(self, stack: Sequence[Frame]) -> Frame | None:
-        """Return the outermost line that learning does not run below."""
+        """Return the outermost line below which no forward, backward or optimizer runs."""
         return next((frame for frame in reversed(stack) if frame not in self.frames), None)
 
     def is_over(self, place: Frame) -> bool:
-        """Return whether a line comes after the last backward pass and step of its function, which has some."""
+        """Return whether a line follows the last backward and optimizer step of its function; False if it has none."""
         return place.line > self._last.get(function_key(place), place.line)
 
     def statement(self, place: Frame) -> tuple[_Function, int]:
-        """Return the largest statement around a line that nothing is learned in."""
+        """Return the largest statement around a line that contains no forward, backward or optimizer."""
         key = function_key(place)
         node = statement_apart(place, self._lines[key])
         return key, place.line if node is None else node.lineno
 
 
 def of_one_statement(run: Run, spot: Hotspot) -> Called | None:
-    """Return the statement that calls a function after all that is learned in the step, and what it costs on the host.
+    """Return the statement that calls a function after backward and optimizer of the step, and its host time.
 
-    The other methods of the function's class go with it where the class takes no part in the learning; what writes, and
-    what makes batches, is left out. None where the function is called from several places, or before.
+    The other methods of the function's class are included unless the class runs forward, backward or optimizer; writing
+    output and making batches are left out. None where the function is called from several places, or earlier.
     """
     learning, left_out = _Learning(run), set(in_host_time(run))
     host = costs(run, Phase.HOST, keep=lambda cost: cost not in left_out and not writes_output(cost))
@@ -89,7 +89,7 @@ def of_one_statement(run: Run, spot: Hotspot) -> Called | None:
 
 
 def _often(lines: Sequence[LineCost]) -> set[Frame]:
-    """Return the frames that more than a stray sample was seen below."""
+    """Return the frames below which more than a stray sample was seen."""
     below: dict[Frame, float] = defaultdict(float)
     for cost in lines:
         for frame in set(cost.stack):

@@ -19,15 +19,15 @@ Passage = tuple[Frame, int, LineCost]  # a line, how many user lines lie below i
 
 
 def passes(run: Run) -> tuple[Outside, ...]:
-    """Return the stretches of validation after the first training step; what is before it happens once."""
+    """Return the stretches of validation after the first training step; an earlier one happens only once."""
     begun = run.steps[0].start_ns if run.steps else 0
     return tuple(stretch for stretch in run.outside if stretch.phase == Phase.VALIDATION and stretch.start_ns >= begun)
 
 
 def spent(run: Run, breakdown: Breakdown) -> tuple[float, int]:
-    """Return the seconds of validation after the first step, and how many passes that were.
+    """Return the seconds of validation after the first step, and the number of passes.
 
-    A validation without a loader happens inside a step; the account has moved its time out of there.
+    A validation without a loader happens inside a step; the account has already moved its time out of the step.
     """
     after = passes(run)
     whole_ns = sum(stretch.wall_ns for stretch in run.outside if stretch.phase == Phase.VALIDATION)
@@ -40,8 +40,8 @@ def spent(run: Run, breakdown: Breakdown) -> tuple[float, int]:
 def place(run: Run) -> Frame | None:
     """Return where validation happens: the line with the most time below it in the function that evaluates.
 
-    That is the function with the loop over the validation loader; without one, the innermost function that nearly all
-    of the time passes through and that is no part of a model or a dataset.
+    That is the function with the loop over the validation loader; without one, the innermost function that is on the
+    stack for nearly all of the time and is no part of a model or a dataset.
     """
     lines = tuple(cost for cost in costs(run, Phase.VALIDATION) if cost.stack)
     loops = tuple(loader.iterated_at for loader in run.loaders if not loader.is_training and loader.iterated_at)
@@ -60,9 +60,9 @@ def place(run: Run) -> Frame | None:
 
 
 def _below(lines: tuple[LineCost, ...]) -> dict[tuple[str, str], list[Passage]]:
-    """Group by function what passes through each, models and datasets and what they call left out.
+    """Group the costs by the functions on their stacks, without models, datasets and what they call.
 
-    A function that calls itself counts where it is innermost.
+    A recursive function counts where it is innermost.
     """
     groups: dict[tuple[str, str], list[Passage]] = defaultdict(list)
     for cost in lines:

@@ -1,4 +1,4 @@
-"""How worker processes do: for the rules that must not explain the same wait in contradicting ways."""
+"""How well worker processes keep up: shared by rules so that they do not explain one wait in contradictory ways."""
 
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -14,13 +14,13 @@ __all__ = ["Harm", "read_bytes_s", "samples_wait", "storage_limits", "workers_ha
 
 MIN_HARM = 0.10
 MIN_FACTOR = 1.2
-READ_FROM_MEMORY = 0.5  # of the timed run's wait: where the deep run waited for less, files were in memory by then
+READ_FROM_MEMORY = 0.5  # of the timed run's wait: if the deep run waited less, files were in memory by then
 MIN_WAITING = 0.15
 MAX_CPU_SHARE = 0.4
-MIN_WAIT_S = 0.3e-3  # a sample that waits for less was only not running for a moment
+MIN_WAIT_S = 0.3e-3  # a shorter wait of a sample may only be a moment off the CPU
 ENOUGH_IN_FLIGHT = 16
-FAST_STORAGE = 500e6  # bytes/s: what a SATA disk delivers at most; who reads that much waits for the storage itself
-ANY_STORAGE = 20e6  # bytes/s: with enough requests in flight this is no longer a matter of concurrency
+FAST_STORAGE = 500e6  # bytes/s: the most that a SATA disk delivers; at this rate storage itself is the limit
+ANY_STORAGE = 20e6  # bytes/s: at this rate with enough requests in flight, concurrency is not the limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Harm:
 
 
 def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
-    """Return what waiting for workers costs where it takes longer than the work in a batch."""
+    """Return the cost of waiting for workers where the wait is longer than the work for a batch; None elsewhere."""
     loader = training_loader(run)
     if loader is None or loader.num_workers == 0 or not run.steps or breakdown.mean_ms <= 0:
         return None
@@ -50,7 +50,7 @@ def workers_harm(run: Run, breakdown: Breakdown) -> Harm | None:
 
 
 def samples_wait(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
-    """Return whether making a sample is waiting for something that is not the CPU, a few at a time."""
+    """Return whether samples mostly wait for something other than the CPU, with few of them in flight."""
     if loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_WAITING:
         return False
     if max(1, loader.num_workers) >= ENOUGH_IN_FLIGHT or storage_limits(run, breakdown, loader):
@@ -59,7 +59,7 @@ def samples_wait(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
 
 
 def storage_limits(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
-    """Return whether samples wait for a storage that already delivers what it can, or has many requests in flight."""
+    """Return whether samples wait for storage that already delivers what it can, or has many requests in flight."""
     if loader.sample_s <= 0 or loader.fetches == 0 or breakdown.share(Phase.INPUT) < MIN_WAITING:
         return False
     needed = ANY_STORAGE if loader.num_workers >= ENOUGH_IN_FLIGHT else FAST_STORAGE
@@ -80,15 +80,15 @@ def _samples_wait_long(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> b
 
 
 def _wait_for_a_core(run: Run, loader: LoaderFacts) -> bool:
-    """Return whether the cores explain why samples do not run: all taken, or shared by too many."""
+    """Return whether samples may be waiting for a core: all cores are busy, or shared by too many processes."""
     return all_cores_busy(run) or (is_disturbed(run) and loader.num_workers >= run.environment.num_cpus)
 
 
 def _was_read_before(run: Run, breakdown: Breakdown) -> bool:
-    """Return whether the deep run, which clocks the samples, hardly waited where the timed run did.
+    """Return whether the deep run, which times the samples, hardly waited where the timed run did.
 
-    The timed run has read the files then, and the deep one finds them in memory: its samples say nothing of the first.
-    What was counted as host time there and is input by its lines belongs to both.
+    Then the timed run read the files from disk, and the deep run finds them in memory: its sample times do not apply to
+    the timed run. Host time of the deep run whose lines belong to the input is counted as input, as in the timed run.
     """
     causes = run.causes
     if causes is None or causes.num_steps == 0 or Phase.INPUT.value not in causes.phases_s:
@@ -99,7 +99,7 @@ def _was_read_before(run: Run, breakdown: Breakdown) -> bool:
 
 
 def _usual_wait_ms(run: Run) -> float:
-    """Return the median wait for one batch, without those that begin an epoch."""
+    """Return the median wait for one batch, without the first of each epoch."""
     column = STEP_PHASES.index(Phase.INPUT)
     usual = [step for step in run.steps if not step.first_of_epoch] or list(run.steps)
     return median(step.phases_ns[column] / max(1, step.num_batches) for step in usual) / 1e6

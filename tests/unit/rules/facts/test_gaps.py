@@ -115,9 +115,9 @@ def test_slow_first_steps_of_a_whole_training_count_as_start_up(settles_s, found
 @pytest.mark.parametrize(
     ("collected_s", "asked_s", "said"),
     [
-        (0.5, 0.0, "83% of it in Python's garbage collector. Freeze what lives after the set-up"),
-        (0.5, 0.4, "83% of it in Python's garbage collector. Leave out what asks for that"),
-        (0.2, 0.2, "passes between epochs. Do once what does not change"),
+        (0.5, 0.0, "83% of it in Python's garbage collector. Freeze the objects that are alive after set-up"),
+        (0.5, 0.4, "83% of it in Python's garbage collector. Remove the call that requests it"),
+        (0.2, 0.2, "is spent between epochs. Do work that is the same in every epoch"),
     ],
 )
 def test_a_gap_that_is_the_garbage_collectors_is_called_that(collected_s, asked_s, said):
