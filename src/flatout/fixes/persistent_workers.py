@@ -56,7 +56,7 @@ def patch(site: "Site") -> None:
     from flatout.torch_loader.reseeding import only_seeds
     from flatout.watch.random_streams import holds_generator, in_a_worker
 
-    crews = KeptWorkers(lambda: site.hit("DataLoader"))
+    pools = KeptWorkers(lambda: site.hit("DataLoader"))
 
     def suits(loader: Any) -> bool:
         from torch.utils.data import IterableDataset, MapDataPipe
@@ -70,11 +70,11 @@ def patch(site: "Site") -> None:
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
             try:
-                served = suits(loader) and crews.may_serve(loader)
+                served = suits(loader) and pools.may_serve(loader)
             except Exception as error:  # looking into a data set ran code of the script's
                 site.fail(error)
                 served = False
-            return crews.iterator(loader) if served else original(loader)
+            return pools.iterator(loader) if served else original(loader)
 
         return iterate
 

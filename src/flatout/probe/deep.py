@@ -42,8 +42,8 @@ class DeepWatch:
     def __init__(self, recorder: "Recorder") -> None:
         """Take the recorder whose account says what phase is running."""
         self._recorder = recorder
-        self._tape = recorder.tape
-        self.trouble: Callable[[Exception], None] = lambda error: recorder.tape.tracker.trouble(error)
+        self._event_log = recorder.event_log
+        self.trouble: Callable[[Exception], None] = lambda error: recorder.event_log.tracker.trouble(error)
         self._doing = Doing()
         self._fetching = FetchWatch(self._doing)
         self._sampler = LineSampler("main", self._doing)
@@ -55,7 +55,7 @@ class DeepWatch:
         self._between_ns = self._changed_at = 0
         self._offered: list[tuple[str, Callable[[bool], None]]] = []
         self._context = DeepContext(
-            tape=self._tape,
+            event_log=self._event_log,
             fail=lambda error: self.trouble(error),
             in_step=self._in_step,
             between_epochs=lambda: self._doing.where[0] == Phase.EPOCH_GAP,
@@ -84,7 +84,7 @@ class DeepWatch:
                 modules.around.append(functools.partial(probe.around, watch))
             if probe.around_always is not None:
                 modules.around_always.append(functools.partial(probe.around_always, watch))
-        self._tape.on_change = self._changed
+        self._event_log.on_change = self._changed
         self._recorder.training.on_backward = self._before_backward
         modules.on_forward = self._anomaly.apply
         modules.on_call = self._called
@@ -94,7 +94,7 @@ class DeepWatch:
         """Take one finished step; sampling begins with the second."""
         if number == 1:
             self._context.since_unix_s = time.time()
-            self._tape.thread = get_ident()
+            self._event_log.thread = get_ident()
             self._sampler.start()
             self._each("start")
             return
@@ -127,12 +127,12 @@ class DeepWatch:
             self._device.start()
 
     def _in_step(self) -> bool:
-        tracker = self._recorder.tape.tracker
+        tracker = self._recorder.event_log.tracker
         return not (tracker.in_validation or tracker.between_epochs)
 
     def _where(self) -> tuple[str, str]:
-        tracker = self._recorder.tape.tracker
-        slot = self._tape.account.current
+        tracker = self._recorder.event_log.tracker
+        slot = self._event_log.account.current
         if tracker.in_validation:
             return Phase.VALIDATION, ""
         return where(slot, tracker.between_epochs)
@@ -179,7 +179,7 @@ class DeepWatch:
             part.put("causes", replace(causes, **trials))
 
     def _describe_loaders(self) -> None:
-        training = self._recorder.tape.tracker.trained_passes
+        training = self._recorder.event_log.tracker.trained_passes
         looked: dict[int, dict[str, Any]] = {}  # loaders made anew for each epoch share their dataset
         for watched in self._recorder.loading.loaders:
             loader = watched.ref()

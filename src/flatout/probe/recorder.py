@@ -56,17 +56,17 @@ class Recorder:
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
         self.seams = Seams()
         exact = order.steps is not None or order.mode in ("timing", "verify")  # then look at the end of every step
-        self.tape = EventLog(self._step, self._outside, interval_ns=0 if exact else _LOOK_EVERY_NS)
-        self.tracker = self.tape.tracker
+        self.event_log = EventLog(self._step, self._outside, interval_ns=0 if exact else _LOOK_EVERY_NS)
+        self.tracker = self.event_log.tracker
         self.tracker.trouble = self._trouble
         self.losses = Losses()
         self.device: DeviceClock | None = None
-        self.modules = ModuleWatch(self.tape)
-        self.loading = LoaderWatch(self.tape)
-        self.training = TrainingWatch(self.tape, self.modules, self.losses)
+        self.modules = ModuleWatch(self.event_log)
+        self.loading = LoaderWatch(self.event_log)
+        self.training = TrainingWatch(self.event_log, self.modules, self.losses)
         self.deep = DeepWatch(self) if order.mode == "deep" else None
         if self.deep is not None or torch.cuda.device_count():  # a sampler, a device clock ask at any moment
-            self.tape.at_once()
+            self.event_log.at_once()
         self.first_ns = 0
         self._look_again_ns = 0
         self._memory_before: DeviceMemory | None = None
@@ -109,7 +109,9 @@ class Recorder:
             self.modules.install,
             self.loading.install,
             DeviceWatch(
-                self.tape, self.deep.watch("device-copies") if self.deep else None, everywhere=self.order.all_devices
+                self.event_log,
+                self.deep.watch("device-copies") if self.deep else None,
+                everywhere=self.order.all_devices,
             ).install,
             *([self.deep.install] if self.deep else []),
         ):
@@ -129,7 +131,7 @@ class Recorder:
         import atexit
 
         self.detach()
-        self.tape.thread = -1  # what the script keeps of us, a function it compiled, passes everything on
+        self.event_log.thread = -1  # what the script keeps of us, a function it compiled, passes everything on
         self.training.forget()
         self.losses.kept.clear()
         atexit.unregister(self._at_exit)
@@ -141,7 +143,7 @@ class Recorder:
         self._finishing = True
         if reason != "steps":  # else a step has ended this moment: nothing is half done
             with contextlib.suppress(Exception):
-                self.tape.finish()
+                self.event_log.finish()
         at_ns = time.perf_counter_ns()
         self.done = reason
         if self.on_finish is not None:
@@ -160,14 +162,14 @@ class Recorder:
     def _trouble(self, error: Exception) -> None:
         """A probe failed: take all of them away, keep what was measured, let the training go on."""
         if not self.done:
-            self.tape.thread = -1
+            self.event_log.thread = -1
             self.notes.append(f"the probes failed and were removed: {type(error).__name__}: {error}")
             self.detach()
             self.finish("probe failed")
 
     def _forked(self) -> None:
         """In a forked child nothing is recorded: it is another process's work."""
-        self.tape.thread = -1
+        self.event_log.thread = -1
         self.done = "forked"
 
     def _hook_errors(self) -> None:
@@ -214,7 +216,7 @@ class Recorder:
         if self.device is not None:
             self.device.step_done(number)
         elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
-            self.device = self.tape.device = DeviceClock(_timing_event, self._device_time)
+            self.device = self.event_log.device = DeviceClock(_timing_event, self._device_time)
 
     def _enough(self, step: Step) -> bool:
         end_ns = step.start_ns + step.wall_ns

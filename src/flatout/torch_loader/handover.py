@@ -38,7 +38,7 @@ class HandoverPlan:
     persistent: bool = False
     left_alone: Any = field(default_factory=weakref.WeakSet)  # loaders that workers must not serve
     proven: Any = field(default_factory=weakref.WeakKeyDictionary)  # loaders whose workers made equal batches -> s each
-    crews: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> workers kept for the next pass
+    pools: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> workers kept for the next pass
     origins: WorkerOrigins = field(default_factory=WorkerOrigins)
 
 
@@ -52,7 +52,7 @@ class Handover:
         self._fetch = iterator._dataset_fetcher.fetch
         self._pin = iterator._pin_memory_device if iterator._pin_memory else None
         self._ahead = IndicesAhead(iterator._sampler_iter, generator_of(loader))
-        self._crew: WorkerPool | None = None
+        self._pool: WorkerPool | None = None
         self._to_prove = min(plan.workers, 3) + 1
         self._origin: WorkerOrigin | None = None  # what the workers are copies of
         self._mapped: dict[str, Any] = {}  # files that the data set has mapped
@@ -71,7 +71,7 @@ class Handover:
 
     def peek(self) -> Any:
         """Return the next batch if a worker has made it already and drew nothing, else None."""
-        if self._peeked is None and self._stage is Handover._handed and self._crew is not None and self._crew.arrived:
+        if self._peeked is None and self._stage is Handover._handed and self._pool is not None and self._pool.arrived:
             self._peeked = self._received()
         return None if self._peeked is None or self._peeked.drew or self._peeked.against else self._peeked.batch
 
@@ -97,7 +97,7 @@ class Handover:
     def _prove(self) -> Any:
         """Make it here and in a worker, and compare."""
         self._start()
-        if self._crew is None:
+        if self._pool is None:
             return self._alone()
         theirs = self._received()
         if not self._stands():
@@ -117,7 +117,7 @@ class Handover:
     def _begin(self) -> Any:
         """Begin a later pass."""
         self._start()
-        self._stage = Handover._handed if self._crew is not None else Handover._alone
+        self._stage = Handover._handed if self._pool is not None else Handover._alone
         return self._stage(self)
 
     def _handed(self) -> Any:
@@ -164,7 +164,7 @@ class Handover:
         Raises:
             ChangedTooLate: it has changed.
         """
-        if self._origin is not None and self._crew is not None:
+        if self._origin is not None and self._pool is not None:
             self._origin.end_pass()
 
     # -- making a batch -----------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Handover:
         Lost, hanging, or the data set's own error: made here it raises what the script knows.
         """
         try:
-            return self._crew.next() if self._crew is not None else None
+            return self._pool.next() if self._pool is not None else None
         except StopIteration:
             return None
         except Exception:
@@ -191,11 +191,11 @@ class Handover:
 
     def _start(self) -> None:
         """Have workers: those of the last pass where they are kept, idle, and their data set is still the script's."""
-        if self._crew is not None:
+        if self._pool is not None:
             return
         try:
             if self._looked():
-                self._crew = self._kept() or self._hired()
+                self._pool = self._kept() or self._hired()
             else:
                 self._give_up()
         except Exception:
@@ -209,45 +209,45 @@ class Handover:
 
     def _kept(self) -> WorkerPool | None:
         """Return the workers of the last pass if they can serve this one."""
-        crew: WorkerPool | None = self._plan.crews.get(self._loader)
-        if crew is None or crew.busy:
+        pool: WorkerPool | None = self._plan.pools.get(self._loader)
+        if pool is None or pool.busy:
             return None
-        if crew.origin is not self._origin or not are_as_before(crew.set_up):
-            del self._plan.crews[self._loader]
-            crew.end()
+        if pool.origin is not self._origin or not are_as_before(pool.set_up):
+            del self._plan.pools[self._loader]
+            pool.end()
             return None
-        crew.again(self._ahead)
-        crew.user = weakref.ref(self)
-        return crew
+        pool.again(self._ahead)
+        pool.user = weakref.ref(self)
+        return pool
 
     def _hired(self) -> WorkerPool:
         """Start workers; those of a second pass at the same time end with it."""
         assert self._origin is not None
         plan, hang_s = self._plan, max(_HANG_S, _HANG_TIMES * self._took_s)
-        keep = plan.persistent and self._loader not in plan.crews
-        crew = WorkerPool(
+        keep = plan.persistent and self._loader not in plan.pools
+        pool = WorkerPool(
             self._loader, self._origin, self._ahead, plan.workers, plan.prefetch, persistent=keep, hang_s=hang_s
         )
-        crew.user = weakref.ref(self)
+        pool.user = weakref.ref(self)
         if keep:
-            plan.crews[self._loader] = crew
-        return crew
+            plan.pools[self._loader] = pool
+        return pool
 
     def _give_up(self) -> None:
         """From now on, and in later passes, batches are made here."""
         self._plan.left_alone.add(self._loader)
         self._dismiss()
-        self._plan.crews.pop(self._loader, None)
+        self._plan.pools.pop(self._loader, None)
 
     def _dismiss(self) -> None:
         """End the workers; batches of this pass are made here from now on."""
         self._stage = Handover._alone
-        if self._plan.crews.get(self._loader) is self._crew:
-            self._plan.crews.pop(self._loader, None)
-        if self._crew is not None:
+        if self._plan.pools.get(self._loader) is self._pool:
+            self._plan.pools.pop(self._loader, None)
+        if self._pool is not None:
             with contextlib.suppress(Exception):  # torch reports a worker that died from here
-                self._crew.end()
-            self._crew = None
+                self._pool.end()
+            self._pool = None
 
 
 def _must_stay(batch: Any) -> bool:

@@ -60,10 +60,10 @@ class WorkerResizing(Handover):
 
     def _taken(self) -> Any:
         """Take the next batch from the workers."""
-        if self._crew is None:  # they could not be started
+        if self._pool is None:  # they could not be started
             return self._fall_back()
         try:
-            theirs = self._crew.next()
+            theirs = self._pool.next()
         except StopIteration:
             self.finished = True
             raise

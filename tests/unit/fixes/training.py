@@ -17,9 +17,9 @@ class Process:
 
     def __init__(self, *selections, on=True):
         self.seams = Seams()
-        tape = EventLog(lambda step: None, lambda stretch: None)
-        self.modules = ModuleWatch(tape)
-        self.watch = TrainingWatch(tape, self.modules, Losses())
+        event_log = EventLog(lambda step: None, lambda stretch: None)
+        self.modules = ModuleWatch(event_log)
+        self.watch = TrainingWatch(event_log, self.modules, Losses())
         self.selections, self.on = selections, on
         self.sites = []
 

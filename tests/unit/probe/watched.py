@@ -43,11 +43,11 @@ class Watch:
     def __init__(self, clock=None):
         self.clock = clock or Clock()
         self.steps, self.outside = [], []
-        self.tape = EventLog(self.steps.append, self.outside.append, clock=self.clock)
-        self.account, self.tracker = self.tape.account, self.tape.tracker
-        self.modules = ModuleWatch(self.tape)
-        self.loading = LoaderWatch(self.tape)
-        self.training = TrainingWatch(self.tape, self.modules, Losses())
+        self.event_log = EventLog(self.steps.append, self.outside.append, clock=self.clock)
+        self.account, self.tracker = self.event_log.account, self.event_log.tracker
+        self.modules = ModuleWatch(self.event_log)
+        self.loading = LoaderWatch(self.event_log)
+        self.training = TrainingWatch(self.event_log, self.modules, Losses())
         self.seams = Seams()
 
     def __enter__(self) -> Self:
@@ -64,7 +64,7 @@ class Watch:
 
     def end(self):
         """End the recording and hold it to what every recording must obey."""
-        self.tape.finish()
+        self.event_log.finish()
         for step in self.steps:
             assert sum(step.phases_ns) == step.wall_ns
             assert sum(step.host_parts_ns) == step.phases_ns[STEP_PHASES.index(Phase.HOST)]

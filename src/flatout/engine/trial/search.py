@@ -1,7 +1,7 @@
 """The search for a recipe: candidate after candidate on top of what was kept, then the whole against the untouched.
 
-Greedy, in the order of `engine.candidates`. A candidate is timed first, because most bring nothing, and held to its
-claim of equal results only when it is faster. What can be switched inside one process is timed there, several
+Greedy, in the order of `engine.trial.candidates`. A candidate is timed first, because most bring nothing, and held to
+its claim of equal results only when it is faster. What can be switched inside one process is timed there, several
 candidates in one start of the script; the rest between two processes side by side.
 """
 

@@ -55,10 +55,10 @@ class UnderRecipe:
         self._order = order
         self._file = Path(order.folder) / ACTS_FILE
         self.seams = Seams()
-        tape = EventLog(_nothing, _nothing)
-        tape.record = deque[Any](maxlen=0).extend  # takes an event and leaves it at that, without any Python
-        tape.now = int  # no time is taken either
-        self.modules = ModuleWatch(tape)
+        event_log = EventLog(_nothing, _nothing)
+        event_log.record = deque[Any](maxlen=0).extend  # takes an event and leaves it at that, without any Python
+        event_log.now = int  # no time is taken either
+        self.modules = ModuleWatch(event_log)
         self.modules.trouble = self._trouble
         self.sites: list[Site] = []
         self._looks_for_modules = False

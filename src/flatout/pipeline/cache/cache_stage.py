@@ -26,53 +26,53 @@ _BATCH_BYTES, _FEWEST = 16 * 1024**2, 16  # of a batch, and rows of it at least:
 _COLD_BYTES = 8 * 1024**2  # of rows that batches are taken from: more than stay in a core's own cache
 
 
-def worth_keeping(maker: BatchCompiler, alone: bool) -> int:
-    """Return the latest stage worth keeping; `maker` keeps another one afterwards.
+def worth_keeping(compiler: BatchCompiler, alone: bool) -> int:
+    """Return the latest stage worth keeping; `compiler` keeps another one afterwards.
 
     Of much memory, not what bytes become by work on each of them alone. And nothing of which a part, as it was before,
     makes batches about as fast: that is timed, where no other process has to find the same (`alone`).
     """
-    last, before = maker.num_stages - 1, maker.before_pointwise
+    last, before = compiler.num_stages - 1, compiler.before_pointwise
     latest = last
     if 0 < before < last:
-        much, less = _num_bytes(maker, last), _num_bytes(maker, before)
+        much, less = _num_bytes(compiler, last), _num_bytes(compiler, before)
         latest = before if much > _MUCH and much >= _TIMES * less else last
     if not alone or not latest:
         return latest
-    size = _num_bytes(maker, latest)
+    size = _num_bytes(compiler, latest)
     if size >= _SOME_MEMORY:
         most = size // _TIMES_LESS
-        small = [stage for stage in reversed(range(latest)) if _num_bytes(maker, stage) <= most]
-        return _as_fast(maker, small, latest)
-    bytes_kept = size >= _LITTLE_MEMORY and before < latest and _TIMES * _num_bytes(maker, before) <= size
-    return _as_fast(maker, [before], latest) if bytes_kept else latest
+        small = [stage for stage in reversed(range(latest)) if _num_bytes(compiler, stage) <= most]
+        return _as_fast(compiler, small, latest)
+    bytes_kept = size >= _LITTLE_MEMORY and before < latest and _TIMES * _num_bytes(compiler, before) <= size
+    return _as_fast(compiler, [before], latest) if bytes_kept else latest
 
 
-def _num_bytes(maker: BatchCompiler, stage: int) -> int:
-    maker.keep(stage)
-    return maker.num_samples * sum(each.num_bytes for each in maker.rows())
+def _num_bytes(compiler: BatchCompiler, stage: int) -> int:
+    compiler.keep(stage)
+    return compiler.num_samples * sum(each.num_bytes for each in compiler.rows())
 
 
-def _as_fast(maker: BatchCompiler, stages: list[int], latest: int) -> int:
+def _as_fast(compiler: BatchCompiler, stages: list[int], latest: int) -> int:
     """Return the first of `stages` of which batches are made about as fast as of `latest`, which is left otherwise."""
-    timed = [stage for stage in stages if _is_timed(maker, stage)]
-    rows = min(_BATCH, max(_FEWEST, _BATCH_BYTES * maker.num_samples // max(1, _num_bytes(maker, latest))))
+    timed = [stage for stage in stages if _is_timed(compiler, stage)]
+    rows = min(_BATCH, max(_FEWEST, _BATCH_BYTES * compiler.num_samples // max(1, _num_bytes(compiler, latest))))
     states = random_states()
     try:
-        limit_s = _TIMES_AS_LONG * _batch_s(maker, latest, rows) if timed else 0.0
-        return next((stage for stage in timed if _batch_s(maker, stage, rows) <= limit_s), latest)
+        limit_s = _TIMES_AS_LONG * _batch_s(compiler, latest, rows) if timed else 0.0
+        return next((stage for stage in timed if _batch_s(compiler, stage, rows) <= limit_s), latest)
     finally:
         restore_random_states(states)
 
 
-def _is_timed(maker: BatchCompiler, stage: int) -> bool:
-    maker.keep(stage)
-    return not maker.ragged
+def _is_timed(compiler: BatchCompiler, stage: int) -> bool:
+    compiler.keep(stage)
+    return not compiler.ragged
 
 
-def _batch_s(maker: BatchCompiler, stage: int, rows: int) -> float:
+def _batch_s(compiler: BatchCompiler, stage: int, rows: int) -> float:
     """Return the seconds in which a batch of `rows` is made of what is kept at `stage`: a few samples, many places."""
-    store, make = _filled(maker, stage)
+    store, make = _filled(compiler, stage)
     numbers = torch.Generator().manual_seed(stage)
     took_s = []
     for _ in range(_TURNS):
@@ -83,16 +83,16 @@ def _batch_s(maker: BatchCompiler, stage: int, rows: int) -> float:
     return sorted(took_s)[len(took_s) // 2]
 
 
-def _filled(maker: BatchCompiler, stage: int) -> tuple[RowStore, Callable[[torch.Tensor], object]]:
+def _filled(compiler: BatchCompiler, stage: int) -> tuple[RowStore, Callable[[torch.Tensor], object]]:
     """Return a store of `stage` with a few samples in all its places, and what makes batches of it."""
-    maker.keep(stage)
-    rows, some = maker.rows(), torch.tensor(some_indices(maker.num_samples, _TRIED))
-    number = min(maker.num_samples, _COLD_BYTES // max(1, sum(each.num_bytes for each in rows)))
+    compiler.keep(stage)
+    rows, some = compiler.rows(), torch.tensor(some_indices(compiler.num_samples, _TRIED))
+    number = min(compiler.num_samples, _COLD_BYTES // max(1, sum(each.num_bytes for each in rows)))
     store = RowStore(rows, max(len(some), number))
-    store.fill(slice(0, len(some)), maker.parts(some))
+    store.fill(slice(0, len(some)), compiler.parts(some))
     store.repeat(torch.arange(len(some)))
-    gather = gathering(store, maker, maker.layout)
+    gather = gathering(store, compiler, compiler.layout)
     if gather is not None:
         return store, gather.one
-    where = maker.source.place if maker.reads_where_they_lie else None
-    return store, lambda places: maker.finish(store.take(places, where))
+    where = compiler.source.place if compiler.reads_where_they_lie else None
+    return store, lambda places: compiler.finish(store.take(places, where))

@@ -55,32 +55,32 @@ class Gather:
         return [build(parts) for parts in zip(*[part.several(places, size) for part in self.parts], strict=True)]
 
 
-def gathering(store: RowStore, maker: BatchCompiler | None, layout: Layout) -> Gather | None:
+def gathering(store: RowStore, compiler: BatchCompiler | None, layout: Layout) -> Gather | None:
     """Return the way to batches of what `store` has, None where more is to be done than one run of compiled code.
 
-    All samples must be there, and neither `maker` nor `store` may change as long as it is used.
+    All samples must be there, and neither `compiler` nor `store` may change as long as it is used.
     """
     reads = store.reads
     if reads is None:
         return None
     rows = store.lying
-    if maker is None:
+    if compiler is None:
         return _built(reads, layout, rows)
-    return _made(reads, rows, maker)
+    return _made(reads, rows, compiler)
 
 
-def gathering_of_arrays(maker: BatchCompiler) -> Gather | None:
+def gathering_of_arrays(compiler: BatchCompiler) -> Gather | None:
     """Return the way to batches of which nothing is kept, since they lie in arrays of the data set; else None.
 
     One by one: what a script writes there is in its next batch, and not all of that is counted by torch.
     """
-    source = maker.source
+    source = compiler.source
     if source.columns is None:
         return None
     reads: list[Callable[[torch.Tensor], Any]] = [
         functools.partial(torch.index_select, column, 0) for column in source.columns
     ]
-    gather, places = _made(reads, source.columns, maker), source.places
+    gather, places = _made(reads, source.columns, compiler), source.places
     if gather is None:
         return None
     one = gather.one if places is None else lambda indices: gather.one(torch.index_select(places, 0, indices))
@@ -88,20 +88,20 @@ def gathering_of_arrays(maker: BatchCompiler) -> Gather | None:
 
 
 def _made(
-    reads: list[Callable[[torch.Tensor], Any]], rows: Sequence[torch.Tensor | None], maker: BatchCompiler
+    reads: list[Callable[[torch.Tensor], Any]], rows: Sequence[torch.Tensor | None], compiler: BatchCompiler
 ) -> Gather | None:
-    """Let `maker` make what is read of its part of `rows`."""
-    left, place = maker.left, maker.source.place
+    """Let `compiler` make what is read of its part of `rows`."""
+    left, place = compiler.left, compiler.source.place
     if left is None:
         return None
     if left.empty:
-        return _built(reads, maker.layout, rows)
+        return _built(reads, compiler.layout, rows)
     own = rows[place]
     made = None if own is None else left.made_of_rows(own)
     if made is None:
         return None
     reads[place], several = made
-    return _built(reads, maker.layout, rows, {place: several})
+    return _built(reads, compiler.layout, rows, {place: several})
 
 
 def _built(

@@ -1,8 +1,8 @@
 """One copy of what is kept for all ranks of a training on one machine.
 
 Every rank has data set, transforms and sampler of its own, and keeps what its share of the samples gives; the others
-find it there. Two ranks share only what has the same key (`pipeline.keys`: code, state and files that the samples
-depend on), and no rank takes what another one wrote before it has held some of it against its own data set.
+find it there. Two ranks share only what has the same key (`pipeline.cache.disk.keys`: code, state and files that the
+samples depend on), and no rank takes what another one wrote before it has held some of it against its own data set.
 """
 
 import sys
@@ -35,11 +35,11 @@ def name_for_ranks(loader: Any, plan: "LoaderPlan", budget: MemoryBudget) -> str
     What is read from memory anyway is not worth a key, and what is too much for all ranks together needs none: that of
     a million files takes ten seconds.
     """
-    if local_ranks() < 2 or plan.once or plan.random or (plan.maker is not None and plan.maker.in_memory):
+    if local_ranks() < 2 or plan.once or plan.random or (plan.compiler is not None and plan.compiler.in_memory):
         return ""
     states = random_states()
     try:
-        if not budget.fits(_bytes_of_one(loader, plan.maker) * len(loader.dataset) // local_ranks()):
+        if not budget.fits(_bytes_of_one(loader, plan.compiler) * len(loader.dataset) // local_ranks()):
             return ""
         return key_of(loader.dataset, loader.collate_fn, sys.byteorder, limits=_LIMITS).digest
     except any_but_signals():  # of the data set or its collate function: the script's own call will say it
@@ -48,9 +48,9 @@ def name_for_ranks(loader: Any, plan: "LoaderPlan", budget: MemoryBudget) -> str
         restore_random_states(states)
 
 
-def _bytes_of_one(loader: Any, maker: BatchCompiler | None) -> int:
-    if maker is not None:
-        return sum(each.num_bytes for each in maker.rows())
+def _bytes_of_one(loader: Any, compiler: BatchCompiler | None) -> int:
+    if compiler is not None:
+        return sum(each.num_bytes for each in compiler.rows())
     found = layout_of(loader.collate_fn(ask(loader.dataset, [0])), 1)
     return 0 if found is None else found[0].num_bytes
 

@@ -45,29 +45,29 @@ class RowCache:
         self,
         collate: Callable[[Any], Any],
         budget: MemoryBudget,
-        maker: BatchCompiler | None = None,
+        compiler: BatchCompiler | None = None,
         room: Room = no_room,
     ) -> None:
         """Keep nothing yet.
 
-        `maker`: makes rows, so that no batch need be delivered first. `room(num_bytes)` gives memory beyond the budget,
-        in a file, or None.
+        `compiler`: makes rows, so that no batch need be delivered first. `room(num_bytes)` gives memory beyond the
+        budget, in a file, or None.
         """
         self._collate = collate
         self._room = room
         self._budget = budget
-        self.maker = maker
+        self.compiler = compiler
         self.name = ""  # under which other ranks of this machine find the rows
         self.by_workers = False  # they may write rows themselves, where the memory is in common with them
         self.in_common = False
-        self.layout: Layout | None = None if maker is None else maker.layout
+        self.layout: Layout | None = None if compiler is None else compiler.layout
         self.store: RowStore | None = None
         self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
 
     @property
     def makes(self) -> bool:
         """Return whether rows can be made without the data set's own transform."""
-        return self.maker is not None
+        return self.compiler is not None
 
     @property
     def ready(self) -> bool:
@@ -88,7 +88,7 @@ class RowCache:
     @property
     def read_anew(self) -> frozenset[int]:
         """Return the addresses of numbers that are gathered from the data set's own arrays for each batch."""
-        columns = self.maker.source.columns if self._direct and self.maker is not None else None
+        columns = self.compiler.source.columns if self._direct and self.compiler is not None else None
         return frozenset(column.data_ptr() for column in columns or ())
 
     @property
@@ -114,11 +114,11 @@ class RowCache:
     @property
     def gather(self) -> Gather | None:
         """Return what does as `take` as long as this stays as it is; None where there is no shorter way."""
-        if self._direct and self.maker is not None:
-            return gathering_of_arrays(self.maker)
+        if self._direct and self.compiler is not None:
+            return gathering_of_arrays(self.compiler)
         if self.store is None or self.layout is None or not self.full:
             return None
-        return gathering(self.store, self.maker, self.layout)
+        return gathering(self.store, self.compiler, self.layout)
 
     def missing(self, indices: torch.Tensor) -> torch.Tensor:
         """Return those of `indices` that must be made or delivered before they can be taken."""
@@ -140,14 +140,14 @@ class RowCache:
         `given`: what was read of each sample, where nothing is kept.
         """
         assert self.layout is not None
-        if self.maker is None:
+        if self.compiler is None:
             assert self.store is not None
             return self.layout.build(self.store.take(indices))
         if self.store is None:
-            parts = self.maker.parts(indices, given)
+            parts = self.compiler.parts(indices, given)
         else:
-            parts = self.store.take(indices, self.maker.source.place if self.maker.reads_where_they_lie else None)
-        return self.maker.finish(parts, stream)
+            parts = self.store.take(indices, self.compiler.source.place if self.compiler.reads_where_they_lie else None)
+        return self.compiler.finish(parts, stream)
 
     # -- adding rows --------------------------------------------------------------------------------------------
 
@@ -156,20 +156,20 @@ class RowCache:
 
         Where values lie in memory and all rows take little time, all are made.
         """
-        assert self.maker is not None
+        assert self.compiler is not None
         assert self.store is not None
-        if self.maker.in_memory and not self.store.num_filled and self.store.num_bytes <= _AT_ONCE_BYTES:
-            number = self.maker.num_samples
+        if self.compiler.in_memory and not self.store.num_filled and self.store.num_bytes <= _AT_ONCE_BYTES:
+            number = self.compiler.num_samples
             for start in range(0, number, _SOME):
                 some = torch.arange(start, min(start + _SOME, number))
-                self.store.fill(slice(start, start + len(some)), self.maker.parts(some))
+                self.store.fill(slice(start, start + len(some)), self.compiler.parts(some))
             return
-        into = self.store.into(indices, self.maker.source.place)
-        self.store.fill(indices, self.maker.parts(indices, given, into))
+        into = self.store.into(indices, self.compiler.source.place)
+        self.store.fill(indices, self.compiler.parts(indices, given, into))
 
     def add(self, dataset: Any, indices: torch.Tensor, batch: Any) -> str:
         """Keep the rows of a batch that was made of `indices`."""
-        if self.maker is not None:
+        if self.compiler is not None:
             return ""
         found = layout_of(batch, len(indices))
         if found is None:
@@ -191,18 +191,18 @@ class RowCache:
 
     def open(self) -> None:
         """Make room for rows that a maker makes, of the latest stage that fits; where none does, nothing is kept."""
-        maker = self.maker
-        if maker is None or self.store is not None:
+        compiler = self.compiler
+        if compiler is None or self.store is not None:
             return
-        number = maker.num_samples
-        for stage in reversed(range(worth_keeping(maker, alone=not self.name) + 1)):
-            if stage == 0 and maker.in_memory:
+        number = compiler.num_samples
+        for stage in reversed(range(worth_keeping(compiler, alone=not self.name) + 1)):
+            if stage == 0 and compiler.in_memory:
                 break
-            maker.keep(stage)
-            if self._in_memory(maker.rows(), number):
+            compiler.keep(stage)
+            if self._in_memory(compiler.rows(), number):
                 return
-        maker.keep(0)
-        self._direct = maker.in_memory or maker.ragged or not self._in_file(maker.rows(), number)
+        compiler.keep(0)
+        self._direct = compiler.in_memory or compiler.ragged or not self._in_file(compiler.rows(), number)
 
     def _open(self, layout: Layout, number: int) -> str:
         if self._in_memory(layout.rows, number) or self._in_file(layout.rows, number):
@@ -238,17 +238,17 @@ class RowCache:
     def content(self, pause: Callable[[], None]) -> Content:
         """Return all rows as arrays, and what `take_up` must know of them."""
         assert self.store is not None
-        last = self.maker is None or self.maker.stage + 1 == self.maker.num_stages
-        stage = -1 if last or self.maker is None else self.maker.stage
+        last = self.compiler is None or self.compiler.stage + 1 == self.compiler.num_stages
+        stage = -1 if last or self.compiler is None else self.compiler.stage
         return self.store.arrays(pause, self._room), _facts(self.store.rows, self.store.num_samples, stage)
 
     def take_up(self, dataset: Any, content: Content) -> bool:
         """Return whether rows that another process kept are what would be kept here; from now on they are."""
         arrays, facts = content
         stage, number = facts.get("stage"), len(dataset)
-        if self.maker is not None and type(stage) is int and stage < self.maker.num_stages:
-            self.maker.keep(stage % self.maker.num_stages)
-            layout, rows = self.maker.layout, self.maker.rows()
+        if self.compiler is not None and type(stage) is int and stage < self.compiler.num_stages:
+            self.compiler.keep(stage % self.compiler.num_stages)
+            layout, rows = self.compiler.layout, self.compiler.rows()
         else:
             some = some_indices(number, 3)
             found = layout_of(self._collate(ask(dataset, some)), len(some))
@@ -287,19 +287,19 @@ class RowCache:
         return ""
 
 
-def rows_refused(keeping: RowCache, loader: Any) -> str:
+def rows_refused(kept_rows: RowCache, loader: Any) -> str:
     """Return why batches of `loader`, as some few samples show it, cannot be kept row by row; nothing stays kept.
 
     An empty string where that is not known, or where they come from workers.
     """
     default = torch.utils.data.dataloader.default_collate
-    if keeping.makes or loader.num_workers or loader.collate_fn is default:
+    if kept_rows.makes or loader.num_workers or loader.collate_fn is default:
         return ""
     some, before = some_indices(len(loader.dataset), _FEW), random_states()
     try:
         batch = loader.collate_fn(ask(loader.dataset, some))
         drew = not undrawn(before, random_states())
-        return (DRAWS if drew else "") or keeping.add(loader.dataset, torch.tensor(some), batch)
+        return (DRAWS if drew else "") or kept_rows.add(loader.dataset, torch.tensor(some), batch)
     except any_but_signals():  # the script's own batches will show it
         return ""
     finally:

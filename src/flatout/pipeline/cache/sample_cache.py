@@ -41,7 +41,7 @@ def kept_samples(
     """Return what keeps the samples of `loader`, whose batches are refused for `reason`, and no reason any more.
 
     None and the reason where that does not pay: where workers make samples, or where they are had as quickly. `random`:
-    why samples, and not only batches, are random. `purpose` and `hit` as in `Kept`.
+    why samples, and not only batches, are random. `purpose` and `hit` as in `LoaderCaches`.
     """
     if not reason or loader is None or loader.num_workers:
         return None, reason
@@ -80,7 +80,7 @@ class SampleCache:
     """Stands for a data set in iterators of the script's own; `reason` says why no more is kept."""
 
     def __init__(self, loader: Any, random: bool, hit: Callable[[], None], repeats: bool = False) -> None:
-        """Keep nothing yet; `random`: samples are drawn at random by a transform. `hit` as in `Kept`.
+        """Keep nothing yet; `random`: samples are drawn at random by a transform. `hit` as in `LoaderCaches`.
 
         `repeats`: once some are kept, they stand for others, in trials whose results are thrown away.
         """

@@ -22,7 +22,7 @@ from flatout.pipeline.read.worker_reader import Given, ReadValues
 from flatout.watch.random_streams import random_states, restore_random_states, same, seed_streams, undrawn
 from flatout.watch.signals import any_but_signals
 
-__all__ = ["BatchCompiler", "maker_of"]
+__all__ = ["BatchCompiler", "compiler_of"]
 
 _PROVEN_ON = 24  # samples, and each of a few by itself
 _SIZED = 8  # samples that are looked at for their size
@@ -185,7 +185,7 @@ class BatchCompiler:
         return tuple(rows)
 
 
-def maker_of(loader: Any, proven_before: bool = False) -> BatchCompiler | None:
+def compiler_of(loader: Any, proven_before: bool = False) -> BatchCompiler | None:
     """Return what makes the batches of `loader`, None where an operation has no kernel or the bits differ.
 
     Proven on samples spread over the data set, in one batch and alone: the same bits, and the random streams left at
@@ -199,8 +199,8 @@ def maker_of(loader: Any, proven_before: bool = False) -> BatchCompiler | None:
         steps = None if source is None else _steps(source)
         if source is None or steps is None or not undrawn(states, random_states()):
             return None
-        maker = BatchCompiler(source, steps, len(loader.dataset))
-        return maker if _proven(maker, loader, few=proven_before) else None
+        compiler = BatchCompiler(source, steps, len(loader.dataset))
+        return compiler if _proven(compiler, loader, few=proven_before) else None
     except any_but_signals():  # a stranger's data set, or a batch that a kernel does not suit
         return None
     finally:
@@ -219,7 +219,7 @@ def _steps(source: SampleSource) -> list[Step] | None:
     return steps if form.kind == "tensor" or (form.kind == "array" and steps) or not steps else None
 
 
-def _proven(maker: BatchCompiler, loader: Any, *, few: bool) -> bool:
+def _proven(compiler: BatchCompiler, loader: Any, *, few: bool) -> bool:
     chosen = some_indices(len(loader.dataset), _PROVEN_ON)
     for number, some in enumerate((chosen[-1:],) if few else (chosen, chosen[:1], chosen[-2:])):
         asked = detached(loader.dataset)
@@ -228,6 +228,6 @@ def _proven(maker: BatchCompiler, loader: Any, *, few: bool) -> bool:
         plain = loader.collate_fn([asked[index] for index in some])
         after = random_states()
         restore_random_states(before)
-        if not same(plain, maker.finish(maker.parts(torch.tensor(some)))) or not undrawn(after, random_states()):
+        if not same(plain, compiler.finish(compiler.parts(torch.tensor(some)))) or not undrawn(after, random_states()):
             return False
     return True

@@ -23,8 +23,8 @@ def draws_nothing(walked: Any, cache: LoaderServer) -> Callable[[], bool]:
     known = isinstance(walked, KeptPass) and may_draw_ahead(walked._index_sampler)
 
     def may() -> bool:
-        maker = cache.keeping.maker
-        return known and cache.keeping.full and not cache.reason and (maker is None or not maker.random)
+        compiler = cache.kept_rows.compiler
+        return known and cache.kept_rows.full and not cache.reason and (compiler is None or not compiler.random)
 
     return may
 
@@ -71,7 +71,7 @@ def _taken(inner: Any, device: DeviceStream, cache: LoaderServer) -> _Taken:
 
 
 def _resident(cache: LoaderServer) -> bool:
-    return isinstance(cache.keeping, ResidentRows) and cache.keeping.resident and cache.keeping.full
+    return isinstance(cache.kept_rows, ResidentRows) and cache.kept_rows.resident and cache.kept_rows.full
 
 
 class Begun(NamedTuple):
@@ -89,10 +89,10 @@ def begin_ahead(walked: KeptPass, device: DeviceStream, cache: LoaderServer, cha
 
     def take() -> Begun:
         alive: Any = weak()  # held by whoever asks
-        batch, keeping = kind._next_data(alive), cache.keeping
+        batch, kept_rows = kind._next_data(alive), cache.kept_rows
         again = None
-        if isinstance(keeping, ResidentRows) and not cache.reason and alive.latest is not None:
-            again = keeping.again(alive.latest)
+        if isinstance(kept_rows, ResidentRows) and not cache.reason and alive.latest is not None:
+            again = kept_rows.again(alive.latest)
         indices = alive.latest if cache.stands() else None
         return Begun(batch, device.event(), again, indices)
 

@@ -32,19 +32,19 @@ class ResidentRows(RowCache):
         self,
         collate: Callable[[Any], Any],
         budget: MemoryBudget,
-        maker: BatchCompiler | None = None,
+        compiler: BatchCompiler | None = None,
         room: Room = no_room,
         *,
         device: DeviceStream,
     ) -> None:
         """Keep nothing yet; with `room` in files, rows stay on the CPU, where they are saved from."""
-        super().__init__(collate, budget, maker, room)
+        super().__init__(collate, budget, compiler, room)
         self._device = device
         self._may_reside = room is no_room
         self._there: RowStore | None = None
         self._looked = False  # for room for what the table makes
-        if maker is not None:
-            maker.ends_elsewhere(device.arrive)
+        if compiler is not None:
+            compiler.ends_elsewhere(device.arrive)
 
     @property
     def resident(self) -> bool:
@@ -63,10 +63,15 @@ class ResidentRows(RowCache):
 
     def open(self) -> None:
         """Make room for rows that a maker makes, on the device if there is enough."""
-        maker = self.maker
-        if maker is not None and self.store is None and self._may_reside and not (maker.random or maker.ragged):
-            maker.keep(maker.num_stages - 1)
-            self.store = self._there = self._device.store(maker.rows(), maker.num_samples)
+        compiler = self.compiler
+        if (
+            compiler is not None
+            and self.store is None
+            and self._may_reside
+            and not (compiler.random or compiler.ragged)
+        ):
+            compiler.keep(compiler.num_stages - 1)
+            self.store = self._there = self._device.store(compiler.rows(), compiler.num_samples)
         if self.store is None:
             super().open()
 
@@ -80,10 +85,10 @@ class ResidentRows(RowCache):
     def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: Given | None = None) -> Any:
         """Return the batch of samples that are all there, on the device, by its own stream."""
         with self._device.working():
-            if self.maker is not None:
+            if self.compiler is not None:
                 if not self._looked and self.resident and self.full:
                     self._looked = True
-                    self._look_up(self.maker)
+                    self._look_up(self.compiler)
                 return super().take(indices, stream, given)
             assert self.layout is not None
             assert self.store is not None
@@ -91,8 +96,8 @@ class ResidentRows(RowCache):
 
     def again(self, indices: torch.Tensor) -> Callable[[], Any] | None:
         """Return what gives the batch of `indices` anew, whatever has changed since; None where that is no gather."""
-        maker, store = self.maker, self.store
-        layout = self.layout if maker is None else maker.layout if maker.is_looked_up else None
+        compiler, store = self.compiler, self.store
+        layout = self.layout if compiler is None else compiler.layout if compiler.is_looked_up else None
         if store is None or layout is None or not (self.resident and self.full):
             return None
 
@@ -102,13 +107,13 @@ class ResidentRows(RowCache):
 
         return gather
 
-    def _look_up(self, maker: BatchCompiler) -> None:
+    def _look_up(self, compiler: BatchCompiler) -> None:
         """Keep what the table makes of the bytes in their place, if there is a table, and room."""
-        kept, number = self.store, maker.num_samples
-        if kept is None or not maker.looks_up:
+        kept, number = self.store, compiler.num_samples
+        if kept is None or not compiler.looks_up:
             return
         try:
-            one = maker.looked_up(kept.take(torch.tensor([0])))
+            one = compiler.looked_up(kept.take(torch.tensor([0])))
             found = layout_of([part.cpu() if isinstance(part, torch.Tensor) else part for part in one], 1)
             made = None if found is None else self._device.store(found[0].rows, number, _SHARE)
             if made is None:
@@ -116,11 +121,11 @@ class ResidentRows(RowCache):
             some = max(1, _CHUNK_BYTES // (made.num_bytes // number))
             for start in range(0, number, some):
                 indices = torch.arange(start, min(start + some, number))
-                made.fill(slice(start, start + len(indices)), maker.looked_up(kept.take(indices)))
+                made.fill(slice(start, start + len(indices)), compiler.looked_up(kept.take(indices)))
         except RuntimeError:  # out of memory for what lies between
             return
         self.store = self._there = made
-        maker.keep_looked_up()
+        compiler.keep_looked_up()
 
     def make(self, indices: torch.Tensor, given: Given | None = None) -> None:
         """Make the rows of `indices`, and write them on the device's stream."""

@@ -15,33 +15,33 @@ from flatout.pipeline.read.worker_reader import WorkerReader, can_read
 from flatout.pipeline.serve.plan import LoaderPlan
 from flatout.watch.random_streams import unsafe
 
-__all__ = ["Early", "asking", "early_for"]
+__all__ = ["Prefetch", "asking", "prefetch_for"]
 
-Early = ThreadPrefetcher | WorkerReader
+Prefetch = ThreadPrefetcher | WorkerReader
 
 
-def early_for(
-    loader: Any, dataset: Any, plan: LoaderPlan, keeping: RowCache, computing_on: int, timing: bool
-) -> Early | None:
+def prefetch_for(
+    loader: Any, dataset: Any, plan: LoaderPlan, kept_rows: RowCache, computing_on: int, timing: bool
+) -> Prefetch | None:
     """Return what reads the samples of a pass on threads or in workers, None where that does not pay.
 
     Args:
         loader: the one that is walked.
         dataset: its data set.
         plan: what is done for the data set.
-        keeping: what is kept of it.
+        kept_rows: what is kept of it.
         computing_on: on how many threads torch computes a sample.
         timing: the pass is one of a trial that times what is kept already.
     """
-    maker = keeping.maker
-    if (keeping.full and not keeping.direct) or unsafe(dataset):  # has opened a file
+    compiler = kept_rows.compiler
+    if (kept_rows.full and not kept_rows.direct) or unsafe(dataset):  # has opened a file
         return None
-    if plan.in_flight and not keeping.full:
+    if plan.in_flight and not kept_rows.full:
         return ThreadPrefetcher(lambda: detached(dataset).__getitem__, plan.in_flight, computing_on, plan.one_core)
-    if plan.workers and maker is not None and not timing and can_read(loader, maker.source):
-        return WorkerReader(loader, maker.source, _rows(keeping, maker))
-    if plan.threads and maker is not None:
-        return ThreadPrefetcher(maker.reader, plan.threads, computing_on)
+    if plan.workers and compiler is not None and not timing and can_read(loader, compiler.source):
+        return WorkerReader(loader, compiler.source, _rows(kept_rows, compiler))
+    if plan.threads and compiler is not None:
+        return ThreadPrefetcher(compiler.reader, plan.threads, computing_on)
     return None
 
 
@@ -58,9 +58,9 @@ def asking(plan: LoaderPlan, computing_on: int) -> Callable[[Any, list[int]], An
     return at_once if plan.in_flight else asked_again
 
 
-def _rows(keeping: RowCache, maker: BatchCompiler) -> torch.Tensor | None:
+def _rows(kept_rows: RowCache, compiler: BatchCompiler) -> torch.Tensor | None:
     """Return where workers write what they read, None where this process does."""
-    if keeping.store is None or maker.stage or not keeping.in_common:
+    if kept_rows.store is None or compiler.stage or not kept_rows.in_common:
         return None
-    chosen = keeping.store.take(torch.empty(0, dtype=torch.int64), maker.source.place)[maker.source.place]
+    chosen = kept_rows.store.take(torch.empty(0, dtype=torch.int64), compiler.source.place)[compiler.source.place]
     return chosen.rows if isinstance(chosen, RowView) else None

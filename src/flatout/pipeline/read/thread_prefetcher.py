@@ -72,20 +72,20 @@ def scales(reader: Reader, length: int, num_threads: int) -> bool:
     Half of some are read alone, the others together, and then the other way round.
     """
     some = some_indices(length, _SCALED_ON * num_threads)
-    one, early = reader(), ThreadPrefetcher(reader, num_threads)
+    one, prefetch = reader(), ThreadPrefetcher(reader, num_threads)
     alone_s = together_s = 0.0
     try:
-        early.take(some[:num_threads])  # what threads open at first
+        prefetch.take(some[:num_threads])  # what threads open at first
         one(some[0])
         for alone, together in ((some[::2], some[1::2]), (some[1::2], some[::2])):
             start = time.perf_counter()
             for index in alone:
                 one(index)
             middle = time.perf_counter()
-            early.take(together)
+            prefetch.take(together)
             alone_s, together_s = alone_s + middle - start, together_s + time.perf_counter() - middle
     finally:
-        early.end()
+        prefetch.end()
     return together_s * num_threads * _NEARLY < alone_s and alone_s > WAITS_S * len(some) / 2
 
 
@@ -136,12 +136,12 @@ class ThreadPrefetcher:
         self._asked: set[int] = set()
         weakref.finalize(self, self._desk.end).atexit = False
 
-    def follow(self, batches: Iterator[torch.Tensor], early: bool, *, wanted: Any) -> Iterator[torch.Tensor]:
+    def follow(self, batches: Iterator[torch.Tensor], prefetch: bool, *, wanted: Any) -> Iterator[torch.Tensor]:
         """Yield the indices of `batches`; the threads end with them.
 
         `early`: samples of later batches are asked for by then, of which `wanted(indices)` says which.
         """
-        return _Following(self, batches, wanted if early else None, 2 * self._num_threads)
+        return _Following(self, batches, wanted if prefetch else None, 2 * self._num_threads)
 
     def take(self, indices: Sequence[int]) -> list[Any]:
         """Return samples in the order of `indices`; raise what the data set raised."""
@@ -174,8 +174,8 @@ class _Following:
     No generator: what a handler of a signal raises would end it, and the script may go on.
     """
 
-    def __init__(self, early: ThreadPrefetcher, batches: Iterator[torch.Tensor], wanted: Any, most: int) -> None:
-        self._early, self._batches, self._wanted, self._most = early, batches, wanted, most
+    def __init__(self, prefetch: ThreadPrefetcher, batches: Iterator[torch.Tensor], wanted: Any, most: int) -> None:
+        self._prefetch, self._batches, self._wanted, self._most = prefetch, batches, wanted, most
         self._ahead: deque[torch.Tensor] = deque()
 
     def __iter__(self) -> "_Following":
@@ -185,7 +185,7 @@ class _Following:
         try:
             while self._wanted is not None and sum(map(len, self._ahead)) < self._most:
                 self._ahead.append(next(self._batches))
-                self._early.ask(self._wanted(self._ahead[-1]).tolist())
+                self._prefetch.ask(self._wanted(self._ahead[-1]).tolist())
         except StopIteration:
             self._wanted = None
         if self._ahead:
@@ -193,5 +193,5 @@ class _Following:
         try:
             return next(self._batches)
         except StopIteration:
-            self._early.end()
+            self._prefetch.end()
             raise

@@ -60,7 +60,7 @@ class WorkerReader:
         self._read: ReadValues | Exception | None = None
 
     def follow(
-        self, batches: Iterator[torch.Tensor], early: bool, *, wanted: Callable[[torch.Tensor], torch.Tensor]
+        self, batches: Iterator[torch.Tensor], prefetch: bool, *, wanted: Callable[[torch.Tensor], torch.Tensor]
     ) -> Iterator[torch.Tensor]:
         """Yield the indices of `batches`; the workers end with them.
 

@@ -196,10 +196,10 @@ class CompiledLoader(DataLoader[Any]):
             return f"left as it is: {cache.reason}{there}"
         if cache.samples is not None:
             return cache.samples.explain() + there
-        keeping = cache.keeping
-        made = "made in batches; " if keeping.makes else ""
-        kept = f"{keeping.num_kept} samples kept in {format_bytes(keeping.num_bytes)}"
-        if self._device is not None and isinstance(keeping, ResidentRows) and keeping.resident:
+        kept_rows = cache.kept_rows
+        made = "made in batches; " if kept_rows.makes else ""
+        kept = f"{kept_rows.num_kept} samples kept in {format_bytes(kept_rows.num_bytes)}"
+        if self._device is not None and isinstance(kept_rows, ResidentRows) and kept_rows.resident:
             kept, there = f"{kept} on {self._device.device}", ""
         disk = f"; {cache.on_disk.state}" if cache.on_disk is not None and cache.on_disk.state else ""
         changed = f"; {cache.changed} has changed: the rest of the pass is read anew" if cache.changed else ""

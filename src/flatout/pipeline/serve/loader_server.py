@@ -26,7 +26,7 @@ from flatout.pipeline.compile.intra_op_threads import IntraOpThreads
 from flatout.pipeline.inspect.determinism import ask, refusal, samples_of, some_indices, weakly
 from flatout.pipeline.inspect.repeated_proof import ProofPace, agrees_here, plain_of
 from flatout.pipeline.inspect.row_independence import DRAWS, RowIndependence
-from flatout.pipeline.read.prefetch import Early, asking, early_for
+from flatout.pipeline.read.prefetch import Prefetch, asking, prefetch_for
 from flatout.pipeline.read.worker_reader import WorkerReader
 from flatout.pipeline.serve.batch_buffer import BatchBuffer
 from flatout.pipeline.serve.passes import KeptPass, fill, noted, weakly_called
@@ -78,7 +78,7 @@ class LoaderServer:
         self._stays, self._live = bool(loader.persistent_workers), not loader.num_workers
         self._just_read, self._leaves_no_trace, self._settling, self._asked = False, False, _SETTLING, Asked()
         self._computing, self._intra_op, self._of_several = threads_of(loader), IntraOpThreads(), IntraOpThreads()
-        self.keeping, self._plan = self._nothing_kept(), LoaderPlan("")
+        self.kept_rows, self._plan = self._nothing_kept(), LoaderPlan("")
         self._begin(loader)
 
     @property
@@ -97,20 +97,20 @@ class LoaderServer:
         if self.reason or self.samples is not None:
             walked = self._seeds.iterate(loader, loader, iterate)
             return walked if loader.num_workers or self.samples is None else self.samples.walked(walked)
-        if self._purpose != "run" or self.keeping.ready or self._plan.in_flight:
+        if self._purpose != "run" or self.kept_rows.ready or self._plan.in_flight:
             self._filled = weakref.ref(loader)
-            self._gather, timing = self.keeping.gather, self._purpose == "timing"
+            self._gather, timing = self.kept_rows.gather, self._purpose == "timing"
             several = (lambda: self._gather if self.stands() else None, self._is_due, self._given, self._of_several)
             at_once = self._gather is not None and bool(self._gather.parts)
-            early = early_for(loader, self.dataset, self._plan, self.keeping, self._computing, timing)
+            prefetch = prefetch_for(loader, self.dataset, self._plan, self.kept_rows, self._computing, timing)
             walked = KeptPass(
                 loader,
-                functools.partial(self._make, early=early),
+                functools.partial(self._make, prefetch=prefetch),
                 seeded_before=self._seeds.begin(loader),
                 intra_op=self._intra_op,
                 earlier=self._streams.get(loader) if loader.persistent_workers else None,
-                follow=functools.partial(early.follow, wanted=self._wanted) if early is not None else None,
-                ready=functools.partial(BatchBuffer, *several) if early is None and at_once else None,
+                follow=functools.partial(prefetch.follow, wanted=self._wanted) if prefetch is not None else None,
+                ready=functools.partial(BatchBuffer, *several) if prefetch is None and at_once else None,
                 ended=self._ended,
             )
             self._streams[loader] = walked.streams
@@ -124,7 +124,7 @@ class LoaderServer:
     def _begin(self, loader: Any) -> None:
         """Look at everything: first in a copy of the process, then here, if that leaves no trace."""
         self._rehearsed, self.on_disk, self.samples, self._gather, self._fresh = False, None, None, None, None
-        self.keeping, refused, budget = self._nothing_kept(), refusal(loader), self._budget.left
+        self.kept_rows, refused, budget = self._nothing_kept(), refusal(loader), self._budget.left
         found = Rehearsal(refused) if refused else rehearse(loader, functools.partial(self._tried, loader, budget))
         if found.reason:
             self._plan, self.reason = LoaderPlan(found.reason), found.reason
@@ -137,7 +137,7 @@ class LoaderServer:
 
     def _take_as_it_is(self, loader: Any) -> None:
         left_out = None if self.samples is None else self.samples.weakly_left_out()
-        live = self.keeping.read_anew if self._live else frozenset[int]()
+        live = self.kept_rows.read_anew if self._live else frozenset[int]()
         self._fresh = Freshness(loader, left_out, on_change=self._on_change, asked=self._asked, live=live)
         if self.samples is not None:
             self.samples.fresh = self._fresh
@@ -149,34 +149,36 @@ class LoaderServer:
 
     def _begin_here(self, loader: Any, plan: LoaderPlan | None) -> None:
         self._plan = plan_here(loader, self._budget, plan, traces=not self._leaves_no_trace)
-        self._random, maker, waits = self._plan.random, self._plan.maker, self._plan.in_flight > 0
-        self.reason, self.keeping = self._plan.reason, self._nothing_kept(maker)
+        self._random, compiler, waits = self._plan.random, self._plan.compiler, self._plan.in_flight > 0
+        self.reason, self.kept_rows = self._plan.reason, self._nothing_kept(compiler)
         if self.reason:
             return
         self.samples, why = kept_samples(loader, self._budget, self._random, self._hit, self._plan.rows, self._purpose)
-        if (self._random and maker is None) or (self._plan.once and (loader.num_workers or not waits)):
+        if (self._random and compiler is None) or (self._plan.once and (loader.num_workers or not waits)):
             self.reason = why
-        if self._folder is not None and not (self.reason or self.samples or (maker is not None and maker.in_memory)):
+        if self._folder is not None and not (
+            self.reason or self.samples or (compiler is not None and compiler.in_memory)
+        ):
             self.on_disk = DiskCache(self._folder, loader.dataset, self.collate)
-            if not self.on_disk.load(loader.dataset, self.keeping):
-                self.keeping = self._nothing_kept(maker)
-        self.keeping.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
-        self.keeping.by_workers = self._plan.workers
+            if not self.on_disk.load(loader.dataset, self.kept_rows):
+                self.kept_rows = self._nothing_kept(compiler)
+        self.kept_rows.name = name_for_ranks(loader, self._plan, self._budget) if self._purpose == "run" else ""
+        self.kept_rows.by_workers = self._plan.workers
         if not in_a_copy():  # which keeps nothing
-            self.keeping.open()
-        if loader.num_workers and (self._plan.threads or self._plan.workers) and self.keeping.direct:
+            self.kept_rows.open()
+        if loader.num_workers and (self._plan.threads or self._plan.workers) and self.kept_rows.direct:
             self.reason = "what its transform is given takes more memory than may be kept"
 
     def _wanted(self, indices: Indices) -> torch.Tensor:
         places = torch.empty(0, dtype=torch.int64) if isinstance(indices, OddIndices) else indices
-        return places if self._plan.passed_through or self.keeping.direct else self.keeping.missing(places)
+        return places if self._plan.passed_through or self.kept_rows.direct else self.kept_rows.missing(places)
 
-    def _nothing_kept(self, maker: BatchCompiler | None = None) -> RowCache:
-        return self._keep(self.collate, self._budget, maker, no_room if self._folder is None else self._folder.room)
+    def _nothing_kept(self, compiler: BatchCompiler | None = None) -> RowCache:
+        return self._keep(self.collate, self._budget, compiler, no_room if self._folder is None else self._folder.room)
 
     def _save(self) -> None:
-        if self.on_disk is not None and self.keeping.full and not (self.keeping.direct or self.on_disk.state):
-            self.on_disk.save(self.dataset, self.keeping)
+        if self.on_disk is not None and self.kept_rows.full and not (self.kept_rows.direct or self.on_disk.state):
+            self.on_disk.save(self.dataset, self.kept_rows)
 
     def _filling(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         deliver = weakly_called(weakref.WeakMethod(self._delivered))  # an iterator must not keep its workers alive
@@ -196,7 +198,7 @@ class LoaderServer:
                 changed = self._changed_by_reading()
                 if changed and self._settles():
                     return
-                reason = reason or changed or self.keeping.add(self.dataset, indices, batch)
+                reason = reason or changed or self.kept_rows.add(self.dataset, indices, batch)
         except any_but_signals() as error:  # the script has its batch, whatever becomes of ours
             reason = f"keeping a batch raised {type(error).__name__}: {error}".splitlines()[0][:200]
         if reason:
@@ -224,7 +226,7 @@ class LoaderServer:
             return not self.reason
         if self._live:
             return self._fresh.holds()
-        return self._fresh.files_hold() and (not self.keeping.direct or self._fresh.holds_here())
+        return self._fresh.files_hold() and (not self.kept_rows.direct or self._fresh.holds_here())
 
     def _changed_by_reading(self) -> str:
         return self._fresh.changed_by_reading() if self._fresh is not None and self._live else ""
@@ -236,8 +238,8 @@ class LoaderServer:
         loader, self._settling = self._filled(), self._settling - 1
         if loader is None:
             return False
-        self.keeping, self._gather = self._nothing_kept(self._plan.maker), None
-        self.keeping.open()
+        self.kept_rows, self._gather = self._nothing_kept(self._plan.compiler), None
+        self.kept_rows.open()
         self._take_as_it_is(loader)
         return True
 
@@ -246,7 +248,7 @@ class LoaderServer:
         with computing_on(self._computing), drawn_from(stream):
             return self.collate(samples_of(self.dataset, indices.tolist()))
 
-    def _make(self, indices: Indices, stream: torch.Generator | None, *, early: Early | None = None) -> Any:
+    def _make(self, indices: Indices, stream: torch.Generator | None, *, prefetch: Prefetch | None = None) -> Any:
         if isinstance(indices, OddIndices) or not self.stands():
             return self.as_plain(indices, stream)
         if self._gather is not None and not self._is_due():
@@ -254,16 +256,16 @@ class LoaderServer:
                 return self._given(self._gather.one(indices))
             except any_but_signals():  # an odd index: what follows knows what is to be done
                 self._gather = None
-        if self._plan.passed_through and early is not None:
+        if self._plan.passed_through and prefetch is not None:
             self._hit()
             with computing_on(self._computing):
-                return quicker(self.collate)(early.take(indices.tolist()))
+                return quicker(self.collate)(prefetch.take(indices.tolist()))
         if self._is_due():
             self._prove(indices)
-        completed, batch = (False, None) if self.reason else self._completed(indices, early)
+        completed, batch = (False, None) if self.reason else self._completed(indices, prefetch)
         if not completed:
             return self.as_plain(indices, stream)
-        made = self._given(self._taken(indices, stream, early) if batch is None else batch)
+        made = self._given(self._taken(indices, stream, prefetch) if batch is None else batch)
         if self._just_read:
             self._just_read, changed = False, self._changed_by_reading()
             if changed and not self._settles():
@@ -275,13 +277,13 @@ class LoaderServer:
         self._hit()
         return batch
 
-    def _taken(self, indices: torch.Tensor, stream: torch.Generator | None, early: Early | None) -> Any:
+    def _taken(self, indices: torch.Tensor, stream: torch.Generator | None, prefetch: Prefetch | None) -> Any:
         """Return a batch of what is kept; where a kernel fails, the script's own, from the same random state."""
         before = random_states() if self._random and stream is None else None
         began = stream.get_state() if stream is not None else None
         try:
-            given = early.take(indices.tolist()) if early is not None and self.keeping.direct else None
-            return self.keeping.take(indices, stream, given)
+            given = prefetch.take(indices.tolist()) if prefetch is not None and self.kept_rows.direct else None
+            return self.kept_rows.take(indices, stream, given)
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
             self._refuse(f"making batches at once raised {type(error).__name__}")
         if stream is not None and began is not None:
@@ -290,24 +292,24 @@ class LoaderServer:
             restore_random_states(before)
         return self.as_plain(indices, stream)
 
-    def _completed(self, indices: torch.Tensor, early: Early | None = None) -> tuple[bool, Any]:
+    def _completed(self, indices: torch.Tensor, prefetch: Prefetch | None = None) -> tuple[bool, Any]:
         """Return whether all of `indices` can be taken, after making what was missing; their batch, if that was all.
 
         Where that cannot be, the random streams stand as if nothing had been tried.
         """
-        missing: Any = () if self.keeping.full else self.keeping.missing(indices)
+        missing: Any = () if self.kept_rows.full else self.kept_rows.missing(indices)
         if not len(missing):
             return True, None
-        if not (self._live or isinstance(early, WorkerReader) or self._fresh is None or self._fresh.holds_here()):
+        if not (self._live or isinstance(prefetch, WorkerReader) or self._fresh is None or self._fresh.holds_here()):
             return False, None
         self._just_read = True
         before, batch = random_states(), None
         try:
-            reason, batch = self._rehearse(missing, early)
+            reason, batch = self._rehearse(missing, prefetch)
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
-            if self.keeping.makes and not self._random:  # a sample that the kernels do not suit
+            if self.kept_rows.makes and not self._random:  # a sample that the kernels do not suit
                 restore_random_states(before)
-                self.keeping = self._nothing_kept()
+                self.kept_rows = self._nothing_kept()
                 return self._completed(indices)
             reason = f"making samples by themselves raised {type(error).__name__}"
         if not reason and not undrawn(before, random_states()):
@@ -318,26 +320,26 @@ class LoaderServer:
         self._save()
         return not self.reason, batch if missing is indices and self._by_row.stacks else None
 
-    def _add(self, missing: torch.Tensor, early: Early | None = None) -> tuple[str, Any]:
+    def _add(self, missing: torch.Tensor, prefetch: Prefetch | None = None) -> tuple[str, Any]:
         wanted = missing.tolist()
-        if self.keeping.makes:
-            self.keeping.make(missing, early.take(wanted) if early is not None else None)
+        if self.kept_rows.makes:
+            self.kept_rows.make(missing, prefetch.take(wanted) if prefetch is not None else None)
             return "", None
         with computing_on(self._computing):
             asked = ask if self._purpose != "run" else samples_of
-            samples: Any = early.take(wanted) if early and self._plan.in_flight else asked(self.dataset, wanted)
+            samples: Any = prefetch.take(wanted) if prefetch and self._plan.in_flight else asked(self.dataset, wanted)
             made = self._by_row(samples)
-            return self._by_row.against or self.keeping.add(self.dataset, missing, made), made
+            return self._by_row.against or self.kept_rows.add(self.dataset, missing, made), made
 
-    def _rehearse(self, missing: torch.Tensor, early: Early | None) -> tuple[str, Any]:
+    def _rehearse(self, missing: torch.Tensor, prefetch: Prefetch | None) -> tuple[str, Any]:
         """In a trial, keep something to serve from; a training has filled its memory by now."""
         if self._rehearsed or self._purpose != "timing":
-            return self._add(missing, early)
+            return self._add(missing, prefetch)
         self._rehearsed = True
         some = torch.tensor(some_indices(len(self.dataset), _REHEARSED))
         reason, _ = self._add(some)
-        if self.keeping.store is not None:
-            self.keeping.store.repeat(some)
+        if self.kept_rows.store is not None:
+            self.kept_rows.store.repeat(some)
         return reason, None
 
     def _prove(self, indices: torch.Tensor) -> None:
@@ -345,13 +347,13 @@ class LoaderServer:
         with self._pace.proving(self._sees_all):
             if self.on_disk is not None and self.on_disk.changed(self.dataset):
                 self._refuse(f"what {type(self.dataset).__name__} reads has changed")
-            elif not self.keeping.empty and not len(self.keeping.missing(some)):
+            elif not self.kept_rows.empty and not len(self.kept_rows.missing(some)):
                 self._agrees(some.tolist())
 
     def _look_again(self, loader: Any) -> None:
         """Begin a pass: see whether everything is as it was, and hold some of what is kept against the data set."""
         stale = "" if self._fresh is None or self._fresh.begin_pass(self._live) else self._fresh.changed
-        if stale and self._stays and self.keeping.full and not self.keeping.direct:
+        if stale and self._stays and self.kept_rows.full and not self.kept_rows.direct:
             return  # its workers, which stay, would not see it either
         if not stale and self.on_disk is not None and self.on_disk.changed(self.dataset):
             stale = "a file"
@@ -368,20 +370,20 @@ class LoaderServer:
 
     @property
     def _has_others(self) -> bool:  # samples that another rank kept, none of which was served yet
-        return self.keeping.store is not None and self.keeping.store.filled.doubted
+        return self.kept_rows.store is not None and self.kept_rows.store.filled.doubted
 
     def _hold_against(self) -> None:
         against = self.samples.prove(_PROOFS) if self.samples is not None else ""
         if against:
             self._refuse(against)
-        known = self.keeping.some_known(len(self.dataset), _PROOFS)
-        if known and self._agrees(known) and self.keeping.store is not None:
-            self.keeping.store.filled.trust()
+        known = self.kept_rows.some_known(len(self.dataset), _PROOFS)
+        if known and self._agrees(known) and self.kept_rows.store is not None:
+            self.kept_rows.store.filled.trust()
 
     def _agrees(self, indices: list[int]) -> bool:
         asked = functools.partial(plain_of, self.dataset, self.collate, indices, asking(self._plan, self._computing))
         answer = ask_a_copy(asked)
-        here = functools.partial(agrees_here, answer.value, asked, self.keeping.shown, indices, self._computing)
+        here = functools.partial(agrees_here, answer.value, asked, self.kept_rows.shown, indices, self._computing)
         if answer.failed and (self._has_others or not self._sees_all):
             self._refuse(f"{type(self.dataset).__name__} could not be asked again: {answer.failed}")
         elif not (answer.failed or self._purpose == "timing" or here()):
@@ -397,4 +399,4 @@ class LoaderServer:
 
     def _refuse(self, reason: str) -> None:
         self.reason = self.reason or reason
-        self.keeping, self.samples, self._gather = self._nothing_kept(), None, None
+        self.kept_rows, self.samples, self._gather = self._nothing_kept(), None, None

@@ -8,7 +8,7 @@ import torch
 from flatout.pipeline.cache.batch_layout import layout_of
 from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.cache.row_cache import RowCache, rows_refused
-from flatout.pipeline.compile.batch_compiler import BatchCompiler, maker_of
+from flatout.pipeline.compile.batch_compiler import BatchCompiler, compiler_of
 from flatout.pipeline.inspect.determinism import draws, examine, may_be_left_out, read_alone, refusal, streams_kept
 from flatout.pipeline.read.one_core import programs
 from flatout.pipeline.read.thread_prefetcher import in_flight, num_reading, reads_quickly, suit_one_core
@@ -30,7 +30,7 @@ class LoaderPlan:
         random: why samples are other ones each time, as far as is known by a transform; empty when they are the same.
         rows: why no rows are kept, as far as it is known by now.
         once: why the collate function may be called once a batch, in order, and not besides; empty when it may.
-        maker: what makes rows.
+        compiler: what makes rows.
         makes: there is a maker; in a plan that another process sent, it is still to be made.
         threads: on how many threads values are read for it.
         workers: the loader's workers read values for it.
@@ -43,7 +43,7 @@ class LoaderPlan:
     random: str = ""
     rows: str = ""
     once: str = ""
-    maker: BatchCompiler | None = None
+    compiler: BatchCompiler | None = None
     makes: bool = False
     threads: int = 0
     workers: bool = False
@@ -53,7 +53,7 @@ class LoaderPlan:
 
     def sent(self) -> "LoaderPlan":
         """Return what of this plan another process can use."""
-        return replace(self, maker=None)
+        return replace(self, compiler=None)
 
 
 def plan_of(loader: Any, budget: MemoryBudget) -> LoaderPlan:
@@ -78,8 +78,8 @@ def plan_here(loader: Any, budget: MemoryBudget, sent: LoaderPlan | None, *, tra
     if not sent.makes:
         return sent
     with computing_on(threads_of(loader)):
-        maker = maker_of(loader, proven_before=True)
-    return plan_of(loader, budget) if maker is None else replace(sent, maker=maker)
+        compiler = compiler_of(loader, proven_before=True)
+    return plan_of(loader, budget) if compiler is None else replace(sent, compiler=compiler)
 
 
 def _changed(plan: LoaderPlan, untouched: StateGuard) -> bool:
@@ -96,21 +96,25 @@ def _plan(loader: Any, budget: MemoryBudget) -> LoaderPlan:
     random = reason if may_be_left_out(reason) else ""
     if reason and not random:
         return LoaderPlan(reason)
-    maker, alone = (maker_of(loader) if not reason or draws(reason) else None), read_alone(dataset)
-    reads = maker is not None and not maker.in_memory and not alone
-    quick = maker is not None and reads and loader.num_workers and reads_quickly(maker.reader, maker.num_samples)
-    workers = maker is not None and reads and not quick and can_read(loader, maker.source)
-    threads = num_reading(maker.reader, maker.num_samples) if maker is not None and reads and not workers else 0
-    if maker is not None and loader.num_workers:
-        suits = maker.in_memory or threads or quick or workers
-        maker = maker if suits and (loader.worker_init_fn is None or not maker.random) else None
+    compiler, alone = (compiler_of(loader) if not reason or draws(reason) else None), read_alone(dataset)
+    reads = compiler is not None and not compiler.in_memory and not alone
+    quick = (
+        compiler is not None and reads and loader.num_workers and reads_quickly(compiler.reader, compiler.num_samples)
+    )
+    workers = compiler is not None and reads and not quick and can_read(loader, compiler.source)
+    threads = (
+        num_reading(compiler.reader, compiler.num_samples) if compiler is not None and reads and not workers else 0
+    )
+    if compiler is not None and loader.num_workers:
+        suits = compiler.in_memory or threads or quick or workers
+        compiler = compiler if suits and (loader.worker_init_fn is None or not compiler.random) else None
     one_core = suit_one_core(times) and threads_of(loader) == 1 and alone_here  # torch's threads would stay there, too
-    waiting = 0 if maker is not None or random or alone else in_flight(times, one_core)
-    once, rows = ("", random) if random or maker is not None else _collated(loader, budget)
+    waiting = 0 if compiler is not None or random or alone else in_flight(times, one_core)
+    once, rows = ("", random) if random or compiler is not None else _collated(loader, budget)
     passed = waiting > 0 and (bool(once) or not _fits(loader, samples, budget))
-    makes = maker is not None
+    makes = compiler is not None
     return LoaderPlan(
-        "", random, "" if makes else rows, once, maker, makes, threads, workers, waiting, one_core, passed
+        "", random, "" if makes else rows, once, compiler, makes, threads, workers, waiting, one_core, passed
     )
 
 

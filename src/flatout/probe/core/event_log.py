@@ -1,9 +1,9 @@
 """What the training thread passes, event by event: written down at once, worked out later, many steps at a time.
 
 A probe in the training must be cheap where caches are cold: between two kernels every call of a Python function costs
-about 1 us, five times what it costs in a tight loop (measured on the 0.3 ms steps of benchmarks/overhead.py). So a
-seam only notes what happened and when, two calls of C; every 20 ms, at the end of a step, the account and the step
-tracker are told all of it in one go, where it costs a fraction, and steps that repeat are told together (`rounds`). A
+about 1 us, five times what it costs in a tight loop (measured on the 0.3 ms steps of benchmarks/overhead.py). So a seam
+only notes what happened and when, two calls of C; every 20 ms, at the end of a step, the account and the step tracker
+are told all of it in one go, where it costs a fraction, and steps that repeat are told together (`step_pattern`). A
 deep run, whose sampler asks at any moment what phase is running, and a run with a device clock tell them at once.
 """
 
@@ -42,50 +42,50 @@ _NEVER = 1 << 62
 class ForwardEvents:
     """The events of forward passes."""
 
-    def __init__(self, tape: "EventLog") -> None:
-        """Speak to the account and the tracker of `tape`."""
-        self._tape = tape
+    def __init__(self, event_log: "EventLog") -> None:
+        """Speak to the account and the tracker of `event_log`."""
+        self._event_log = event_log
         self.functions: list[bool] = []  # compiled functions under way: whether each is a forward pass
 
     def begins(self) -> None:
         """An outermost module is called."""
-        segment = self._tape.tracker.open
-        if (segment.grad_forwards or segment.plain_forwards) and self._tape.account.current in _HOST:
-            self._tape.tracker.forward_begins()
-        self._tape.account.enter(FORWARD)
-        if self._tape.device is not None:
-            self._tape.device.begin(0)
+        segment = self._event_log.tracker.open
+        if (segment.grad_forwards or segment.plain_forwards) and self._event_log.account.current in _HOST:
+            self._event_log.tracker.forward_begins()
+        self._event_log.account.enter(FORWARD)
+        if self._event_log.device is not None:
+            self._event_log.device.begin(0)
 
     def ends(self) -> None:
         """An outermost module was called with gradients."""
-        self._tape.leave_device(LOSS)
-        self._tape.tracker.forward_done(True)
+        self._event_log.leave_device(LOSS)
+        self._event_log.tracker.forward_done(True)
 
     def plain_ends(self) -> None:
         """An outermost module in evaluation mode was called without gradients."""
-        self._tape.leave_device()
-        self._tape.tracker.forward_done(False)
+        self._event_log.leave_device()
+        self._event_log.tracker.forward_done(False)
 
     def acting_ends(self) -> None:
         """An outermost module in training mode was called without gradients."""
-        self._tape.leave_device()
-        self._tape.tracker.forward_done(False, acting=True)
+        self._event_log.leave_device()
+        self._event_log.tracker.forward_done(False, acting=True)
 
     def function_begins(self) -> None:
         """A compiled function is called: a forward pass when host code does it, else part of what runs."""
-        outermost = self._tape.account.current in _HOST
+        outermost = self._event_log.account.current in _HOST
         self.functions.append(outermost)
         if outermost:
             self.begins()
         else:
-            self._tape.account.enter(self._tape.account.current)
+            self._event_log.account.enter(self._event_log.account.current)
 
     def function_ends(self) -> None:
         """A compiled function returns."""
         if self.functions.pop():
             self.ends()
         else:
-            self._tape.account.leave()
+            self._event_log.account.leave()
 
 
 class EventLog:

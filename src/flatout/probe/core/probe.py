@@ -28,7 +28,7 @@ class DeepContext:
     """What a deep run tells its probes.
 
     Attributes:
-        tape: what the training thread passes, event by event.
+        event_log: what the training thread passes, event by event.
         fail: takes the probes away after a failure of one of them.
         in_step: whether the training is within a step that counts: no validation, not between epochs.
         between_epochs: whether it is between two epochs.
@@ -39,7 +39,7 @@ class DeepContext:
         since_unix_s: when the first step had ended.
     """
 
-    tape: EventLog
+    event_log: EventLog
     fail: Callable[[Exception], None]
     in_step: Callable[[], bool]
     between_epochs: Callable[[], bool]

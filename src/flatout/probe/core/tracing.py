@@ -1,8 +1,8 @@
 """Whether Dynamo may be tracing: then a seam must only call what it wraps, before it does anything else.
 
 `torch.compiler.is_dynamo_compiling` tells, and Dynamo knows it when it traces; but it is a function of Python, and a
-seam is passed up to ten times a step, where each such call costs about 0.5 us (see `tape`). So it is asked only once a
-trace has begun in this process: a seam reads `tracing.possible` first.
+seam is passed up to ten times a step, where each such call costs about 0.5 us (see `event_log`). So it is asked only
+once a trace has begun in this process: a seam reads `tracing.possible` first.
 """
 
 import sys

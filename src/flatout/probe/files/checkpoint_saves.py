@@ -16,9 +16,9 @@ _IN_PLACE = ("os:replace", "os:rename", "shutil:copyfile")  # removing a large o
 class SaveWatch:
     """Marks what the training thread spends on checkpoints."""
 
-    def __init__(self, tape: EventLog, num_steps: Callable[[], int]) -> None:
+    def __init__(self, event_log: EventLog, num_steps: Callable[[], int]) -> None:
         """Watch nothing yet; `num_steps` gives the optimizer steps, or backward passes, so far."""
-        self._tape, self._num_steps = tape, num_steps
+        self._event_log, self._num_steps = event_log, num_steps
         self._saved_after = -1  # as many steps
         self.before_save: Callable[[Any], None] | None = None
 
@@ -37,9 +37,9 @@ class SaveWatch:
     def _save(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             hits.count += 1
-            if get_ident() == self._tape.thread:
+            if get_ident() == self._event_log.thread:
                 self._note()
-            with self._tape.span(self._tape.enter[CHECKPOINT]):
+            with self._event_log.span(self._event_log.enter[CHECKPOINT]):
                 if self.before_save is not None:
                     self.before_save(f)
                 return original(obj, f, *args, **kwargs)
@@ -48,14 +48,14 @@ class SaveWatch:
 
     def _part(self, counts: Callable[[], bool]) -> Callable[[Callable[..., Any], Hits], Callable[..., Any]]:
         """Return what makes a call part of a checkpoint where it `counts` as one."""
-        tape = self._tape
+        event_log = self._event_log
 
         def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
             def call(*args: Any, **kwargs: Any) -> Any:
-                if get_ident() != tape.thread or not counts():
+                if get_ident() != event_log.thread or not counts():
                     return original(*args, **kwargs)
                 hits.count += 1
-                with tape.span(tape.checkpoint_from_host):
+                with event_log.span(event_log.checkpoint_from_host):
                     return original(*args, **kwargs)
 
             return call

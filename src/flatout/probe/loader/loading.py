@@ -149,15 +149,15 @@ def _in_memory_bytes(dataset: Any) -> int:
 class LoaderWatch:
     """Installs the seams of loaders and tells the step tracker what they do."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Watch nothing yet."""
-        self.tape = tape
-        self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
+        self.event_log = event_log
+        self.trouble: Callable[[Exception], None] = lambda error: event_log.tracker.trouble(error)
         self.loaders: list[WatchedLoader] = []
         self.batch_sizes: list[int] = []
         self._passes = 0
         self._begins = False  # a pass: what is walked in its place is no pass of its own
-        self._asked = lru_cache(maxsize=16)(tape.asked)  # for iterators that cannot hold theirs
+        self._asked = lru_cache(maxsize=16)(event_log.asked)  # for iterators that cannot hold theirs
 
     def install(self, seams: Seams) -> None:
         """Wrap construction, `iter()` and `next()` of torch's DataLoader, and `iter()` of a compiled one."""
@@ -192,21 +192,21 @@ class LoaderWatch:
         return init
 
     def _iter(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape = self.tape
+        event_log = self.event_log
 
         def iterate(loader: Any) -> Any:
-            if get_ident() != tape.thread or self._begins:
+            if get_ident() != event_log.thread or self._begins:
                 return original(loader)
             hits.count += 1
-            start = tape.now()
-            tape.record((tape.loader_begins, start))
+            start = event_log.now()
+            event_log.record((event_log.loader_begins, start))
             self._begins = True
             try:
                 iterator = original(loader)
             finally:
                 self._begins = False
-                end = tape.now()
-                tape.record((tape.leave, end))
+                end = event_log.now()
+                event_log.record((event_log.leave, end))
             self._passes += 1
             watched = self._of(loader)
             watched.passes.add(self._passes)
@@ -217,37 +217,37 @@ class LoaderWatch:
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
             with contextlib.suppress(AttributeError, TypeError):
                 walked = drawn_from(iterator)
-                walked._flatout = (self._passes, watched, tape.asked(self._passes))
+                walked._flatout = (self._passes, watched, event_log.asked(self._passes))
                 watched.iterator = weakref.ref(walked)
             return iterator
 
         return iterate
 
     def _next(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape = self.tape
-        record, now, to_host = tape.record, tape.now, tape.leave_to[LEAD]
+        event_log = self.event_log
+        record, now, to_host = event_log.record, event_log.now, event_log.leave_to[LEAD]
 
         def following(iterator: Any) -> Any:
-            if get_ident() != tape.thread or tape.fetching:  # a loader inside a loader's dataset
+            if get_ident() != event_log.thread or event_log.fetching:  # a loader inside a loader's dataset
                 return original(iterator)
             hits.count += 1
             source, watched, asked = getattr(iterator, "_flatout", None) or self._unknown(iterator)
             start = now()
             record((asked, start))
-            if start >= tape.due:
-                tape.replay()
-            tape.fetching = True
+            if start >= event_log.due:
+                event_log.replay()
+            event_log.fetching = True
             try:
                 batch = original(iterator)
             except StopIteration:
-                tape.record((tape.leave, tape.now()))
-                tape.record((tape.exhausted(source), tape.now()))
+                event_log.record((event_log.leave, event_log.now()))
+                event_log.record((event_log.exhausted(source), event_log.now()))
                 raise
             except BaseException:
-                tape.record((tape.leave, tape.now()))
+                event_log.record((event_log.leave, event_log.now()))
                 raise
             finally:
-                tape.fetching = False
+                event_log.fetching = False
             end = now()
             record((to_host, end))
             if watched is not None:

@@ -28,10 +28,10 @@ _MOST = 4096  # shapes that are remembered
 class ConvolutionWatch:
     """Remembers the shapes of every convolution of the training thread."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Remember nothing yet."""
-        self._tape = tape
-        self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
+        self._event_log = event_log
+        self.trouble: Callable[[Exception], None] = lambda error: event_log.tracker.trouble(error)
         self._known: set[tuple[Any, ...]] = set()
         self._convolves = self._meets_new = False  # in the step under way
         self._seconds: dict[bool, list[float]] = {True: [], False: []}  # of steps that met a new shape, and of others
@@ -42,10 +42,10 @@ class ConvolutionWatch:
             seams.wrap(f"torch.nn.functional:{name}", self._watched)
 
     def _watched(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, tracing = self._tape, self._tape.tracing
+        event_log, tracing = self._event_log, self._event_log.tracing
 
         def convolve(*args: Any, **kwargs: Any) -> Any:
-            if (tracing.possible and is_dynamo_compiling()) or tape.fetching or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or event_log.fetching or get_ident() != event_log.thread:
                 return original(*args, **kwargs)
             hits.count += 1
             self._look(args, kwargs)
@@ -92,7 +92,7 @@ def _search() -> str:
 
 PROBE = Probe(
     name="convolutions",
-    make=lambda deep: ConvolutionWatch(deep.tape),
+    make=lambda deep: ConvolutionWatch(deep.event_log),
     install=ConvolutionWatch.install,
     step=ConvolutionWatch.step,
     causes={"convolutions": ConvolutionWatch.facts},

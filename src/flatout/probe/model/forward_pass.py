@@ -10,9 +10,9 @@ from flatout.probe.core.event_log import EventLog
 __all__ = ["plain_on_cpu", "within"]
 
 
-def plain_on_cpu(module: Any, tape: EventLog) -> bool:
+def plain_on_cpu(module: Any, event_log: EventLog) -> bool:
     """Return whether the operations of `module` run one by one, and are done when their calls return."""
-    return not tape.tracing.possible and all(one.device.type == "cpu" for one in module.parameters())
+    return not event_log.tracing.possible and all(one.device.type == "cpu" for one in module.parameters())
 
 
 def within(mode: TorchDispatchMode, inner: Callable[..., Any]) -> Callable[..., Any]:

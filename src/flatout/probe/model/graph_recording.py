@@ -43,9 +43,9 @@ class _Mark:
 class GraphWatch:
     """Keeps a call of the one model that validates with gradients, and times it later."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Watch nothing yet."""
-        self._tape = tape
+        self._event_log = event_log
         self._rows: Counter[int] = Counter()  # by length: passes before a backward pass
         self._in_a_row = 0
         self._marks: list[weakref.ref[_Mark]] = []
@@ -63,7 +63,7 @@ class GraphWatch:
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or what marks its graph while gradients are recorded in a validation."""
-        if self._tape.tracing.possible or not torch.is_grad_enabled():
+        if self._event_log.tracing.possible or not torch.is_grad_enabled():
             return inner
         self._in_a_row += 1
         if not self._validates():
@@ -166,7 +166,7 @@ def _timed(model: Any, kept: KeptCall, *, passes: int, graphs: bool, piled: bool
 
 PROBE = Probe(
     name="graph-recording",
-    make=lambda deep: GraphWatch(deep.tape),
+    make=lambda deep: GraphWatch(deep.event_log),
     around_always=GraphWatch.around,
     backward=lambda watch, tensor: watch.backward(),
     measure=lambda watch, causes: watch.measure(),

@@ -35,9 +35,9 @@ _UNKNOWN = "empty"  # in the name of what makes memory without contents
 class LoopInvariantWatch:
     """Watches the first pass of one module in a step, and in the next one."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Watch nothing yet."""
-        self._tape = tape
+        self._event_log = event_log
         self._steps = self._watched = 0
         self._module = 0
         self._first: _Pass | None = None
@@ -53,7 +53,7 @@ class LoopInvariantWatch:
             return inner
         if self._first is not None and id(module) != self._module:
             return inner
-        if not plain_on_cpu(module, self._tape):
+        if not plain_on_cpu(module, self._event_log):
             return inner
         self._watched, self._module = self._steps, id(module)
         watched = _Pass(self._first)
@@ -151,7 +151,7 @@ def _repeatable(func: Any) -> bool:
 
 PROBE = Probe(
     name="loop-invariant",
-    make=lambda deep: LoopInvariantWatch(deep.tape),
+    make=lambda deep: LoopInvariantWatch(deep.event_log),
     step=LoopInvariantWatch.step,
     around=LoopInvariantWatch.around,
     causes={"unchanging": LoopInvariantWatch.facts},

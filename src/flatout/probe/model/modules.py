@@ -49,10 +49,10 @@ class _Hooked:
 class ModuleWatch:
     """Finds and hooks the modules whose call is the forward pass."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Hook nothing yet."""
-        self._tape = tape
-        self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
+        self._event_log = event_log
+        self.trouble: Callable[[Exception], None] = lambda error: event_log.tracker.trouble(error)
         self._hooked: list[_Hooked] = []
         self.calls = OwnCalls()
         self._seen_parameters: set[int] = set()
@@ -136,16 +136,16 @@ class ModuleWatch:
         return [hooked.module for hooked in self._hooked if hooked.trained and hooked.module is not None]
 
     def _attach(self, hooked: _Hooked) -> None:
-        ref, tape, tracing = hooked.ref, self._tape, self._tape.tracing
-        record, now = tape.record, tape.now
+        ref, event_log, tracing = hooked.ref, self._event_log, self._event_log.tracing
+        record, now = event_log.record, event_log.now
         beneath = self.calls.beneath(hooked.module)
-        begins, ends = tape.forward.begins, tape.forward.ends
-        plain, acting = tape.forward.plain_ends, tape.forward.acting_ends
+        begins, ends = event_log.forward.begins, event_log.forward.ends
+        plain, acting = event_log.forward.plain_ends, event_log.forward.acting_ends
 
         def call(*args: Any, **kwargs: Any) -> Any:
             module: Any = ref()  # alive: it is being called
             inner = beneath(module) or module._call_impl
-            if (tracing.possible and is_dynamo_compiling()) or tape.fetching or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or event_log.fetching or get_ident() != event_log.thread:
                 return inner(*args, **kwargs)  # in a data set it is part of the input
             if hooked.calls < _LOOKED_AT:
                 self._look_at(hooked, args or tuple(kwargs.values()))
@@ -177,18 +177,18 @@ class ModuleWatch:
 
     def compiled_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function`, a compiled function, so that its calls from host code count as forward passes."""
-        tape, tracing = self._tape, self._tape.tracing
+        event_log, tracing = self._event_log, self._event_log.tracing
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if (tracing.possible and is_dynamo_compiling()) or tape.fetching or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or event_log.fetching or get_ident() != event_log.thread:
                 return function(*args, **kwargs)
             if self.on_forward is not None:
                 self.on_forward()
-            tape.record((tape.forward.function_begins, tape.now()))
+            event_log.record((event_log.forward.function_begins, event_log.now()))
             try:
                 return function(*args, **kwargs)
             finally:
-                tape.record((tape.forward.function_ends, tape.now()))
+                event_log.record((event_log.forward.function_ends, event_log.now()))
 
         return call
 

@@ -32,9 +32,9 @@ _ALIGNED = 8  # numbers of 16 bits in 16 bytes
 class ArithmeticWatch:
     """Watches one forward pass."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Watch nothing yet."""
-        self._tape = tape
+        self._event_log = event_log
         self._calls = 0
         self._counter: Counter | None = None
 
@@ -42,7 +42,7 @@ class ArithmeticWatch:
         """Return `inner`, or for one call of the training what counts while `inner` runs."""
         self._calls += 1
         on_device = any(one.is_cuda for one in module.parameters()) if self._calls == _AT_CALL else False
-        if not on_device or self._counter is not None or self._tape.tracing.possible:
+        if not on_device or self._counter is not None or self._event_log.tracing.possible:
             return inner
         self._counter = Counter()
         return within(self._counter, inner)
@@ -165,7 +165,7 @@ def _kind(func: Any, args: Any) -> str:
 
 PROBE = Probe(
     name="operations",
-    make=lambda deep: ArithmeticWatch(deep.tape),
+    make=lambda deep: ArithmeticWatch(deep.event_log),
     around=ArithmeticWatch.around,
     causes={"arithmetic": ArithmeticWatch.facts},
 )

@@ -28,10 +28,10 @@ _BY_STRENGTH = ("attention_mask", "key_padding_mask", "padding_idx")
 class PaddingWatch:
     """Looks at the masks of the calls that train."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Look at nothing yet."""
-        self._tape = tape
-        self.trouble: Callable[[Exception], None] = lambda error: tape.tracker.trouble(error)
+        self._event_log = event_log
+        self.trouble: Callable[[Exception], None] = lambda error: event_log.tracker.trouble(error)
         self._seen: dict[str, list[tuple[int, torch.Tensor]]] = {}
         self._taken: set[str] = set(_BY_STRENGTH)  # of the call under way; before the first one, all are
         self._place: Frame | None = None
@@ -68,11 +68,15 @@ class PaddingWatch:
             self._take("attention_mask", padded_ends(mask == 0))
 
     def _watched(self, look: Callable[..., None]) -> Callable[[Callable[..., Any], Hits], Callable[..., Any]]:
-        tape, tracing = self._tape, self._tape.tracing
+        event_log, tracing = self._event_log, self._event_log.tracing
 
         def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
             def call(*args: Any, **kwargs: Any) -> Any:
-                if (tracing.possible and is_dynamo_compiling()) or tape.fetching or get_ident() != tape.thread:
+                if (
+                    (tracing.possible and is_dynamo_compiling())
+                    or event_log.fetching
+                    or get_ident() != event_log.thread
+                ):
                     return original(*args, **kwargs)
                 hits.count += 1
                 look(*args, **kwargs)
@@ -135,7 +139,7 @@ def padded_ends(is_padding: torch.Tensor) -> torch.Tensor:
 
 PROBE = Probe(
     name="padding",
-    make=lambda deep: PaddingWatch(deep.tape),
+    make=lambda deep: PaddingWatch(deep.event_log),
     install=PaddingWatch.install,
     called=PaddingWatch.called,
     causes={"padding": PaddingWatch.facts},

@@ -26,15 +26,15 @@ _LONGEST_S = 1.5
 class PrecisionWatch:
     """Keeps one call of a model that computes in float64, and times it later."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Watch nothing yet."""
-        self._tape = tape
+        self._event_log = event_log
         self._keeper = CallKeeper(_AT_CALL)
         self._found: PrecisionTrial | None = None
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or for one call of a model of float64 what keeps what it was given."""
-        may = not self._tape.tracing.possible
+        may = not self._event_log.tracing.possible
         return self._keeper.around(module, inner, lambda: module if may and _is_wide(module) else None)
 
     def measure(self) -> None:
@@ -96,7 +96,7 @@ class _WideResults(TorchDispatchMode):
 
 PROBE = Probe(
     name="precision",
-    make=lambda deep: PrecisionWatch(deep.tape),
+    make=lambda deep: PrecisionWatch(deep.event_log),
     around=PrecisionWatch.around,
     measure=lambda watch, causes: watch.measure(),
     trials={"precision": PrecisionWatch.facts},

@@ -82,9 +82,9 @@ class _Call(NamedTuple):
 class ReductionWatch:
     """Watches one forward pass."""
 
-    def __init__(self, tape: EventLog) -> None:
+    def __init__(self, event_log: EventLog) -> None:
         """Watch nothing yet."""
-        self._tape = tape
+        self._event_log = event_log
         self._steps = 0
         self._pass: _Pass | None = None
 
@@ -94,7 +94,7 @@ class ReductionWatch:
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return `inner`, or for one call of the training what watches while `inner` runs."""
-        if self._pass is not None or self._steps < _AT_STEP or not plain_on_cpu(module, self._tape):
+        if self._pass is not None or self._steps < _AT_STEP or not plain_on_cpu(module, self._event_log):
             return inner
         self._pass = _Pass()
         return within(self._pass, inner)
@@ -173,7 +173,7 @@ def _least_s(work: Callable[[], object]) -> float:
 
 PROBE = Probe(
     name="slow-reductions",
-    make=lambda deep: ReductionWatch(deep.tape),
+    make=lambda deep: ReductionWatch(deep.event_log),
     step=ReductionWatch.step,
     around=ReductionWatch.around,
     causes={"reductions": ReductionWatch.facts},

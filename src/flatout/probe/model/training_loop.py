@@ -32,9 +32,9 @@ _LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost mo
 class TrainingWatch:
     """Tells the step tracker what the training loop does."""
 
-    def __init__(self, tape: EventLog, modules: ModuleWatch, losses: Losses) -> None:
+    def __init__(self, event_log: EventLog, modules: ModuleWatch, losses: Losses) -> None:
         """Watch nothing yet."""
-        self._tape = tape
+        self._event_log = event_log
         self._modules = modules
         self._losses = losses
         self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
@@ -45,15 +45,15 @@ class TrainingWatch:
         self._steps, self._backwards = Hits(), Hits()  # of optimizers
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
-        self.saves = SaveWatch(tape, lambda: self._steps.count + self._backwards.count)
+        self.saves = SaveWatch(event_log, lambda: self._steps.count + self._backwards.count)
         self.on_exit: Callable[[], None] | None = None
         self._watch_tracing: Callable[[], None] = lambda: None
 
     def install(self, seams: Seams) -> None:
         """Wrap what the loop calls; the optimizer's own global hooks mark its steps."""
-        self._watch_tracing = lambda: self._tape.tracing.watch(seams)
+        self._watch_tracing = lambda: self._event_log.tracing.watch(seams)
         self._watch_tracing()
-        seams.wrap("torch.autograd:grad", instead(self._backward, self._tape.tracker, lambda: self._backwards))
+        seams.wrap("torch.autograd:grad", instead(self._backward, self._event_log.tracker, lambda: self._backwards))
         seams.wrap("torch.autograd:backward", self._backward)  # Tensor.backward calls it too
         seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)
         seams.wrap("torch.optim.optimizer:Optimizer.zero_grad", self._as_optimizer)
@@ -67,21 +67,21 @@ class TrainingWatch:
 
     def uninstall(self) -> None:
         """Take the optimizer's hooks away again; the seams undo themselves."""
-        self._tape.tracing.leave()
+        self._event_log.tracing.leave()
         while self._handles:
             self._handles.pop().remove()
 
     # -- backward -----------------------------------------------------------------------------------------------
 
     def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, kept, steps, tracing = self._tape, self._losses.kept, self._steps, self._tape.tracing
-        record, now = tape.record, tape.now
-        begins, ends = tape.backward_begins, tape.backward_ends
+        event_log, kept, steps, tracing = self._event_log, self._losses.kept, self._steps, self._event_log.tracing
+        record, now = event_log.record, event_log.now
+        begins, ends = event_log.backward_begins, event_log.backward_ends
         inside, self._backwards = False, hits
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal inside
-            if (tracing.possible and is_dynamo_compiling()) or inside or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or inside or get_ident() != event_log.thread:
                 return original(tensors, *args, **kwargs)
             inside = True
             record((begins, now()))
@@ -101,8 +101,8 @@ class TrainingWatch:
             hits.count += 1
             if not steps.count and hits.count in _LOOK_WITHOUT_OPTIMIZER:
                 self._modules.look(set(_parameters_with_gradients()))
-            if moment >= tape.due:
-                tape.replay(within=BACKWARD)
+            if moment >= event_log.due:
+                event_log.replay(within=BACKWARD)
             return result
 
         return backward
@@ -114,7 +114,7 @@ class TrainingWatch:
             original(optimizer, *args, **kwargs)
             hits.count += 1
             self._watch_tracing()
-            self._tape.tracker.num_optimizers += 1
+            self._event_log.tracker.num_optimizers += 1
             self._turns.pop(id(optimizer), None)  # of one that is gone, and had this place in memory
             if len(self._created) < 1000:
                 self._created[id(optimizer)] = caller(2)
@@ -125,14 +125,23 @@ class TrainingWatch:
 
     def _hook_steps(self) -> None:
         """Mark the steps of every optimizer by torch's own global hooks."""
-        tape, steps, backwards, tracing = self._tape, self._steps, self._backwards, self._tape.tracing
-        record, now, inner, to_tail = tape.record, tape.now, tape.enter[OPTIMIZER], tape.leave_to[TAIL]
+        event_log, steps, backwards, tracing = self._event_log, self._steps, self._backwards, self._event_log.tracing
+        record, now, inner, to_tail = (
+            event_log.record,
+            event_log.now,
+            event_log.enter[OPTIMIZER],
+            event_log.leave_to[TAIL],
+        )
         depth, began = 0, 0  # optimizer steps under way, backward passes when the outermost of them began
-        latest, first, last = None, tape.leave, tape.leave  # the optimizer that stepped last, its step's begin and end
+        latest, first, last = (
+            None,
+            event_log.leave,
+            event_log.leave,
+        )  # the optimizer that stepped last, its step's begin and end
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth, began, latest, first, last
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
                 return
             if optimizer is not latest:
                 latest, (first, last) = optimizer, self._events_of(optimizer)
@@ -145,7 +154,7 @@ class TrainingWatch:
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
                 return
             moment = now()
             depth -= 1
@@ -157,8 +166,8 @@ class TrainingWatch:
             record((last if optimizer is latest else self._events_of(optimizer)[1], moment))
             if steps.count <= _LOOK_AFTER[-1] and steps.count in _LOOK_AFTER:
                 self._modules.look({id(p) for made, _ in self._optimizers.values() for p in parameters_of(made)})
-            if moment >= tape.due:
-                tape.replay(within=OPTIMIZER)
+            if moment >= event_log.due:
+                event_log.replay(within=OPTIMIZER)
 
         self._handles = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ends)]
 
@@ -173,7 +182,7 @@ class TrainingWatch:
                     self._let_go.append(optimizer_facts(*self._optimizers[oldest], self._turns[oldest]))
                 del self._optimizers[oldest], self._events[oldest]
             self._optimizers[number] = (optimizer, self._created.get(number))
-            self._events[number] = (self._tape.optimizer_begins(number), self._tape.optimizer_ends(number))
+            self._events[number] = (self._event_log.optimizer_begins(number), self._event_log.optimizer_ends(number))
         return self._events[number]
 
     def _scaler_step(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
@@ -182,21 +191,21 @@ class TrainingWatch:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before = self._steps.count
             hits.count += 1
-            with self._tape.span(self._tape.enter[OPTIMIZER]):
+            with self._event_log.span(self._event_log.enter[OPTIMIZER]):
                 result = original(scaler, optimizer, *args, **kwargs)
-            if self._steps.count == before and get_ident() == self._tape.thread:
-                self._tape.record((self._tape.optimizer_begins(id(optimizer)), self._tape.now()))
-                self._tape.record((self._tape.optimizer_ends(id(optimizer)), self._tape.now()))
+            if self._steps.count == before and get_ident() == self._event_log.thread:
+                self._event_log.record((self._event_log.optimizer_begins(id(optimizer)), self._event_log.now()))
+                self._event_log.record((self._event_log.optimizer_ends(id(optimizer)), self._event_log.now()))
             return result
 
         return step
 
     def _as_optimizer(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, tracing = self._tape, self._tape.tracing
-        record, now, begins, ends = tape.record, tape.now, tape.enter[OPTIMIZER], tape.leave
+        event_log, tracing = self._event_log, self._event_log.tracing
+        record, now, begins, ends = event_log.record, event_log.now, event_log.enter[OPTIMIZER], event_log.leave
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != tape.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
                 return original(*args, **kwargs)
             hits.count += 1
             record((begins, now()))

@@ -251,7 +251,7 @@ def _offer_to_freeze(both: tuple[GradientWatch, DeepContext], step: Step, number
     """Take a step; have gradients that nobody reads priced, unless a compiled model would be compiled anew for it."""
     watch, deep = both
     watch.step(step, number)
-    if number == LOOKED and not deep.tape.tracing.possible and (freeze := watch.freezing()) is not None:
+    if number == LOOKED and not deep.event_log.tracing.possible and (freeze := watch.freezing()) is not None:
         deep.offer("gradients", freeze)
 
 

@@ -50,9 +50,9 @@ def _to_device(original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
 class DeviceWatch:
     """Charges copies to `transfer` and waits to `sync`; on a machine without accelerator nothing is installed."""
 
-    def __init__(self, tape: EventLog, sink: CopySink | None, *, everywhere: bool = False) -> None:
+    def __init__(self, event_log: EventLog, sink: CopySink | None, *, everywhere: bool = False) -> None:
         """Take the tape, and the deep run's sink when there is one; `everywhere`: on machines without one too."""
-        self._tape = tape
+        self._event_log = event_log
         self._everywhere = everywhere
         self._sink = sink
 
@@ -70,21 +70,21 @@ class DeviceWatch:
             seams.wrap("torch.cuda:empty_cache", self._empty_cache)
 
     def _copy(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, sink = self._tape, self._sink
+        event_log, sink = self._event_log, self._sink
         watched = original if sink is None else sink.fetching(original)  # never for Dynamo to trace
 
         def copy(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if is_dynamo_compiling() or get_ident() != tape.thread:
+            if is_dynamo_compiling() or get_ident() != event_log.thread:
                 return original(tensor, *args, **kwargs)
             from_device = _on_device(tensor)
             if _to_device(original, args, kwargs) in (None, from_device):  # another type or layout, where it is
                 return original(tensor, *args, **kwargs)
-            tape.record((tape.enter[SYNC if from_device else TRANSFER], tape.now()))
+            event_log.record((event_log.enter[SYNC if from_device else TRANSFER], event_log.now()))
             start = perf_counter_ns()
             try:
                 result = watched(tensor, *args, **kwargs)
             finally:
-                tape.record((tape.leave, tape.now()))
+                event_log.record((event_log.leave, event_log.now()))
             if not from_device and _on_device(result):
                 hits.count += 1
                 if sink is not None:
@@ -94,38 +94,38 @@ class DeviceWatch:
         return copy
 
     def _wait(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, sink = self._tape, self._sink
+        event_log, sink = self._event_log, self._sink
         name = getattr(original, "__name__", "item")
         watched = sink.fetching(original) if sink is not None and name in _FETCHES else original
 
         def wait(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if is_dynamo_compiling() or not _on_device(tensor) or get_ident() != tape.thread:
+            if is_dynamo_compiling() or not _on_device(tensor) or get_ident() != event_log.thread:
                 return original(tensor, *args, **kwargs)
             hits.count += 1
             start = perf_counter_ns()
-            tape.record((tape.enter[SYNC], tape.now()))
+            event_log.record((event_log.enter[SYNC], event_log.now()))
             try:
                 return watched(tensor, *args, **kwargs)
             finally:
-                tape.record((tape.leave, tape.now()))
+                event_log.record((event_log.leave, event_log.now()))
                 if sink is not None:
                     sink.waited(name, perf_counter_ns() - start)
 
         return wait
 
     def _synchronize(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        tape, sink = self._tape, self._sink
+        event_log, sink = self._event_log, self._sink
 
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != tape.thread:
+            if get_ident() != event_log.thread:
                 return original(*args, **kwargs)
             hits.count += 1
             start = perf_counter_ns()
-            tape.record((tape.enter[SYNC], tape.now()))
+            event_log.record((event_log.enter[SYNC], event_log.now()))
             try:
                 return original(*args, **kwargs)
             finally:
-                tape.record((tape.leave, tape.now()))
+                event_log.record((event_log.leave, event_log.now()))
                 if sink is not None:
                     sink.waited("torch.cuda.synchronize", perf_counter_ns() - start)
 
@@ -133,13 +133,13 @@ class DeviceWatch:
 
     def _empty_cache(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         """In a deep run only: what it costs a step shows in the account as the host's own time."""
-        tape, sink = self._tape, self._sink
+        event_log, sink = self._event_log, self._sink
 
         def empty_cache() -> None:
             start = perf_counter_ns()
             original()
             hits.count += 1
-            if sink is not None and get_ident() == tape.thread:
+            if sink is not None and get_ident() == event_log.thread:
                 sink.waited("torch.cuda.empty_cache", perf_counter_ns() - start)
 
         return empty_cache

@@ -41,13 +41,13 @@ class LiveProbes:
     def __init__(self, order: Order) -> None:
         """Put the probes together; nothing is installed yet."""
         self.seams = Seams()
-        self.tape = EventLog(self._step, self._outside, interval_ns=_TELL_EVERY_NS)
-        self.tape.tracker.trouble = self._trouble
-        self.modules = ModuleWatch(self.tape)
-        self.loading = LoaderWatch(self.tape)
+        self.event_log = EventLog(self._step, self._outside, interval_ns=_TELL_EVERY_NS)
+        self.event_log.tracker.trouble = self._trouble
+        self.modules = ModuleWatch(self.event_log)
+        self.loading = LoaderWatch(self.event_log)
         losses = Losses()
         losses.kept.extend([0.0] * LIMIT)  # full: nobody asks for them here
-        self.training = TrainingWatch(self.tape, self.modules, losses)
+        self.training = TrainingWatch(self.event_log, self.modules, losses)
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
         self._window = Window()
         self._steps: deque[Step] = deque(maxlen=_MOST_WAITING)
@@ -68,7 +68,7 @@ class LiveProbes:
                 self.training.install,
                 self.modules.install,
                 self.loading.install,
-                DeviceWatch(self.tape, None).install,
+                DeviceWatch(self.event_log, None).install,
             ):
                 install(self.seams)
         except Exception:
@@ -77,7 +77,7 @@ class LiveProbes:
 
     def detach(self) -> None:
         """Take the probes away; what the script keeps of them passes everything on."""
-        self.tape.thread = -1
+        self.event_log.thread = -1
         self.modules.unhook()
         self.training.uninstall()
         self.seams.undo()
@@ -89,7 +89,7 @@ class LiveProbes:
         self._over.set()
         self._thread.join()
         with contextlib.suppress(Exception):
-            self.tape.finish()
+            self.event_log.finish()
         with contextlib.suppress(Exception):
             self.write()
 
@@ -112,7 +112,7 @@ class LiveProbes:
 
     def _forked(self) -> None:
         """In a forked child nothing is told: it is another process's work."""
-        self.tape.thread = -1
+        self.event_log.thread = -1
 
     # -- what is written ----------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class LiveProbes:
     def now(self) -> RankNow:
         """Return what the training does at this moment."""
         self._window.add(_taken(self._steps), _taken(self._stretches))
-        tracker, fields = self.tape.tracker, self._window.fields()
+        tracker, fields = self.event_log.tracker, self._window.fields()
         loader = self._loader()
         if loader is None:
             fields["epoch"] = fields["batches"] = 0
@@ -168,7 +168,7 @@ class LiveProbes:
 
     def _loader(self) -> WatchedLoader | None:
         """Return the loader that was trained on last, if there is one."""
-        trained = set(self.tape.tracker.trained_passes)
+        trained = set(self.event_log.tracker.trained_passes)
         latest = max(trained, default=0)
         return next((one for one in list(self.loading.loaders) if latest in one.passes), None)
 

@@ -44,7 +44,7 @@ class Verification:
         order: VerifyOrder = recorder.order.verify
         self._order = order
         self._write = recorder.write
-        self._trace = TraceWatch(recorder.tape.thread, self._guarded)
+        self._trace = TraceWatch(recorder.event_log.thread, self._guarded)
         self._optimizers: dict[int, Any] = {}  # by identity, in the order of their first steps
         self._inside: list[int] = []
         self._num = 0
@@ -95,7 +95,7 @@ class Verification:
     # -- events -------------------------------------------------------------------------------------------------
 
     def _in_thread(self, act: Callable[[Any], None], optimizer: Any) -> None:
-        if get_ident() == self._recorder.tape.thread:
+        if get_ident() == self._recorder.event_log.thread:
             self._guarded(lambda: act(optimizer))
 
     def _guarded(self, act: Callable[[], None]) -> None:

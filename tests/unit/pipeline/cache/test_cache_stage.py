@@ -8,7 +8,7 @@ from tests.unit.pipeline.compile.test_batch_compiler import Pictures
 from torch.utils.data import DataLoader, TensorDataset
 
 from flatout.pipeline.cache import cache_stage
-from flatout.pipeline.compile.batch_compiler import maker_of
+from flatout.pipeline.compile.batch_compiler import compiler_of
 
 v1 = torchvision.transforms
 
@@ -25,9 +25,9 @@ def let_go():
     HELD.clear()
 
 
-def maker(transform=LARGE, **settings):
+def compiler(transform=LARGE, **settings):
     HELD.append(Pictures(transform, **settings))
-    made = maker_of(DataLoader(HELD[-1], batch_size=4))
+    made = compiler_of(DataLoader(HELD[-1], batch_size=4))
     assert made is not None
     return made
 
@@ -39,21 +39,21 @@ def little(monkeypatch):
 
 def timed(monkeypatch, **seconds):
     """Let batches take so long; a stage that is not named here must not be timed."""
-    monkeypatch.setattr(cache_stage, "_batch_s", lambda maker, at, rows: seconds[f"stage_{at}"])
+    monkeypatch.setattr(cache_stage, "_batch_s", lambda compiler, at, rows: seconds[f"stage_{at}"])
 
 
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize(("as_read_s", "kept"), [(1.7, AS_READ), (1.8, LAST)])
 def test_what_is_read_is_kept_where_batches_are_about_as_fast(monkeypatch, as_read_s, kept):
     timed(monkeypatch, stage_0=as_read_s, stage_3=1.0)
-    assert cache_stage.worth_keeping(maker(), alone=True) == kept
+    assert cache_stage.worth_keeping(compiler(), alone=True) == kept
 
 
 @pytest.mark.usefixtures("little")
 def test_the_latest_of_several_small_stages_is_kept(monkeypatch):
     twice = v1.Compose([v1.Resize((10, 10)), v1.Resize((60, 60)), v1.ToTensor()])
     timed(monkeypatch, stage_0=1.0, stage_1=1.0, stage_3=1.0)
-    assert cache_stage.worth_keeping(maker(twice), alone=True) == 1
+    assert cache_stage.worth_keeping(compiler(twice), alone=True) == 1
 
 
 @pytest.mark.usefixtures("little")
@@ -67,19 +67,19 @@ def test_the_latest_of_several_small_stages_is_kept(monkeypatch):
 )
 def test_nothing_is_timed_where_there_is_no_choice(monkeypatch, transform, settings, alone):
     timed(monkeypatch)
-    made = maker(transform, **settings)
+    made = compiler(transform, **settings)
     assert cache_stage.worth_keeping(made, alone) == made.num_stages - 1
 
 
 def test_little_memory_is_not_worth_a_look(monkeypatch):
     timed(monkeypatch)
-    assert cache_stage.worth_keeping(maker(), alone=True) == LAST
+    assert cache_stage.worth_keeping(compiler(), alone=True) == LAST
 
 
 @pytest.mark.usefixtures("little")
 def test_samples_that_have_no_other_stage_are_kept_as_they_are(monkeypatch):
     timed(monkeypatch)
-    made = maker_of(DataLoader(TensorDataset(torch.rand(9, 3)), batch_size=4))
+    made = compiler_of(DataLoader(TensorDataset(torch.rand(9, 3)), batch_size=4))
     assert cache_stage.worth_keeping(made, alone=True) == 0
 
 
@@ -93,5 +93,5 @@ def test_samples_and_random_streams_are_the_same_whatever_is_kept(monkeypatch, t
     monkeypatch.setattr(cache_stage, "_TIMES_AS_LONG", times_as_long)
     told = compared(lambda: (Pictures(transform), {}))
     assert told.startswith("made in batches; 30 samples kept")
-    made = maker(transform)
+    made = compiler(transform)
     assert cache_stage.worth_keeping(made, alone=True) == (AS_READ if times_as_long else made.num_stages - 1)

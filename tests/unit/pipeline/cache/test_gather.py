@@ -99,7 +99,7 @@ def test_an_index_that_only_the_data_set_understands_is_its_own_affair():
     compiled = compile_loader(DataLoader(Rows(SAMPLES["one"], 4), batch_sampler=sampler))
     for _ in range(3):
         assert [batch[:, 0].tolist() for batch in compiled] == [[0, 1], [2, 3]]
-    assert cache_of(compiled).keeping.gather is not None
+    assert cache_of(compiled).kept_rows.gather is not None
     sampler.order = [[0, -1], [1, 2]]
     assert [batch[:, 0].tolist() for batch in compiled] == [[0, 3], [1, 2]]
     sampler.order = [[0, 9]]
@@ -111,9 +111,9 @@ def test_nothing_is_gathered_before_everything_is_there():
     compiled = compile_loader(DataLoader(Rows(SAMPLES["two"]), batch_size=6))
     walked = iter(compiled)
     next(walked)
-    assert cache_of(compiled).keeping.gather is None
+    assert cache_of(compiled).kept_rows.gather is None
     assert sum(len(batch[1]) for batch in walked) == 14
-    assert cache_of(compiled).keeping.gather is not None
+    assert cache_of(compiled).kept_rows.gather is not None
 
 
 class Loaded(Dataset):
@@ -152,8 +152,8 @@ def test_bytes_are_looked_up_where_they_are_kept(shape, own_threads, torchs_thre
     made = batches_of(compiled)
     cache = cache_of(compiled)
     assert cache._gather is not None
-    assert cache.keeping.maker.stage == 0
-    assert cache.keeping.num_bytes == 40 * (math.prod(shape) + 8)
+    assert cache.kept_rows.compiler.stage == 0
+    assert cache.kept_rows.num_bytes == 40 * (math.prod(shape) + 8)
     assert all(map(same, batches_of(DataLoader(Loaded(SCALED, shape), batch_size=16, shuffle=True)), made))
 
 
@@ -192,8 +192,8 @@ def test_what_lies_in_arrays_is_gathered_there_and_nothing_is_kept(name):
     compiled = compile_loader(DataLoader(ARRAYS[name](), batch_size=6, shuffle=True))
     made = batches_of(compiled)
     cache = cache_of(compiled)
-    assert cache.keeping.direct
-    assert cache.keeping.num_bytes == 0
+    assert cache.kept_rows.direct
+    assert cache.kept_rows.num_bytes == 0
     assert cache._gather is not None
     assert all(map(same, batches_of(DataLoader(ARRAYS[name](), batch_size=6, shuffle=True)), made))
 

@@ -58,7 +58,7 @@ def test_what_is_kept_goes_with_the_data_set():
     walked(stays)
     loader = compile_loader(DataLoader(stays, batch_size=4))
     list(loader)
-    kept = weakref.ref(loader._kept.of(loader._plain).keeping)
+    kept = weakref.ref(loader._kept.of(loader._plain).kept_rows)
     budget = loader._kept._budget
     before = budget.left
     del stays, loader

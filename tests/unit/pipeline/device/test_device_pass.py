@@ -122,10 +122,10 @@ def test_bytes_stay_where_memory_ends_while_they_are_looked_up(monkeypatch):
 
 
 def fails_on_many(looked_up):
-    def fail(maker, parts):
+    def fail(compiler, parts):
         if len(parts[0]) > 7:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return looked_up(maker, parts)
+        return looked_up(compiler, parts)
 
     return fail
 

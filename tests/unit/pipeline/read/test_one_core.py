@@ -54,15 +54,15 @@ def started():
 
 def test_the_threads_of_a_pass_share_one_core_and_what_they_start_is_let_go(started):
     dataset = Tells(started)
-    early = ThreadPrefetcher(lambda: dataset.__getitem__, 4, one_core=True)
-    early.take(range(10, 40))
-    seen = early.take(range(10))
+    prefetch = ThreadPrefetcher(lambda: dataset.__getitem__, 4, one_core=True)
+    prefetch.take(range(10, 40))
+    seen = prefetch.take(range(10))
     (thread,) = started[1:]
     assert [index for index, _ in seen] == list(range(10))
     assert {len(cores) for _, cores in seen} == {1}
     assert len({tuple(cores) for _, cores in seen}) == 1
     assert sorted(os.sched_getaffinity(thread.native_id)) == seen[0][1]
-    early.end()
+    prefetch.end()
     assert sorted(os.sched_getaffinity(thread.native_id)) == CORES
     assert sorted(os.sched_getaffinity(0)) == CORES
     assert wait_for_the_end_of_threads()
@@ -95,9 +95,9 @@ def test_a_loader_of_samples_that_wait_keeps_its_threads_on_one_core():
 
 def test_threads_are_not_kept_where_that_is_not_asked_for(started):
     dataset = Tells(started)
-    early = ThreadPrefetcher(lambda: dataset.__getitem__, 16)
-    assert {tuple(cores) for _, cores in early.take(range(20))} == {tuple(CORES)}
-    early.end()
+    prefetch = ThreadPrefetcher(lambda: dataset.__getitem__, 16)
+    assert {tuple(cores) for _, cores in prefetch.take(range(20))} == {tuple(CORES)}
+    prefetch.end()
 
 
 class Unpacks(Remote):
@@ -117,7 +117,7 @@ def test_a_thread_that_a_kept_one_starts_late_uses_all_cores_where_they_were_let
         seen.append(sorted(os.sched_getaffinity(0)))
         core.leave()
 
-    def early():
+    def prefetch():
         core.keep()
         thread = threading.Thread(target=late)
         mask = os.sched_getaffinity(0)
@@ -127,7 +127,7 @@ def test_a_thread_that_a_kept_one_starts_late_uses_all_cores_where_they_were_let
         thread.join()
         core.leave()
 
-    first = threading.Thread(target=early)
+    first = threading.Thread(target=prefetch)
     first.start()
     first.join()
     assert seen == [CORES]
@@ -135,12 +135,12 @@ def test_a_thread_that_a_kept_one_starts_late_uses_all_cores_where_they_were_let
 
 def test_threads_whose_samples_compute_go_where_they_like():
     dataset = Unpacks(1000)
-    early = ThreadPrefetcher(lambda: dataset.__getitem__, 8, one_core=True)
-    seen = [early.take(range(begin, begin + 50)) for begin in range(0, 300, 50)]
+    prefetch = ThreadPrefetcher(lambda: dataset.__getitem__, 8, one_core=True)
+    seen = [prefetch.take(range(begin, begin + 50)) for begin in range(0, 300, 50)]
     assert 1 in seen[0]
     assert set(seen[-1]) == {len(CORES)}
     assert OneCore.run(OneCore(), dataset.__getitem__, 3, first=True) == len(CORES)
-    early.end()
+    prefetch.end()
 
 
 def test_what_is_started_after_the_end_of_a_pass_is_let_go_by_the_last_thread(started):
@@ -154,12 +154,12 @@ def test_what_is_started_after_the_end_of_a_pass_is_let_go_by_the_last_thread(st
             return super().__getitem__(index)
 
     dataset = Late(started)
-    early = ThreadPrefetcher(lambda: dataset.__getitem__, 4, one_core=True)
-    early.take(range(10, 40))
-    early.ask([3, 4, 5, 6])
+    prefetch = ThreadPrefetcher(lambda: dataset.__getitem__, 4, one_core=True)
+    prefetch.take(range(10, 40))
+    prefetch.ask([3, 4, 5, 6])
     for _ in range(4):
         there.acquire()
-    early.end()
+    prefetch.end()
     going.set()
     assert wait_for_the_end_of_threads()
     (thread,) = started[1:]

@@ -334,15 +334,15 @@ def test_a_thread_computes_on_as_many_as_it_was_told_whatever_others_set_meanwhi
         changed.wait(10)
         return lambda index: torch.get_num_threads()
 
-    early = ThreadPrefetcher(reader, 1, 2)
+    prefetch = ThreadPrefetcher(reader, 1, 2)
     try:
-        early.ask([0])
+        prefetch.ask([0])
         begun.wait(10)
         torch.set_num_threads(1)  # as a batch that is made on one thread has it
         changed.set()
-        assert early.take([0]) == [2]
+        assert prefetch.take([0]) == [2]
     finally:
-        early.end()
+        prefetch.end()
         torch.set_num_threads(2)
 
 
@@ -413,14 +413,14 @@ def test_what_one_sample_raises_is_raised_where_it_is_waited_for_and_the_others_
 
         return one
 
-    early = ThreadPrefetcher(reader, 4)
-    assert early.take([3, 1, 3]) == [-3, -1, -3]
+    prefetch = ThreadPrefetcher(reader, 4)
+    assert prefetch.take([3, 1, 3]) == [-3, -1, -3]
     with pytest.raises(KeyError, match="5"):
-        early.take([4, 5, 6])
-    assert early.take([6, 4]) == [-6, -4]
-    early.end()
+        prefetch.take([4, 5, 6])
+    assert prefetch.take([6, 4]) == [-6, -4]
+    prefetch.end()
     with pytest.raises(RuntimeError, match="after the end"):
-        early.take([7])
+        prefetch.take([7])
 
 
 def test_a_script_that_leaves_a_pass_open_ends_at_once():
@@ -445,9 +445,9 @@ print(sum(early.take(next(walked).tolist())), flush=True)
 def test_many_passes_one_after_the_other_give_every_sample():
     """Who waits and who has made what is waited for may come to the lock in any order."""
     for _ in range(30):
-        early = ThreadPrefetcher(lambda: lambda index: 2 * index, 8)
+        prefetch = ThreadPrefetcher(lambda: lambda index: 2 * index, 8)
         batches = torch.randperm(400).split(5)
-        seen = [early.take(each.tolist()) for each in early.follow(iter(batches), True, wanted=lambda each: each)]
+        seen = [prefetch.take(each.tolist()) for each in prefetch.follow(iter(batches), True, wanted=lambda each: each)]
         assert seen == [(2 * each).tolist() for each in batches]
 
 
@@ -463,14 +463,14 @@ def test_no_sample_is_missed_whichever_thread_is_the_last(number):
 
         return read
 
-    early = ThreadPrefetcher(reader, 16)
+    prefetch = ThreadPrefetcher(reader, 16)
     order = torch.randperm(64 * 40, generator=torch.Generator().manual_seed(number)).tolist()
     batches = [order[start : start + number] for start in range(0, min(len(order), 200 * number), number)]
     found = []
-    waiting = threading.Thread(target=lambda: found.extend(early.take(batch) for batch in batches), daemon=True)
+    waiting = threading.Thread(target=lambda: found.extend(prefetch.take(batch) for batch in batches), daemon=True)
     waiting.start()
     waiting.join(60)
-    early.end()
+    prefetch.end()
     assert found == [[index * index for index in batch] for batch in batches]
 
 
@@ -524,9 +524,9 @@ def slow_to_start(monkeypatch, fails_at=None):
 
 def test_threads_start_each_other(monkeypatch):
     started = slow_to_start(monkeypatch)
-    early = ThreadPrefetcher(lambda: lambda index: time.sleep(0.05) or index, 64)
-    assert early.take(range(128)) == list(range(128))
-    early.end()
+    prefetch = ThreadPrefetcher(lambda: lambda index: time.sleep(0.05) or index, 64)
+    assert prefetch.take(range(128)) == list(range(128))
+    prefetch.end()
     assert wait_for_the_end_of_threads()
     assert len(started) == 64
     starting = list(started.values())
@@ -536,9 +536,9 @@ def test_threads_start_each_other(monkeypatch):
 @pytest.mark.parametrize("fails_at", [1, 5])
 def test_as_many_threads_as_the_system_gives_do_the_work(monkeypatch, fails_at):
     started = slow_to_start(monkeypatch, fails_at)
-    early = ThreadPrefetcher(lambda: lambda index: index, 16)
-    assert early.take(range(40)) == list(range(40))
-    early.end()
+    prefetch = ThreadPrefetcher(lambda: lambda index: index, 16)
+    assert prefetch.take(range(40)) == list(range(40))
+    prefetch.end()
     assert wait_for_the_end_of_threads()
     assert len(started) == fails_at
 

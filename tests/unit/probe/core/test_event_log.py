@@ -1,4 +1,4 @@
-"""The tape: events told later give the same account and the same steps as events told at once."""
+"""The event log: events told later give the same account and the same steps as events told at once."""
 
 import pytest
 import torch
@@ -27,9 +27,9 @@ def test_told_late_is_told_the_same(interval_ms, num_steps):
     seen = []
     for at_once in (True, False):
         with Watch() as w:
-            w.tape.interval_ns = interval_ms * MS
+            w.event_log.interval_ns = interval_ms * MS
             if at_once:
-                w.tape.at_once()
+                w.event_log.at_once()
                 w.training.uninstall()
                 w.seams.undo()
                 w.training.install(w.seams)
@@ -41,58 +41,58 @@ def test_told_late_is_told_the_same(interval_ms, num_steps):
 
 
 def test_events_wait_no_longer_than_the_interval():
-    tape = EventLog([].append, [].append, clock=lambda: 0, interval_ns=20 * MS)
+    event_log = EventLog([].append, [].append, clock=lambda: 0, interval_ns=20 * MS)
     told = []
     for moment in (0, 5 * MS, 19 * MS, 20 * MS, 21 * MS):
-        tape.record((lambda moment=moment: told.append(moment), moment))
-        if moment >= tape.due:
-            tape.replay()
+        event_log.record((lambda moment=moment: told.append(moment), moment))
+        if moment >= event_log.due:
+            event_log.replay()
     assert told == [0, 5 * MS, 19 * MS, 20 * MS]
-    tape.finish()
+    event_log.finish()
     assert told[-1] == 21 * MS
 
 
 def test_a_failing_event_goes_to_the_trouble_and_not_into_the_training():
-    tape = EventLog([].append, [].append, clock=lambda: 0)
+    event_log = EventLog([].append, [].append, clock=lambda: 0)
     errors = []
-    tape.tracker.trouble = errors.append
-    tape.record((lambda: 1 / 0, 0))
-    tape.replay()
-    tape.at_once()
-    tape.record((lambda: 1 / 0, 0))
+    event_log.tracker.trouble = errors.append
+    event_log.record((lambda: 1 / 0, 0))
+    event_log.replay()
+    event_log.at_once()
+    event_log.record((lambda: 1 / 0, 0))
     assert [type(error) for error in errors] == [ZeroDivisionError] * 2
 
 
 def test_what_was_recorded_before_is_told_first():
-    tape = EventLog([].append, [].append, clock=lambda: 0)
+    event_log = EventLog([].append, [].append, clock=lambda: 0)
     told = []
-    late = tape.record
-    tape.at_once()
+    late = event_log.record
+    event_log.at_once()
     late((lambda: told.append("first"), 1))
-    tape.record((lambda: told.append("second"), 2))
+    event_log.record((lambda: told.append("second"), 2))
     assert told == ["first", "second"]
 
 
 def test_a_known_round_that_is_half_done_waits_for_its_end():
     steps = []
-    tape = EventLog(steps.append, [].append, clock=lambda: 10**6)
-    enter, begins, ends = tape.enter[OPTIMIZER], tape.optimizer_begins(1), tape.optimizer_ends(1)
-    loop = [tape.backward_begins, tape.backward_ends, enter, tape.leave, begins, ends]
+    event_log = EventLog(steps.append, [].append, clock=lambda: 10**6)
+    enter, begins, ends = event_log.enter[OPTIMIZER], event_log.optimizer_begins(1), event_log.optimizer_ends(1)
+    loop = [event_log.backward_begins, event_log.backward_ends, enter, event_log.leave, begins, ends]
     for moment in range(600):
-        tape.record((loop[moment % 6], moment))
-    tape.replay()
+        event_log.record((loop[moment % 6], moment))
+    event_log.replay()
     assert len(steps) == 98
-    tape.record((tape.backward_begins, 600))
-    tape.replay()
-    assert tape.account.last == 598
-    tape.finish()
-    assert tape.account.last == 10**6
+    event_log.record((event_log.backward_begins, 600))
+    event_log.replay()
+    assert event_log.account.last == 598
+    event_log.finish()
+    assert event_log.account.last == 10**6
     assert [step.wall_ns for step in steps] == [6] * 99
 
 
 def test_the_time_that_telling_each_step_takes_counts_where_it_is_spent(monkeypatch):
     with Watch() as w:
-        rounds, tell = w.tape._rounds, w.tape._rounds.tell
+        rounds, tell = w.event_log._rounds, w.event_log._rounds.tell
         told = []
 
         def slowly(*events, **how):

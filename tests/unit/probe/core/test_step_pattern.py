@@ -57,58 +57,58 @@ class Script:
         self.clock = 1
         self.steps, self.outside, self.errors = [], [], []
         self.on_step = on_step
-        self.tape = tape = EventLog(
+        self.event_log = event_log = EventLog(
             self.step, self.outside.append, clock=lambda: self.clock, interval_ns=interval_ms * MS
         )
-        tape.tracker.trouble = self.errors.append
+        event_log.tracker.trouble = self.errors.append
         self.events = {
-            "forward": tape.forward.begins,
-            "forward ends": tape.forward.ends,
-            "plain ends": tape.forward.plain_ends,
-            "acting ends": tape.forward.acting_ends,
-            "function": tape.forward.function_begins,
-            "function ends": tape.forward.function_ends,
-            "backward": tape.backward_begins,
-            "backward ends": tape.backward_ends,
-            "first begins": tape.optimizer_begins(1),
-            "first ends": tape.optimizer_ends(1),
-            "second begins": tape.optimizer_begins(2),
-            "second ends": tape.optimizer_ends(2),
-            "optimizer": tape.enter[OPTIMIZER],
-            "wait": tape.enter[SYNC],
-            "save": tape.enter[CHECKPOINT],
-            "checkpoint": tape.checkpoint_from_host,
-            "leave": tape.leave,
-            "leave to lead": tape.leave_to[LEAD],
-            "leave to tail": tape.leave_to[TAIL],
-            "loader": tape.loader_begins,
+            "forward": event_log.forward.begins,
+            "forward ends": event_log.forward.ends,
+            "plain ends": event_log.forward.plain_ends,
+            "acting ends": event_log.forward.acting_ends,
+            "function": event_log.forward.function_begins,
+            "function ends": event_log.forward.function_ends,
+            "backward": event_log.backward_begins,
+            "backward ends": event_log.backward_ends,
+            "first begins": event_log.optimizer_begins(1),
+            "first ends": event_log.optimizer_ends(1),
+            "second begins": event_log.optimizer_begins(2),
+            "second ends": event_log.optimizer_ends(2),
+            "optimizer": event_log.enter[OPTIMIZER],
+            "wait": event_log.enter[SYNC],
+            "save": event_log.enter[CHECKPOINT],
+            "checkpoint": event_log.checkpoint_from_host,
+            "leave": event_log.leave,
+            "leave to lead": event_log.leave_to[LEAD],
+            "leave to tail": event_log.leave_to[TAIL],
+            "loader": event_log.loader_begins,
         }
 
     def step(self, step):
-        self.steps.append((step, self.tape.tracker.num_steps, self.tape.tracker.epochs))
+        self.steps.append((step, self.event_log.tracker.num_steps, self.event_log.tracker.epochs))
         if self.on_step is not None:
             self.on_step(len(self.steps))
 
     def record(self, event):
         self.clock += self.random.randrange(self.most_ns)
-        self.tape.record((event, self.clock))
-        if self.clock >= self.tape.due:
-            self.tape.replay()
+        self.event_log.record((event, self.clock))
+        if self.clock >= self.event_log.due:
+            self.event_log.replay()
 
     def loop(self, kind, body, times, serial):
-        source = self.tape.asked(serial)
+        source = self.event_log.asked(serial)
         if kind != "by hand":
             self.play(["loader", "leave"])
         for _ in range(times):
             if kind != "by hand":
-                self.record(self.tape.asked(serial) if kind == "old loader" else source)
+                self.record(self.event_log.asked(serial) if kind == "old loader" else source)
                 self.play(["leave to lead"])
             for part in body:
                 self.play(PARTS[part])
         if kind == "loader":
             self.record(source)
             self.play(["leave"])
-            self.record(self.tape.exhausted(serial))
+            self.record(self.event_log.exhausted(serial))
 
     def play(self, names):
         for name in names:
@@ -117,20 +117,20 @@ class Script:
     def run(self, loops):
         for serial, (kind, body, times) in enumerate(loops):
             self.loop(kind, body, times, serial)
-        self.tape.finish()
+        self.event_log.finish()
         return self
 
     def result(self):
-        account = self.tape.account
+        account = self.event_log.account
         where = account.current, account.stack, account.last, account.start, account.totals
-        return self.steps, self.outside, [str(error) for error in self.errors], where, self.tape.tracker.state
+        return self.steps, self.outside, [str(error) for error in self.errors], where, self.event_log.tracker.state
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(SCRIPTS, st.integers(0, 2**32), st.sampled_from([2, 1000, 40 * MS]), st.sampled_from([0, 50, 5_000, 10**9]))
 def test_rounds_told_together_give_what_events_told_at_once_give(loops, seed, most_ns, interval_ms):
     at_once, late = (Script(seed, most_ns, interval_ms=interval_ms) for _ in range(2))
-    at_once.tape.at_once()
+    at_once.event_log.at_once()
     assert late.run(loops).result() == at_once.run(loops).result()
 
 
@@ -147,7 +147,7 @@ def test_a_receiver_that_ends_the_script_has_seen_the_same(loops, last, interval
         return script.steps, script.outside, script.errors
 
     at_once, late = (Script(on_step=on_step, interval_ms=interval_ms) for _ in range(2))
-    at_once.tape.at_once()
+    at_once.event_log.at_once()
     assert seen(late) == seen(at_once)
 
 
@@ -160,10 +160,10 @@ def test_a_receiver_that_fails_has_seen_the_same_and_the_account_goes_on_there(k
     script = Script(on_step=on_step, interval_ms=10**9)
     for _ in range(2):
         script.loop(kind, USUAL, 50, serial=1)
-    script.tape.replay()
+    script.event_log.replay()
     assert [number for _, number, _ in script.steps] == list(range(1, 71))
     assert [str(error) for error in script.errors] == ["no room"]
-    last, account = script.steps[-1][0], script.tape.account
+    last, account = script.steps[-1][0], script.event_log.account
     assert account.start == last.start_ns + last.wall_ns
     assert sum(account.totals) == account.last - account.start
 
@@ -192,7 +192,7 @@ def test_events_of_repeated_rounds_are_not_told_one_by_one(kind):
 )
 def test_rounds_that_are_interrupted_are_taken_up_again(between):
     late, at_once = Script(interval_ms=8000), Script()
-    at_once.tape.at_once()
+    at_once.event_log.at_once()
     told = itertools.count()
     zero_grad = late.events["optimizer"]
     late.events["optimizer"] = lambda: (next(told), zero_grad())
@@ -204,25 +204,25 @@ def test_rounds_that_are_interrupted_are_taken_up_again(between):
 def test_steps_told_together_count_as_recent_ones():
     loops = [("by hand", ALONE[number], times) for number, times in ((0, 20), (1, 5), (4, 1), (0, 3))]
     late, at_once = Script(interval_ms=10**9), Script()
-    at_once.tape.at_once()
+    at_once.event_log.at_once()
     assert late.run(loops).result() == at_once.run(loops).result()
     assert [stretch.phase for stretch in late.outside[:4]] == [Phase.VALIDATION] * 4
 
 
 def test_an_optimizer_that_comes_late_changes_what_a_backward_pass_alone_means():
     late, at_once = Script(interval_ms=10**9), Script()
-    at_once.tape.at_once()
+    at_once.event_log.at_once()
     for script in (late, at_once):
         script.loop("by hand", ["forward", "backward"], 100, serial=0)
-        script.tape.replay()
-        script.tape.tracker.num_optimizers = 1
+        script.event_log.replay()
+        script.event_log.tracker.num_optimizers = 1
         script.run([("by hand", ["forward", "backward"], 600)])
     assert late.result() == at_once.result()
 
 
 def test_rounds_that_report_nothing_are_told_all_the_same():
-    tape = EventLog([].append, [].append, clock=lambda: 0)
+    event_log = EventLog([].append, [].append, clock=lambda: 0)
     told = []
     events = [lambda: told.append("a"), lambda: told.append("b")] * 50
-    StepPattern(tape.account, tape.tracker, []).tell(events, list(range(100)))
+    StepPattern(event_log.account, event_log.tracker, []).tell(events, list(range(100)))
     assert told == ["a", "b"] * 50

@@ -17,9 +17,9 @@ WARM_UP = 4
 
 
 def tape_of_this_thread():
-    tape = EventLog(lambda _: None, lambda _: None)
-    tape.thread = get_ident()
-    return tape
+    event_log = EventLog(lambda _: None, lambda _: None)
+    event_log.thread = get_ident()
+    return event_log
 
 
 @pytest.fixture

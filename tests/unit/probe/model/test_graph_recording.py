@@ -10,9 +10,9 @@ from flatout.probe.model.retained_graphs import RetentionWatch
 
 @pytest.fixture
 def watch():
-    tape = EventLog(lambda step: None, lambda stretch: None)
-    tape.tracing.possible = False
-    return GraphWatch(tape)
+    event_log = EventLog(lambda step: None, lambda stretch: None)
+    event_log.tracing.possible = False
+    return GraphWatch(event_log)
 
 
 @pytest.fixture

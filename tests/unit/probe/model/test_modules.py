@@ -305,7 +305,7 @@ def test_a_compiled_method_is_called_as_a_forward_pass(w):
     assert w.seams.hits()["torch:compile"] == 2
     assert torch.equal(forward(X), model.forward(X))
     assert torch.equal(step(X), model.forward(X).mean())
-    w.tape.replay()
+    w.event_log.replay()
     assert w.tracker.open.forwards == 2
     torch._dynamo.reset()
 

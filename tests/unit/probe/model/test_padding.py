@@ -19,9 +19,9 @@ WIDE = 8  # positions of a batch
 
 @pytest.fixture
 def watch():
-    tape = EventLog(lambda _: None, lambda _: None)
-    tape.thread = get_ident()
-    watch, seams = PaddingWatch(tape), Seams()
+    event_log = EventLog(lambda _: None, lambda _: None)
+    event_log.thread = get_ident()
+    watch, seams = PaddingWatch(event_log), Seams()
     watch.trouble = raise_it
     watch.install(seams)
     yield watch

@@ -12,9 +12,9 @@ from flatout.probe.model.precision import PrecisionWatch
 
 def plain_tape():
     """Return the tape of a process in which nothing is traced."""
-    tape = EventLog(lambda step: None, lambda stretch: None)
-    tape.tracing.possible = False
-    return tape
+    event_log = EventLog(lambda step: None, lambda stretch: None)
+    event_log.tracing.possible = False
+    return event_log
 
 
 def model(dtype=torch.float64):
@@ -55,9 +55,9 @@ def test_a_model_without_float64_is_left_alone(module):
 
 
 def test_nothing_is_copied_where_something_may_be_traced():
-    tape = plain_tape()
-    tape.tracing.possible = True
-    watch = PrecisionWatch(tape)
+    event_log = plain_tape()
+    event_log.tracing.possible = True
+    watch = PrecisionWatch(event_log)
     calls(watch, model(), 6, torch.randn(4, 8, dtype=torch.float64))
     watch.measure()
     assert watch.facts() is None

@@ -1,13 +1,14 @@
 """The framework whose loop leads to a step is read from the frames."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from flatout.probe.model.training_framework import driving_framework
+from flatout.rules.core.catalog import rule_of
 from flatout.rules.core.example import example
 from flatout.rules.core.find import examine
-from flatout.rules.core.rule import Rule
 from flatout.schema.finding import Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes
@@ -56,7 +57,7 @@ def test_the_outermost_loop_decides(modules, framework):
 )
 def test_advice_names_the_frameworks_own_setting(framework, code, said):
     fault = Finding(code=code, name="x", phase=Phase.INPUT, share=0.5, max_speedup=2.0, message="Slow (n=1).")
-    rule = Rule(code=code, name="x", check=lambda *_: fault, fires_on=(), quiet_on=())
+    rule = replace(rule_of(code), check=lambda *_: fault)
     truth = example(causes=Causes(framework=framework))
     (found,) = examine(truth.run, truth.breakdown, (), [rule]).findings
     assert found.message.startswith("Slow (n=1).")

@@ -225,23 +225,23 @@ def test_what_moves_before_the_first_step_is_not_counted(watch):
 def test_only_what_goes_to_a_device_is_charged_to_transfer(monkeypatch, change, charged):
     """A type changed on the CPU, as ToTensor does to every image, is the work of whoever does it."""
     entered = []
-    tape = EventLog(lambda _: None, lambda _: None)
-    monkeypatch.setattr(tape, "record", lambda event: entered.append(event[0]))
+    event_log = EventLog(lambda _: None, lambda _: None)
+    monkeypatch.setattr(event_log, "record", lambda event: entered.append(event[0]))
     seams = Seams()
-    DeviceWatch(tape, None, everywhere=True).install(seams)
+    DeviceWatch(event_log, None, everywhere=True).install(seams)
     try:
         change(torch.ones(3))
     finally:
         seams.undo()
-    assert [kind for kind in entered if kind != tape.leave] == ([tape.enter[TRANSFER]] if charged else [])
+    assert [kind for kind in entered if kind != event_log.leave] == ([event_log.enter[TRANSFER]] if charged else [])
 
 
 def test_a_type_changed_on_the_device_is_no_wait_for_it(monkeypatch):
     entered = []
-    tape = EventLog(lambda _: None, lambda _: None)
-    monkeypatch.setattr(tape, "record", entered.append)
+    event_log = EventLog(lambda _: None, lambda _: None)
+    monkeypatch.setattr(event_log, "record", entered.append)
     seams = Seams()
-    DeviceWatch(tape, None, everywhere=True).install(seams)
+    DeviceWatch(event_log, None, everywhere=True).install(seams)
     try:
         torch.ones(3, device="meta").to(torch.float16)
         torch.ones(3, device="meta").to("meta")

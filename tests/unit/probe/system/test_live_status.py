@@ -93,7 +93,7 @@ def test_a_training_without_a_loader_has_no_epochs(probes):
     for _ in range(30):
         model(torch.randn(2, 4)).sum().backward()
         optimizer.step()
-    probes.tape.replay()
+    probes.event_log.replay()
     found = probes.now()
     assert found.steps > 20
     assert (found.epoch, found.batches, found.epoch_batches) == (0, 0, 0)
@@ -121,10 +121,10 @@ def test_a_probe_that_fails_is_removed_with_all_others_and_said(probes, tmp_path
 
     before = torch.autograd.backward
     train(batches=3)
-    probes.tape.replay()
-    probes.tape.tracker.on_step = broken
+    probes.event_log.replay()
+    probes.event_log.tracker.on_step = broken
     train(batches=30)
-    probes.tape.replay(whole=True)
+    probes.event_log.replay(whole=True)
     assert torch.autograd.backward is not before
     probes.finish()
     assert "ValueError" in written(tmp_path).note

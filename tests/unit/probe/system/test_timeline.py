@@ -25,8 +25,8 @@ def drawn(num_steps, *, epochs=1, end_after=0, validate=False):
                 timeline.end(one.start_ns + one.wall_ns)
 
         w.tracker.on_step = step
-        w.tape.on_change = timeline.changed
-        w.tape.at_once()
+        w.event_log.on_change = timeline.changed
+        w.event_log.at_once()
         w.training.uninstall()
         w.seams.undo()
         w.training.install(w.seams)

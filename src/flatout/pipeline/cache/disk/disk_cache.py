@@ -104,20 +104,20 @@ class DiskCache:
         self._proven = False  # the key stayed what it was while samples were made
         self.state = f"not saved: {self._key.reason}" if self._key.reason else ""
 
-    def load(self, dataset: Any, keeping: RowCache) -> bool:
-        """Return whether `keeping` now holds what an earlier process saved, and that is what `dataset` gives.
+    def load(self, dataset: Any, kept_rows: RowCache) -> bool:
+        """Return whether `kept_rows` now holds what an earlier process saved, and that is what `dataset` gives.
 
-        Otherwise `keeping` is not to be used any more.
+        Otherwise `kept_rows` is not to be used any more.
         """
         stored = load(self._folder.path, self._key.digest) if self._key.digest else None
         if stored is None:
             return False
         before = random_states()
         try:
-            fits = keeping.take_up(dataset, (stored.arrays, stored.facts))
+            fits = kept_rows.take_up(dataset, (stored.arrays, stored.facts))
             some = some_indices(len(dataset), _PROVEN_ON)
             plain = ask_a_copy(lambda: plain_of(dataset, self._collate, some, asked_again))
-            if not fits or plain.failed or not agree(plain.value, keeping.take, some):
+            if not fits or plain.failed or not agree(plain.value, kept_rows.take, some):
                 return False
         except any_but_signals():  # what the data set raises, it raises again where it is asked for
             return False
@@ -126,7 +126,7 @@ class DiskCache:
         self._proven, self.state = True, f"from {self._folder.path}"
         return True
 
-    def save(self, dataset: Any, keeping: RowCache) -> None:
+    def save(self, dataset: Any, kept_rows: RowCache) -> None:
         """Save what is kept, all of which is there, behind the training's back."""
         key = self._key_of(dataset)
         if key != self._key:
@@ -138,7 +138,7 @@ class DiskCache:
         def work() -> None:
             try:
                 folder.make()
-                arrays, facts = keeping.content(behind.pause)
+                arrays, facts = kept_rows.content(behind.pause)
                 reason = save(folder.path, key.digest, arrays, facts, max_bytes=folder.max_bytes, pace=behind.stop)
             except any_but_signals() as error:
                 reason = f"{type(error).__name__}: {error}"
