@@ -419,7 +419,9 @@ while True:
 
 def test_what_float64_costs_is_timed_on_a_copy_of_the_model(flatout):
     found = diagnosed(flatout, DOUBLE.replace("{dtype}", "float64"), loads=False)["CO002"]
-    assert re.search(r"Convert both to float32 once: a pass then takes \d+% of its time \(n=\d\)\.", found.message)
+    assert re.search(
+        r"Convert model and data to float32 once: a pass then takes \d+% of its time \(n=\d\)\.", found.message
+    )
     assert [each.name for each in found.evidence[-2:]] == ["one pass in float64", "in float32"]
     assert "CO002" not in diagnosed(flatout, DOUBLE.replace("{dtype}", "float32"), loads=False)
 

@@ -1,1 +1,1 @@
-"""One file a fix: a plain function that acts in the training's process, and the data that describe it."""
+"""One file per fix: a plain function that acts in the training's process, and the data that describe it."""

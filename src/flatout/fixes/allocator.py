@@ -1,4 +1,4 @@
-"""The allocator of device memory grows its segments instead of opening new ones.
+"""Let the allocator of device memory grow its segments instead of opening new ones.
 
 ## What it does
 
@@ -7,8 +7,8 @@ Starts the process with `PYTORCH_ALLOC_CONF=expandable_segments:True` (torch 2.9
 
 ## Why it helps
 
-Where sizes change from step to step, free memory ends up in pieces that fit nothing, and the allocator has to hand all
-of them back to the driver and ask again, which waits for the device. Segments that grow leave no such pieces.
+Where sizes change from step to step, free memory is fragmented into pieces that fit nothing. The allocator then has to
+return all of them to the driver and ask again, which waits for the device. Growing segments leave no such pieces.
 
 ## How equal
 
@@ -17,8 +17,8 @@ BITWISE: the same numbers, at other addresses.
 ## When it is wrong
 
 Needs CUDA; on one H200 it gave nothing to a ResNet-18 (1.01x, 0.97 to 1.06, n=29 pairs). Tensors that are shared with
-other processes, and CUDA graphs, have had trouble with such segments. Left alone where the environment says anything
-about the allocator.
+other processes, and CUDA graphs, have had trouble with such segments. Left alone where the environment configures the
+allocator in any way.
 """
 
 import os

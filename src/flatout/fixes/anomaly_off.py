@@ -1,13 +1,12 @@
-"""Autograd's search for NaN in the backward pass is left out.
+"""Turn off autograd's anomaly detection, its search for NaN in the backward pass.
 
 ## What it does
 
-`set_detect_anomaly(True)` and `detect_anomaly()` have no effect. Only when it is asked for by name: whoever looks for
-a NaN needs them.
+`set_detect_anomaly(True)` and `detect_anomaly()` have no effect. Opt-in: somebody who is looking for a NaN needs them.
 
 ## Why it helps
 
-With anomaly detection on, every operation notes its Python stack and every gradient is searched for NaN.
+With anomaly detection on, every operation records its Python stack and every gradient is searched for NaN.
 
 ## How equal
 
@@ -15,7 +14,7 @@ BITWISE, as long as no NaN occurs: with anomaly detection on, the training would
 
 ## When it is wrong
 
-While a NaN is being looked for. A script that catches the error and goes on would not see it any more.
+While a NaN is being looked for. A script that catches the error and goes on would no longer see it.
 """
 
 from collections.abc import Mapping

@@ -1,40 +1,45 @@
 """Save checkpoints in the background: the training waits for a copy in memory, not for the disk.
 
 ## What it does
-`torch.save` to a path pickles the object and copies its tensors at once; one background thread then writes the file,
-beside its place, and puts it there whole. Files are written in the order in which they were saved. Whatever the
-script does with such a file meanwhile (load, open, list, rename, remove, ask for its size, start another program) waits
-until it is there, and the end of the process waits too. The file is the one that `torch.save` would have written, byte
-for byte, with mode, owner and group of the moment of saving. Saving to an open file or another object is left alone.
 
-On Linux the copy lies in memory that a second, small process holds as well. It is started at the first save and does
-nothing. Where the training ends in a way that nothing in it sees (SIGKILL, a crash, `_exit` of the C library, a limit
-of processor time) it writes what is left, and says so on standard error; `flatout run` waits for it.
+`torch.save` to a path pickles the object and copies its tensors at once. One background thread then writes the file
+beside its final place and moves it there when it is complete. Files are written in the order in which they were saved.
+Whatever the script does with such a file meanwhile (load, open, list, rename, remove, ask for its size, start another
+program) waits until it is in place, and so does the end of the process. The file is byte for byte the one that
+`torch.save` would have written, with mode, owner and group of the moment of saving. Saving to an open file or another
+object is left alone.
+
+On Linux the copy lies in memory that a second, small process holds as well. It is started at the first save and stays
+idle. Where the training ends in a way that it cannot notice itself (SIGKILL, a crash, `_exit` of the C library, a limit
+of processor time), this process writes the remaining files and says so on standard error; `flatout run` waits for it.
 
 ## Why it helps
-Copying memory takes a fraction of what checksums and writing take: for 200 MB of weights 0.12 s instead of 0.95 s
+
+Copying memory takes a fraction of the time of checksums and writing: for 200 MB of weights 0.12 s instead of 0.95 s
 (torch 2.13, 2 cores of a shared x86-64 machine, n=1). The rest happens while the training goes on. The second process
 makes the first save 6 to 15 ms longer (n=6 processes each, on the same machine under load).
 
 ## How equal
+
 BITWISE: training computes the same numbers; the file holds what the object was when it was saved.
 
 ## When it is wrong
-A process that ends where Python sees nothing of it (SIGKILL, a crash) leaves its files some seconds later: the second
-process imports torch first. A launcher that starts the training anew at once, without `flatout run`, may still find the
-checkpoint before. Such an end loses the files that were still to be written where the second process ends, too: the
-machine stops, a batch system or a container ends with all its processes, somebody kills every Python; where it could
-not be started; and on other systems than Linux. A folder `.NAME.` with 12 hex digits is then left beside them, and
-those that they replace are whole. All other ends wait: `os._exit` with any status, signals that nobody handles,
-`os.abort`, `os.execv`. Something outside the
-process that looks for the file without being started by it may see it later than it would have; so the fix leaves
-`torch.save` alone in a process of `multiprocessing`, and while such processes run that are no workers of a loader.
-A file that is replaced gets another inode, as by a rename; one with a second name, or that is open here, is left to
-torch. Native code that opens the path by itself is not held back (`torch.jit.save` is): it reads the file before, and
-what it writes there stays, with a line on standard error. A disk that takes no file of that size raises where the
-script saves; one that fills up later (a quota, another program) shows at the next save, at the next access, or at the
-end of the process with exit status 1. A script that renames its file right after saving waits there, and nothing is
-gained. It holds a copy of what is saved in memory (a third of what is free at most, else the file is written at
+
+After an end that Python does not notice (SIGKILL, a crash), files appear some seconds later: the second process imports
+torch first. A launcher that restarts the training at once, without `flatout run`, may still find the previous
+checkpoint. Files that are not written yet are lost where the second process ends, too (the machine stops, a batch
+system or a container ends with all its processes, somebody kills every Python), where it could not be started, and on
+other systems than Linux. A folder `.NAME.` with 12 hex digits is then left beside them, and the files that they were to
+replace are whole. All other ends wait: `os._exit` with any status, signals that nobody handles, `os.abort`, `os.execv`.
+
+Something outside the process that looks for the file without being started by it may see it later than before. The fix
+therefore leaves `torch.save` alone in a process of `multiprocessing`, and while such processes other than loader
+workers run. A replaced file gets another inode, as by a rename; a file with a second name, or one that is open here, is
+left to torch. Native code that opens the path by itself does not wait (`torch.jit.save` does): it reads the previous
+file, and what it writes there stays, with a line on standard error. A file too large for the disk raises where the
+script saves; a disk that fills up later (a quota, another program) shows at the next save, at the next access, or at
+the end of the process with exit status 1. A script that renames its file right after saving waits there, and nothing is
+gained. The fix holds a copy of what is saved in memory (at most a third of what is free, else the file is written at
 once), and is left out where several ranks train, since another rank may read the file.
 """
 
@@ -254,5 +259,5 @@ FIX = Fix(
     choices=choices,
     addresses=("EP003",),
     switchable=True,
-    edit=(Unwritten(reason="the thread that writes, and what waits for it, is no line of a script"),),
+    edit=(Unwritten(reason="the thread that writes, and what waits for it, cannot be written as lines of a script"),),
 )

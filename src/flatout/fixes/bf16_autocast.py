@@ -1,29 +1,33 @@
 """Run the model's forward and backward pass in bfloat16, with weights and outputs in float32.
 
 ## What it does
-Every training call of the outermost module runs under `torch.autocast` with bfloat16, and every bfloat16 tensor it
-gives back, however nested, is cast to float32, and so is every one that a module of the script's own keeps: in an
-attribute, a buffer, a list, an object. Generators run under it, too, step by step. So the loss is computed in float32
-by the script's own code. Weights, gradients of weights and optimizer state stay float32, and so do checkpoints. Passes
-without gradients or in evaluation mode are left alone: validation runs as the script wrote it.
+
+Every training call of the outermost module runs under `torch.autocast` with bfloat16. Every bfloat16 tensor that it
+returns, however nested, is cast to float32, and so is every one that a module of the script's own keeps: in an
+attribute, a buffer, a list, an object. Generators run under autocast, too, step by step. So the script's own code
+computes the loss in float32. Weights, gradients of weights and optimizer state stay float32, and so do checkpoints.
+Passes without gradients or in evaluation mode are left alone: validation runs as the script wrote it.
 
 ## Why it helps
+
 Matrix products and convolutions read half the bytes and use units that are several times as fast as those for
 float32: tensor cores on a GPU, AVX-512 or AMX instructions on a CPU that has them. On a CPU without such instructions
-it is slower, and the trial says so.
+it is slower, and the trial shows that.
 
 ## How equal
+
 PRECISION: products are rounded to 8 bits of mantissa and summed in float32; sums, softmax, normalization and losses
 inside the module stay as autocast has them. Data, order and random streams are the same. Weights are cast anew at each
-use (autocast's cache of cast weights is off): the cache loses gradients where a weight is used under `no_grad` first,
-and it sums gradients of a weight that is used often in bfloat16.
+use (autocast's cache of cast weights is off): the cache loses gradients where a weight is first used under `no_grad`,
+and it sums in bfloat16 the gradients of a weight that is used often.
 
 ## When it is wrong
-A loss that needs more than 8 bits inside the module (`BCELoss` raises there, by torch's own rule); custom autograd
-functions that assume float32; a model that calls its own `.forward()` past the module's call, which stays float32;
-tensors that a forward pass puts where no module holds them (a global list, a closure), which stay bfloat16. It leaves
-alone scripts that already run under autocast, models with parameters that are not float32, calls inside a transform of
-`torch.func`, and models with hooks of the script's own on a module inside: these would see bfloat16.
+
+A loss inside the module that needs more than 8 bits (`BCELoss` raises there, by torch's own rule) and custom autograd
+functions that assume float32 do not work. A model that calls its own `.forward()` instead of the module stays float32.
+Tensors that a forward pass puts where no module holds them (a global list, a closure) stay bfloat16. Left alone are
+scripts that already run under autocast, models with parameters that are not float32, calls inside a transform of
+`torch.func`, and models with hooks of the script's own on a module inside, which would see bfloat16.
 """
 
 import contextlib

@@ -1,34 +1,35 @@
-"""Samples that come out the same each time are kept on disk, so that the next training has them from its first batch.
+"""Keep samples that come out the same each time on disk, so that the next training has them from its first batch on.
 
 ## What it does
 
-All that `compiled-input` does; and once every sample is there, a thread writes them to `.flatout/cache` in the folder
-that the training was started in. The next training maps that file and gathers its batches from it, from the first one
-on; several processes of one machine share its pages. What does not fit into memory goes into a file in the first pass.
+All that `compiled-input` does. In addition, once every sample is there, a thread writes them to `.flatout/cache` in the
+folder that the training was started in. The next training maps that file and gathers its batches from it, from the
+first one on; several processes of one machine share its pages. What does not fit into memory goes into a file in the
+first pass.
 
 ## Why it helps
 
-Whoever tries out a training starts it again and again, and waits for the same pictures to be decoded each time. Where
-samples take longer to make than to read, that is paid for once.
+A training that is being tried out is started again and again, and waits for the same images to be decoded each time.
+Where samples take longer to make than to read, that cost is paid once.
 
 ## How equal
 
-BITWISE: as `compiled-input`, and samples carry a key of everything that they depend on: the code of data set, transform
-and collate function, all their state, versions of packages, size, times and number of every file that they name. The
-key is made before the first sample and again before anything is saved; what changed meanwhile is not saved. What an
-earlier training saved is read whole and compared with its checksums, then a few samples with those of the data set. The
-key is made anew from time to time while the training runs. Nothing in the file is executed.
+BITWISE: as `compiled-input`. Samples are stored under a key of everything that they depend on: the code of data set,
+transform and collate function, all their state, package versions, and size, times and inode number of every file that
+they name. The key is computed before the first sample and again before anything is saved; what changed meanwhile is not
+saved. What an earlier training saved is read in full and compared with its checksums, then a few samples are compared
+with those of the data set. The key is computed anew from time to time while the training runs. Nothing in the file is
+executed.
 
 ## When it is wrong
 
-What nothing names is in no key: environment variables, the command line, the current folder, the number of threads, the
-network, settings of packages that were changed after their
-import. The key and the checksums are made before the first batch, which waits for them. A data set without a key (it
-holds a generator or a handle, or changes as it is read) is kept in memory only. The folder takes up to 20 GB, or half
-of what is free on the disk if that is less; deleting it is always safe. Ranks that each see a part of the samples never
-have them all, and save nothing. It is tried only where the first pass takes 20 s or longer.
-Trials write nothing to disk, and show the speed of later epochs as `compiled-input`
-does: between the two they see no difference.
+The key holds only what code and state name. Not in it: environment variables, the command line, the current folder, the
+number of threads, the network, settings of packages that were changed after their import. The first batch waits until
+the key and the checksums are computed. A data set without a key (it holds a generator or a handle, or changes as it is
+read) is kept in memory only. The folder takes up to 20 GB, or half of what is free on the disk if that is less;
+deleting it is always safe. Ranks that each see a part of the samples never have them all, and save nothing. It is tried
+only where the first pass takes 20 s or longer. Trials write nothing to disk, and show the speed of later epochs as
+`compiled-input` does: they see no difference between the two.
 """
 
 from collections.abc import Mapping
@@ -71,7 +72,7 @@ def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop")
     place = Path(folder).absolute() if site.purpose == "run" else None  # a trial's files would be taken for results
     linked = next((part for part in (Path(folder), *Path(folder).parents) if part.is_symlink()), None)
     if linked is not None and not Path(folder).is_absolute():  # whoever made it decides what is written and removed
-        raise RuntimeError(f"{linked} is a link: samples would be kept outside this folder; name that one instead")
+        raise RuntimeError(f"{linked} is a link, so samples would be kept outside this folder; name its target instead")
     kept = LoaderCaches(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), folder=place, on_change=on_change)
 
     def make(original: Any) -> Any:

@@ -1,31 +1,34 @@
 """Keep images and convolution weights in channels-last order, the order that fast convolution kernels work in.
 
 ## What it does
-Weights of 2-D convolutions are laid out channels-last in place (the `Parameter` objects stay), the optimizer's state
-of the same shape follows, and 4-D floating inputs of the outermost module are converted at its call. 4-D outputs are
-given back in the usual order, so that the script's `.view()` of them works. What is pickled or saved (`torch.save` of
-state dictionaries and whole modules, `pickle`, safetensors) is written in the usual order with the usual strides.
+
+Weights of 2-D convolutions are laid out channels-last in place (the `Parameter` objects stay), optimizer state of the
+same shape likewise, and 4-D floating-point inputs of the outermost module are converted at its call. 4-D outputs are
+returned in the default order, so that the script's `.view()` of them works. What is pickled or saved (`torch.save` of
+state dictionaries and whole modules, `pickle`, safetensors) is written in the default order with the default strides.
 
 ## Why it helps
+
 Convolution kernels work channels-last inside (tensor cores, oneDNN). With channels-first tensors every convolution
 converts its input and its output; with channels-last ones nothing is converted, and normalization and pooling between
 convolutions read memory in order.
 
 ## How equal
-ROUNDING: the same products, summed in another order. Shapes, values of the weights and indices mean the same as ever.
+
+ROUNDING: the same products, summed in another order. Shapes, weight values and indices mean the same as before.
 Dropout and noise inside the model (`dropout`, `alpha_dropout`, `rand_like`, `randn_like`, `bernoulli`) fall on the
-same elements: torch draws in the order of memory, so they are drawn for the usual order, at the price of a copy.
+same elements: torch draws in memory order, so they are drawn in the default order, at the cost of a copy.
 
 ## When it is wrong
-`.view(-1)` of a convolution's weight, of its gradient or of a feature map, and `parameters_to_vector`, cannot be had of
-what lies channels-last: the first such line ends the fix, everything is put in the usual order, and the training goes
-on as without it. Numbers drawn in place into a feature map (`torch.empty_like(x).normal_()`) fall on other elements.
-Feature maps taken past the outermost module (by hooks, by calls of inner modules) are channels-last.
-Where the script makes gradients itself torch warns once of their layout. An optimizer that the script made with
-`fused=True` is given gradients and moments in the order of the weights: torch's fused CPU code mixes elements up where
-they differ. A model under `DistributedDataParallel`, whose
-buckets are laid out already, is left alone; so is one that is channels-last by itself. Networks with group
-normalization can be slower.
+
+`.view(-1)` of a convolution's weight, of its gradient or of a feature map, and `parameters_to_vector`, do not work on
+channels-last tensors: the first such line ends the fix, everything is put back in the default order, and the training
+goes on as without it. Numbers drawn in place into a feature map (`torch.empty_like(x).normal_()`) fall on other
+elements. Feature maps taken from inside the outermost module (by hooks, by calls of inner modules) are channels-last.
+Where the script makes gradients itself, torch warns once of their layout. An optimizer that the script made with
+`fused=True` is given gradients and moments in the order of the weights: torch's fused CPU code mixes up elements where
+they differ. Left alone: a model under `DistributedDataParallel`, whose buckets are laid out already, and one that is
+already channels-last. Networks with group normalization can be slower.
 """
 
 import weakref
@@ -166,7 +169,7 @@ FIX = Fix(
         ModelLine(
             code="{model}.to(memory_format=torch.channels_last)",
             unless=("channels_last", "DistributedDataParallel"),
-            not_beside={"fused=True": "torch's fused optimizers mix up elements of weights that lie channels-last"},
+            not_beside={"fused=True": "torch's fused optimizers mix up elements of channels-last weights"},
             no_views=True,
         ),
     ),

@@ -1,39 +1,42 @@
-"""Batches come from memory, or are made by operations on whole batches, with the bits that the script would get.
+"""Serve batches from memory, or make them by operations on whole batches, bit-identical to the script's own.
 
 ## What it does
 
-Where the operations of a data set's transform are known (torchvision, both generations), they are done to whole
-batches, many of those on images by compiled code on all cores; what comes before the first random one is done once and
-kept. Random ones draw for each sample what the script's own would draw, from the same stream and in the same order,
-that of its worker included. Where nothing is known of a data set but that its samples are the same each time, the first
-pass is the script's own, with its own workers, and what it delivers is kept, row by row; from then on a batch is one
-gather for each of its parts. Samples that wait for a disk or a network are asked for by 64 to 256 threads; where
-reading one is dear and the loader has workers, they read the first pass. Where a transform draws in a way that is not
-known, or the collate function pads, mixes or draws, and there are no workers, samples are kept as they are before that,
-and the script's own functions are called on copies of them. The sampler, the batch sampler and every other draw from a
-random stream stay as they are, so batches hold the same samples in the same order, epoch after epoch.
+Where the operations of a data set's transform are known (torchvision, both generations), they are applied to whole
+batches, many of those on images by compiled code on all cores. What comes before the first random operation is computed
+once and kept. Random operations draw for each sample what the script's own would draw, from the same stream (that of
+its worker included) and in the same order.
+
+Where nothing is known of a data set except that its samples are the same each time, the first pass is the script's own,
+with its own workers, and what it delivers is kept, row by row; from then on a batch is one gather for each of its
+parts. Samples that wait for a disk or a network are requested by 64 to 256 threads; where reading a sample is expensive
+and the loader has workers, they read the first pass. Where a transform draws in a way that is not known, or the collate
+function pads, mixes or draws, and there are no workers, samples are kept as they are before that, and the script's own
+functions are called on copies of them. The sampler, the batch sampler and every other draw from a random stream stay as
+they are, so batches hold the same samples in the same order, epoch after epoch.
 
 ## Why it helps
 
-Decoding, converting and normalizing sample after sample in Python is done in every epoch anew, and is most of the step
-in many scripts; a gather runs at the speed of memory. Nobody waits for workers to start.
+Decoding, converting and normalizing sample by sample in Python is repeated in every epoch, and is most of the step in
+many scripts; a gather runs at the speed of memory. Nobody waits for workers to start.
 
 ## How equal
 
-BITWISE: the same samples, bits, strides and random states. Each data set is asked twice for some samples, from other
-random states, in a forked copy of the process, before anything is kept; what holds a file or a generator, counts its
-calls or answers otherwise is left alone, and so is what draws random numbers outside of a transform that the data set
-holds. Before each batch it is asked whether all that samples are made from is as it was: attributes, containers,
-arrays, tensors, globals, files. Where it is not, the script's own code makes the batch, from the random state that it
-would have. What is seen too late stops the training (`docs/input.md`); with `flatout run --on-change warn` it goes on.
+BITWISE: the same samples, bits, strides and random states. Before anything is kept, each data set is asked twice for
+some samples, from other random states, in a forked copy of the process. Left alone is a data set that holds a file or a
+generator, counts its calls or answers differently, and one that draws random numbers outside of a transform that it
+holds. Before each batch, all that samples are made from is checked for changes: attributes, containers, arrays,
+tensors, globals, files. Where something has changed, the script's own code makes the batch, from the random state that
+it would have. A change that is seen too late stops the training (`docs/input.md`); with `flatout run --on-change warn`
+it goes on.
 
 ## When it is wrong
 
-Where the transform is not known it gains nothing in the first pass, so a training of one epoch gains nothing. Where
+Where the transform is not known, nothing is gained in the first pass, so a training of one epoch gains nothing. Where
 workers decode images, the first pass took 1.2 times as long as the best plain loader's (2,000 JPEG, 2 cores, n=2; later
-ones a ninth): what they read is kept, and transformed in the training's process. It takes memory: 40% of what is free
-at most. Asking costs 1 to 10 us a batch, more where a data set is made of very many small objects.
-Trials fill the memory with repeated rows, so that they see the speed of later epochs.
+ones a ninth): what they read is kept, and transformed in the training's process. It takes memory: at most 40% of what
+is free. The check costs 1 to 10 us a batch, more where a data set is made of very many small objects. Trials fill the
+memory with repeated rows, so that they see the speed of later epochs.
 """
 
 from collections.abc import Mapping

@@ -1,39 +1,43 @@
 """Compile the outermost module in place: fewer and larger kernels, less Python.
 
 ## What it does
+
 The call of every outermost module goes through `torch.compile`. The module itself stays what it is: no wrapper, no
-`_orig_mod.` in the names of its weights, pickles and copies without a trace. Only training calls are compiled, and
-only for shapes of inputs that come often (three at most): a last, smaller batch runs as ever instead of compiling for
-minutes or turning the whole graph dynamic. `mode` is "default" or, on a GPU, "reduce-overhead" (CUDA graphs), whose
-outputs are cloned since the next replay overwrites them.
+`_orig_mod.` in the names of its weights, no trace in pickles and copies. Only training calls are compiled, and only for
+input shapes that come often (three at most): a last, smaller batch runs uncompiled instead of compiling for minutes or
+making the whole graph dynamic. `mode` is "default" or, on a GPU, "reduce-overhead" (CUDA graphs), whose outputs are
+cloned because the next replay overwrites them.
 
 ## Why it helps
+
 Chains of element-wise operations become one kernel that reads and writes memory once, and the Python between kernels
 is gone. Matrix products and convolutions stay what they are.
 
-Compiled code is kept beside what it was made from, for what it cannot do: a second derivative (`create_graph=True`,
-Hessian products, gradient penalties), gradients in a batch, a graph walked again after one of its weights was written
-to, a backward pass that fails to compile. There the same forward pass is made again uncompiled, from its inputs, random
-numbers and buffers, and gives the gradients: slower than plain by one forward pass, in that call only. Graphs may be
-walked several times (`retain_graph=True`), for which buffers of the backward pass are not reused (torch's
-`donated_buffer`) while the fix is on: memory can be a little higher. Inputs that only compiled code keeps for its
-backward pass are copied first, so that the script may write to them.
+The uncompiled graph is kept beside the compiled code, for what compiled code cannot do: a second derivative
+(`create_graph=True`, Hessian products, gradient penalties), batched gradients, a graph walked again after one of its
+weights was written to, a backward pass that fails to compile. There the same forward pass is repeated uncompiled, from
+its inputs, random numbers and buffers, and gives the gradients: that call alone is slower than plain by one forward
+pass. Graphs may be walked several times (`retain_graph=True`); for this, buffers of the backward pass are not reused
+(torch's `donated_buffer`) while the fix is on, so memory can be a little higher. Inputs that only compiled code keeps
+for its backward pass are copied first, so that the script may write to them.
 
 ## How equal
+
 ROUNDING: fused kernels sum and contract in another order. Dropout and other random operations draw what they would
 have drawn (`fallback_random`): measured on CPU (torch 2.13, n=1), outputs and random state after a compiled dropout
-equal those of the plain module bit for bit.
+are bit-identical to those of the plain module.
 
 ## When it is wrong
-Compiling takes from 10 s to minutes once a process; a short training does not earn that back, and the report says how
-many steps it takes. Values that forward takes from Python (a counter, a flag) make it compile again; after a few times
-torch goes on uncompiled. `.forward()` called directly is not compiled, nor is a call inside a transform of
-`torch.func`, a non-reentrant checkpoint, a forward derivative or a mode that sees each operation. On a CPU it needs a
-C++ compiler. What fails to compile runs as it is, each line once, and the fix is dropped. Modules that are compiled or
-scripted already and `DistributedDataParallel` are left alone. What `flatout patch` writes is torch's own `compile`,
-without the code beside it: a script that names `retain_graph` or `create_graph` is not patched. CUDA graphs have summed
-gradients wrongly in some versions of torch when gradients were accumulated: the trial compares them. Both modes were
-tried on one H200 (`make test-gpu`, torch 2.11).
+
+Compiling takes from 10 s to minutes once per process; a short training does not earn that back, and the report says how
+many steps it takes. Python values that forward depends on (a counter, a flag) make it recompile; after a few times
+torch goes on uncompiled. Not compiled are direct calls of `.forward()`, and calls inside a transform of `torch.func`, a
+non-reentrant checkpoint, a forward derivative or a mode that sees each operation. On a CPU it needs a C++ compiler.
+What fails to compile runs as it is, each line once, and the fix is dropped. Modules that are already compiled or
+scripted, and `DistributedDataParallel`, are left alone. `flatout patch` writes torch's own `compile`, without the
+uncompiled graph beside it: a script that names `retain_graph` or `create_graph` is not patched. With gradient
+accumulation, CUDA graphs have summed gradients wrongly in some versions of torch: the trial compares them. Both modes
+were tried on one H200 (`make test-gpu`, torch 2.11).
 """
 
 import contextlib
@@ -59,7 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIX"]
 
-_TWICE = "torch's compiled code dies where a graph is walked or differentiated twice"
+_TWICE = "torch's compiled code fails where a graph is walked or differentiated twice"
 _MOST_SHAPES = 3  # compiled for one module; torch itself gives up after 8
 _OFTEN = 0.1  # share of the calls that a shape must have to be compiled
 _MOST_KNOWN = 256  # shapes counted for one module
@@ -251,7 +255,7 @@ FIX = Fix(
             not_beside=dict.fromkeys(("retain_graph", "create_graph", "autograd.functional"), _TWICE),
         ),
         Unwritten(
-            reason="CUDA graphs overwrite the outputs of the call before, which have to be copied at each call",
+            reason="CUDA graphs overwrite the outputs of the previous call, so they have to be copied at each call",
             when={"mode": "reduce-overhead"},
         ),
     ),

@@ -1,14 +1,14 @@
-"""Some cores load the data and the others compute, in place of both wanting all of them.
+"""Give some cores to loading and the others to computing, instead of letting both compete for all of them.
 
 ## What it does
 
 Gives the script's training loader `workers` processes, as `loader-workers` does, and torch's operations the `threads`
-cores that are left, as `cpu-threads` does. Both act together or not at all.
+cores that are left, as `cpu-threads` does. Both are applied together or not at all.
 
 ## Why it helps
 
 A training on the CPU computes with as many threads as there are cores. Workers on top of that make more threads than
-cores: each parallel region then waits for the thread that was put aside, and neither change brings anything alone.
+cores: each parallel region then waits for a thread that has no core, and neither change alone brings anything.
 On the bundled demo (2 cores, batches of 64 images decoded by PIL), whole trainings of 6 epochs took 8.0 and 8.2 s as
 they are, 8.1 to 8.4 s with two workers, and 7.3 and 7.0 s with one worker and one thread (n=2 each, torch 2.13, of
 which 3 s are start-up).
@@ -19,7 +19,7 @@ ROUNDING: the same batches in the same order, but sums are split among another n
 
 ## When it is wrong
 
-Where loading takes little of a step, one core less for computing costs more than it brings: the trial finds that out.
+Where loading takes little of a step, one core less for computing costs more than it gains: the trial shows that.
 All that is said of `loader-workers` and `cpu-threads` holds here too.
 """
 

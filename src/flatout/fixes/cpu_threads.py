@@ -1,10 +1,10 @@
-"""Training on the CPU uses another number of threads.
+"""Use another number of threads for training on the CPU.
 
 ## What it does
 
 Sets `torch.set_num_threads(threads)`: one, half the cores (one thread for each physical core where a core runs two),
-or all of them, whichever the script does not use now. A number that the script sets meanwhile is noted and set when
-the fix is switched off.
+or all of them, whichever the script does not use now. A number that the script sets meanwhile is remembered and set
+when the fix is switched off.
 
 ## Why it helps
 
@@ -13,13 +13,13 @@ heavy ones share one set of vector units; and `OMP_NUM_THREADS=1`, as many launc
 
 ## How equal
 
-ROUNDING: large sums are cut into as many parts as there are threads, and so added up in another order.
+ROUNDING: large sums are split into as many parts as there are threads, and so summed in another order.
 
 ## When it is wrong
 
-Only for training on the CPU. What other libraries do with threads follows `OMP_NUM_THREADS`, which stays as it is;
-loader workers have their own setting. Where to the threads are bound is left to the system: a process bound to its
-cores would hand that on to its loader workers.
+Only for training on the CPU. The threads of other libraries follow `OMP_NUM_THREADS`, which stays as it is; loader
+workers have their own setting. The system decides which cores the threads run on: a process bound to its cores would
+pass that on to its loader workers.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Convolution algorithms are timed once for each shape, and the fastest is taken.
+"""Time the convolution algorithms once for each shape and take the fastest.
 
 ## What it does
 
@@ -6,20 +6,20 @@ Sets `torch.backends.cudnn.benchmark = True`: cuDNN then tries its algorithms on
 
 ## Why it helps
 
-Without it cuDNN chooses by rules of thumb, which may be wrong for a given shape and chip; they have become good: up to
+Without it cuDNN chooses by heuristics, which may be wrong for a given shape and chip. They have become good: up to
 1.08x on an H200, nothing for most (`flatout explain CO015`).
 
 ## How equal
 
-ROUNDING: other algorithms add up in another order. Which one wins can differ from process to process.
+ROUNDING: other algorithms sum in another order. Which one wins can differ from process to process.
 
 ## When it is wrong
 
-Torch keeps what was chosen for a shape, by rule or by search, for as long as the process lives: the fix acts from the
-start of a process only, and is timed between two. Needs CUDA and convolutions; tried on one H200 (`make test-gpu`,
-torch 2.11). Every new input shape is searched anew: with sizes that change all the time the search costs more than it
-brings. The algorithms that are tried need workspaces: the peak of a small network was 54 MB higher (H200, n=1). Left
-alone where the script asks for deterministic algorithms.
+Torch keeps the algorithm that was chosen for a shape, by heuristics or by search, as long as the process lives: the fix
+acts from the start of a process only, and is compared between two processes. Needs CUDA and convolutions; tried on one
+H200 (`make test-gpu`, torch 2.11). Every new input shape is searched anew: with sizes that keep changing the search
+costs more than it saves. The algorithms that are tried need workspaces: the peak of a small network was 54 MB higher
+(H200, n=1). Left alone where the script asks for deterministic algorithms.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Numbers too small for float32's full precision count as zero.
+"""Count denormal numbers, too small for float32's full precision, as zero.
 
 ## What it does
 
@@ -12,12 +12,12 @@ that decay towards zero end there.
 
 ## How equal
 
-PRECISION: what is below 1.2e-38 becomes zero, an absolute error nobody sees and a relative one of 100%. So it is no
-matter of summation order, and is held to the float64 reference.
+PRECISION: what is below 1.2e-38 becomes zero, a negligible absolute error and a relative one of 100%. That is no
+difference in summation order, so results are compared with the float64 reference.
 
 ## When it is wrong
 
-Only for training on the CPU, and without effect where no such numbers occur. The flag belongs to threads, and threads
+Only for training on the CPU, and without effect where no such numbers occur. The flag is per thread, and new threads
 inherit it: switched on later it reached the main thread only (measured: half of an operation's elements on 2 cores).
 It is therefore compared between processes, never within one.
 """

@@ -1,8 +1,8 @@
-"""The next batch travels to the device while the step before it runs.
+"""Copy the next batch to the device while the step before it runs.
 
 ## What it does
 
-Of the first two batches it learns which tensors the script sends to the device. From then on it takes one batch ahead
+From the first two batches it learns which tensors the script sends to the device. From then on it takes one batch ahead
 from the workers and copies those tensors on a stream of their own; the script's `.to(device)` then returns the copy
 that is already there. The batch itself stays where it was: a script that also reads it on the CPU finds it unchanged.
 
@@ -12,14 +12,15 @@ The copy overlaps with computation, and the device need not wait for it at the b
 
 ## How equal
 
-BITWISE: the same bytes. A tensor that was written to since it was taken, or is asked for in another type, is copied as
-the script says. Errors of the data set come at their batch.
+BITWISE: the same bytes. A tensor that was written to after it was taken, or that is asked for in another type, is
+copied as the script says. Errors of the data set are raised at their batch.
 
 ## When it is wrong
 
-Needs CUDA, and a loader with workers: without, the batch would be made earlier, and random numbers drawn out of turn.
-On one H200 it was slower where `compiled-input` makes the batches (0.89x, 0.84 to 0.96, n=4 pairs): it is not tried on
-top of that. It holds one more batch on the device. A batch generator written by hand is not reached.
+Needs CUDA, and a loader with workers: without them, the batch would be made earlier, and random numbers drawn in
+another order. On one H200 it was slower where `compiled-input` makes the batches (0.89x, 0.84 to 0.96, n=4 pairs): it
+is not tried on top of that. It holds one more batch on the device. It does not act on a batch generator written by
+hand.
 """
 
 import contextlib
@@ -127,5 +128,5 @@ FIX = Fix(
     bounds={"kind": KIND},
     choices=choices,
     addresses=("IN001", "IN008", "TR001", "TR002"),
-    edit=(Unwritten(reason="it looks at two batches before it knows what to send ahead"),),
+    edit=(Unwritten(reason="it learns from the first two batches what to copy ahead"),),
 )

@@ -1,39 +1,39 @@
-"""Batches are made on the device and stay there; on the CPU they are there only for who looks.
+"""Make batches on the device and keep them there; fetch them to the CPU only where the script looks at them.
 
 ## What it does
 
 As `compiled-input`, with one difference: where the samples fit into a quarter of the device's free memory, they are
-kept there, and a batch is gathered on the device; where they do not, what is kept on the CPU travels in pinned memory
-on a stream of its own, one batch ahead. Where the last operations treat bytes one by one (to tensor, convert,
-normalize), bytes are kept and travel, and a table of 256 values, made by the operations themselves on the CPU, makes
-numbers of them on the device; once all are there, these numbers are kept in their place, where they take no more than
-half of the room that is left. The script's `.to(device)` or `.cuda()` then gives a copy of what is there already.
+kept there, and batches are gathered on the device. Where they do not fit, what is kept on the CPU is copied from pinned
+memory on a stream of its own, one batch ahead. Where the last operations treat bytes one by one (to tensor, convert,
+normalize), bytes are kept and copied, and a table of 256 values, made on the CPU by the operations themselves, converts
+them to numbers on the device. Once all samples are there, these numbers replace the bytes, if they take no more than
+half of the room that is left. The script's `.to(device)` or `.cuda()` then returns a copy of what is there already.
 
-The script still gets a batch of the CPU. Of the first two it learns which tensors are asked for on the device. From
-then on those have no values at first: they say type, shape and strides, and become ordinary tensors, values fetched
-from the device, the moment that the script does anything else with them. A place in the batch where that has happened
-once is filled at once from then on, and copied as the script says.
+The script still gets a batch on the CPU. From the first two batches the fix learns which tensors are asked for on the
+device. From then on those have no values at first: they give type, shape and strides, and become ordinary tensors,
+values fetched from the device, the moment that the script does anything else with them. If that has happened once at a
+place in the batch, this place is filled at once from then on, and copied as the script says.
 
 ## Why it helps
 
 What remains of the input is a gather at the speed of the device's memory; the CPU does not touch the pixels, and the
 step does not wait for a copy. Measured on an H200: ResNet-18, images of 32x32 resized to 224, batch 32, 4.6x (4.2 to
-5.0, n=12 pairs; `benchmarks/ladder.py`); of the rate over a batch that never leaves the device 95%, with a compiled
-model 97% (n=12 pairs of epochs).
+5.0, n=12 pairs; `benchmarks/ladder.py`). That is 95% of the rate with a batch that never leaves the device, and 97%
+with a compiled model (n=12 pairs of epochs).
 
 ## How equal
 
-BITWISE: gathers, copies and tables do no arithmetic, so the bits are those of the CPU; strides and types are, too.
-Every request is answered with a tensor of its own. What is kept is looked at and proven as in `compiled-input`; what
-that leaves alone is the script's own here, too.
+BITWISE: gathers, copies and tables do no arithmetic, so bits, strides and types are those of the CPU. Every request is
+answered with a tensor of its own. What is kept is checked and proven as in `compiled-input`; what that leaves alone is
+left alone here, too.
 
 ## When it is wrong
 
-Needs CUDA, one device a process, in use before the loader is walked. It takes memory
-on the device: a quarter of what is free when the first batch is made, and three batches. Until it has been looked at, a
-tensor of a batch is of a subclass: `isinstance` does not see it, `type(x) is torch.Tensor` does. A function under
-`torch.compile` or `torch.jit.trace` that is given such a tensor of the CPU, and not its copy, fails. A script that
-looks at its batches on the CPU gains less than with `compiled-input`.
+Needs CUDA, one device per process, in use before the loader is iterated. It takes device memory: a quarter of what is
+free when the first batch is made, and three batches. Until the script looks at it, a tensor of a batch is of a
+subclass: `isinstance` still holds, `type(x) is torch.Tensor` does not. A function under `torch.compile` or
+`torch.jit.trace` that is given such a CPU tensor, and not its copy, fails. A script that looks at its batches on the
+CPU gains less than with `compiled-input`.
 """
 
 from collections.abc import Callable, Mapping
@@ -203,6 +203,6 @@ FIX = Fix(
     from_second_pass=True,
     addresses=("IN001", "TR001", "TR002", "TR003"),
     edit=(
-        Unwritten(reason="a batch that lies on the device and is fetched when it is looked at is no line of a script"),
+        Unwritten(reason="batches that stay on the device until they are read cannot be written as lines of a script"),
     ),
 )

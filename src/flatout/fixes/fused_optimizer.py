@@ -1,25 +1,29 @@
 """Update all weights in one pass of compiled code, where the script's optimizer loops over them in Python.
 
 ## What it does
+
 While an optimizer of torch makes its step, its groups ask for the implementation `fused` (Adam, AdamW, SGD, Adagrad) or
 `foreach` (these and Adadelta, Adamax, ASGD, NAdam, RAdam, RMSprop, Rprop); before and after the step they are as the
 script left them. So `state_dict()`, pickles and `load_state_dict()` never see it, and checkpoints keep the script's own
-flags. `step` counters of a fused step on a GPU live on the device in between and are handed back on the host.
+flags. The `step` counters of a fused step on a GPU are on the device during the step and on the host outside of it.
 
 ## Why it helps
+
 The loop makes several small calls for every weight tensor. `fused` reads and writes each weight, gradient and moment
 once; `foreach` makes few calls for lists of tensors.
 
 ## How equal
-ROUNDING. Measured on CPU (torch 2.13, x86-64, 40 steps, n=1 each): `foreach` gives the same bits as the loop for all
-but NAdam, RAdam and ASGD; `fused` gives the same bits for SGD without momentum, and differs in the last bit for SGD
+
+ROUNDING. Measured on CPU (torch 2.13, x86-64, 40 steps, n=1 each): `foreach` is bit-identical to the loop for all
+but NAdam, RAdam and ASGD; `fused` is bit-identical for SGD without momentum, and differs in the last bit for SGD
 with momentum, Adam, AdamW and Adagrad (at most 6e-8 after 40 steps).
 
 ## When it is wrong
-Subclasses and optimizers from elsewhere are left alone, and so are groups that ask for `fused` or `foreach` themselves,
-are differentiable or capturable, have a tensor as learning rate, sparse gradients, or parameters that are not floating.
+
+Left alone are subclasses, optimizers from elsewhere, and groups that ask for `fused` or `foreach` themselves, are
+differentiable or capturable, or have a tensor as learning rate, sparse gradients or parameters that are not floating.
 Where gradients or moments lie in memory in another order than their weight (channels-last weights, a checkpoint just
-loaded), the step is the script's own: torch's fused code for CPUs (2.13) mixes up their elements without a word.
+loaded), the step is the script's own: torch's fused CPU code (2.13) silently mixes up their elements.
 Under a gradient scaler the scaler still looks for infinities itself, so on a GPU a step waits once.
 Tried on one H200 (`make test-gpu`, torch 2.11).
 """
@@ -178,7 +182,7 @@ FIX = Fix(
         OptimizerArgument(
             kinds={"fused": _FUSED, "foreach": _FOREACH},
             refuses=("differentiable", "capturable"),
-            not_beside={"channels_last": "torch's fused code mixes up elements of weights that lie channels-last"},
+            not_beside={"channels_last": "torch's fused code mixes up elements of channels-last weights"},
         ),
     ),
 )

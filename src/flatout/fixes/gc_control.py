@@ -1,16 +1,16 @@
-"""Python's garbage collector runs every so many steps, not in the midst of them.
+"""Run Python's garbage collector every so many steps instead of at arbitrary moments.
 
 ## What it does
 
-At the first step that it acts in, collects once, sets what lives aside (`gc.freeze`) and switches the automatic
-collector off; from then on it collects before every 200th forward pass. Loader workers keep their automatic collector.
-When the fix is switched off, all of that is put back. `flatout.collect_rarely()` does the same in a script of your own,
+At the first step in which it acts, it collects once, freezes the objects that live (`gc.freeze`) and switches the
+automatic collector off; from then on it collects before every 200th forward pass. Loader workers keep their automatic
+collector. Switching the fix off undoes all of that. `flatout.collect_rarely()` does the same in a script of your own,
 before every 200th step of an optimizer.
 
 ## Why it helps
 
-A full collection looks at every object there is; where a script holds many (a data set of Python objects, a large
-model) the training stands still meanwhile, at moments that nobody chose.
+A full collection looks at every object there is. Where a script holds many (a data set of Python objects, a large
+model), the training stands still meanwhile, at arbitrary moments.
 
 ## How equal
 
@@ -19,8 +19,8 @@ BITWISE: nothing is computed differently; objects in reference cycles are freed 
 ## When it is wrong
 
 Cycles that hold large tensors live longer: memory may grow between two collections. A script that controls the
-collector itself (switched off, or objects frozen) is left alone. It is not tried where the deep run clocked hardly any
-collecting: of five programs from outside, four spent 0.01 to 0.03% of their steps on it.
+collector itself (switched off, or objects frozen) is left alone. It is not tried where the deep run measured hardly any
+collecting: of five outside programs, four spent 0.01 to 0.03% of their steps on it.
 """
 
 import gc
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 __all__ = ["FIX", "bound", "collect_rarely", "patch"]
 
 _UNSEEN = 3.0  # full collections are rare, and a deep run is some seconds
-_FROZEN = 0.1  # times what the collector looks at: `gc.freeze` alone sets so much aside
+_FROZEN = 0.1  # times what the collector looks at: only `gc.freeze` freezes that much
 _EVERY = 200  # forward passes, or steps of an optimizer
 
 
 class _Collector:
     """The state of the collector: whether it is ours, and how long ago it ran.
 
-    From Python 3.12 on a collection sets aside by itself what lives for ever, so some objects always are.
+    From Python 3.12 on a collection itself freezes immortal objects, so some objects are always frozen.
     """
 
     def __init__(self, every: int, taken: Callable[[], None] = lambda: None) -> None:
@@ -102,9 +102,9 @@ _COLLECTING: list[_Collector] = []  # what `collect_rarely` has set up in this p
 def collect_rarely(every: int = _EVERY) -> None:
     """Let Python's garbage collector run before every `every`-th step of torch's optimizers, and at no other moment.
 
-    At the first step it collects once and sets what lives aside (`gc.freeze`). Forked processes, loader workers among
-    them, keep their automatic collector. Where the script has switched the collector off or frozen objects by then,
-    nothing is done. It holds for the rest of the process; a second call changes nothing.
+    At the first step it collects once and freezes the objects that live (`gc.freeze`). Forked processes, loader workers
+    among them, keep their automatic collector. Where the script has switched the collector off or frozen objects
+    before, nothing is done. It holds for the rest of the process; a second call changes nothing.
     """
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -117,12 +117,12 @@ def collect_rarely(every: int = _EVERY) -> None:
 
 
 def bound(run: Run) -> float:
-    """Return what no collections would give by the deep run's clock, with room for those that it was too short for."""
+    """Return what no collections would give by the deep run's clock, with room for rare ones that it did not see."""
     seen = run.causes.collector if run.causes else None
     steps_s = sum(run.causes.phases_s.values()) if run.causes else 0.0
     if seen is None or steps_s <= 0:
         return math.inf
-    if seen.called:  # somebody asks for them, and is obeyed
+    if seen.called:  # the script calls for collections itself, and keeps them
         return 1.0
     spent = (_UNSEEN * seen.seconds + seen.longest_s) / steps_s
     return 1 / max(1e-3, 1 - spent)

@@ -1,11 +1,11 @@
-"""Batches are made by worker processes while the step runs.
+"""Make batches in worker processes while the step runs.
 
 ## What it does
 
 A `DataLoader` gets workers, or more of them: as many as there are cores, half, a quarter, up to 16 where samples wait.
 The first batches are still made in the training process, next to the workers, and compared; then the workers take over.
 Samplers draw in the training process, in the script's order; no random stream moves. With `persistent` the workers stay
-from one epoch to the next, and begin anew when the data set has changed in between. A loader whose workers cost more
+from one epoch to the next, and are restarted when the data set has changed in between. A loader whose workers cost more
 than they bring (IN010) gets none, with `workers=0`.
 
 ## Why it helps
@@ -16,20 +16,20 @@ wait at once.
 ## How equal
 
 BITWISE: the same samples in the same batches in the same order, to the last bit. A data set that draws random numbers
-would draw other ones in a worker, so it is left alone; one that begins to draw later gets that batch made in the
-training process, at its moment and from its random state. So does a batch whose worker dies, hangs or raises.
+would draw other ones in a worker, so it is left alone. If one begins to draw later, that batch is made in the training
+process, at its turn and from its random state. So is a batch whose worker dies, hangs or raises.
 
 ## When it is wrong
 
 Left alone: iterable data sets, samplers that are not torch's own, data sets that hold open files, database handles,
 tensors on a device or random generators, that change, write or ask for their worker while they are read, or hold what
-cannot be watched (images of Pillow's, iterators, writable maps); batches that take less than 0.4 ms; start methods
-other than fork. Before each batch the data set is looked at ([how](../input.md), 1 to 30 us). What workers made ahead
-of a change, of files, too, is made anew in the training process; new workers start with the next pass, and none after
-three changes within passes. A loader that had workers gets batches of the data set as it was when the pass began; where
-its workers were taken away (`workers=0`) and it changes within a pass, the training stops with the name of what
-changed. Not seen: files that compiled code opens under names that the data set does not hold. Some batches are made in
-a copy of the process first.
+cannot be watched (Pillow images, iterators, writable maps); batches that take less than 0.4 ms; start methods other
+than fork. Before each batch the data set is checked for changes ([how](../input.md), 1 to 30 us). Batches that workers
+made before a change (of files, too) are made anew in the training process; new workers start with the next pass, and
+none after three changes within passes. A loader that had workers gets batches of the data set as it was when the pass
+began; where its workers were taken away (`workers=0`) and it changes within a pass, the training stops with the name of
+what changed. Not seen: files that compiled code opens under names that the data set does not hold. Some batches are
+first made in a copy of the process.
 """
 
 from collections.abc import Mapping

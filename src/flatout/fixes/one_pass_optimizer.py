@@ -2,35 +2,35 @@
 
 ## What it does
 
-Stands for the loops of torch's Adam, AdamW and SGD on the CPU (`torch.optim.adam._single_tensor_adam` and its like).
-Each weight, gradient and moment is read once, goes through what torch's operations do to it, in their order, and is
-written once, by compiled code on torch's own threads. State, checkpoints, hooks, schedulers and scalers are the
-script's own as ever. `flatout.one_pass_optimizers()` does the same in a script of your own.
+Replaces the loops of torch's Adam, AdamW and SGD on the CPU (`torch.optim.adam._single_tensor_adam` and its like).
+Compiled code on torch's own threads reads each weight, gradient and moment once, does to it what torch's operations do,
+in their order, and writes it once. State, checkpoints, hooks, schedulers and scalers stay the script's own.
+`flatout.one_pass_optimizers()` does the same in a script of your own.
 
 ## Why it helps
 
 The loop makes 8 to 14 small operations for every weight tensor, each through Python and the dispatcher, and each one
 reads and writes all numbers again. For the MNIST guide's network (6 tensors, 109,386 weights) under Adam the optimizer
-was 2.32 times as fast as by the loop, the step 1.30 times (with `fused=True` 2.54 and 1.32 times); with 48 small
+was 2.32 times as fast as with the loop, the step 1.30 times (with `fused=True` 2.54 and 1.32 times); with 48 small
 tensors of convolutions the step was 1.20 times as fast, with a transformer of 3.2 million weights 1.03 times (medians
 of n=4 turns, 2 cores of an AMD EPYC, 2026-11-26; `python benchmarks/optimizer_steps.py`).
 
 ## How equal
 
-BITWISE. Roundings are where torch has them: square roots are asked of the library that torch asks, and which sums
-its build fuses with a product is found by trying. Each combination of settings is then proven against torch's own
-function, by three steps of 71,149 numbers, before it is used; parts of the script's own tensors are held against it in
-the first steps and in every 1000th. Where a bit differs, and where a torch computes its steps in another way, they stay
-torch's; so they do with `betas=(0, ...)`, where torch itself gives zeros another sign in the last elements of a tensor,
-and after 16 combinations, where a schedule makes new ones at each step (`OneCycleLR` moves momenta, too).
+BITWISE. Numbers are rounded where torch rounds them: square roots come from the library that torch uses, and which sums
+its build fuses with a product is found by trying. Before it is used, each combination of settings is proven against
+torch's own function, by three steps of 71,149 numbers; parts of the script's own tensors are compared with it in the
+first steps and in every 1000th. Steps stay torch's where a bit differs, and where a version of torch computes them in
+another way. So they do with `betas=(0, ...)`, where torch itself gives zeros another sign in the last elements of a
+tensor, and after 16 combinations, where a schedule makes new ones at each step (`OneCycleLR` changes momentum, too).
 
 ## When it is wrong
 
-Little is gained where the optimizer's step is a small part of the whole, and on a GPU it does not act: torch updates
-lists of tensors there as it is. Left to torch: SGD without momentum, `amsgrad`, `capturable`,
-`differentiable`, `fused`, a learning rate or another setting that is a tensor, other types than float32, sparse
-gradients, tensors in another order of memory (channels-last) or that share memory, flushed denormals, and steps that a
-torch mode, a transform or `torch.compile` looks at. It needs a C compiler when flatout is installed.
+Little is gained where the optimizer is a small part of the step. On a GPU it does not act: torch already updates lists
+of tensors there. Left to torch: SGD without momentum, `amsgrad`, `capturable`, `differentiable`, `fused`, a learning
+rate or another setting that is a tensor, other types than float32, sparse gradients, tensors in another order of memory
+(channels-last) or that share memory, flushed denormals, and steps that a torch mode, a transform or `torch.compile`
+looks at. It needs a C compiler when flatout is installed.
 """
 
 import importlib.util
@@ -62,10 +62,10 @@ def patch(site: "Site") -> None:
 
 
 def one_pass_optimizers() -> None:
-    """Make the steps of torch's Adam, AdamW and SGD on the CPU in one pass over memory, with the bits of its loops.
+    """Make the steps of torch's Adam, AdamW and SGD on the CPU in one pass over memory, bit-identical to its loops.
 
-    It holds for the rest of the process, for optimizers that are there already, too; a second call changes nothing.
-    What is not shown to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md), and so does everything
+    It holds for the rest of the process, also for existing optimizers; a second call changes nothing.
+    What is not proven to give the same bits stays torch's (docs/fixes/one-pass-optimizer.md), and so does everything
     where flatout was installed without a C compiler.
     """
     from flatout.probe.core.seams import Seams

@@ -1,4 +1,4 @@
-"""Loader workers stay from one epoch to the next, and no random stream notices.
+"""Keep loader workers from one epoch to the next, with every random stream as it was.
 
 ## What it does
 
@@ -17,13 +17,13 @@ BITWISE, also for data sets that draw random numbers: every worker begins a pass
 
 ## When it is wrong
 
-New workers start with the data set as it is in the training process. Workers are therefore started anew when anything
+New workers start with the data set as it is in the training process. Workers are therefore restarted when anything
 that samples are made from has changed there ([how it is seen](../input.md)), has changed in a worker (a cache, a
-counter; not so a file or an array that its first batch has opened), was drawn at the first batch and kept, or when a
-file that was read then is another by now. They are left alone where samples depend on which one was made first.
-Left alone: iterable data sets, a `worker_init_fn` that does more than seeding, data sets with a random generator of
-their own, or that hold what cannot be watched (images of Pillow's, iterators, writable maps); two passes at once; all
-that changed at three passes in a row.
+counter; but not a file or an array that its first batch has opened), was drawn at the first batch and kept, or when a
+file that was read then has been replaced. Left alone: data sets whose samples depend on which one was made first;
+iterable data sets; a `worker_init_fn` that does more than seeding; data sets with a random generator of their own, or
+that hold what cannot be watched (Pillow images, iterators, writable maps); two passes at once; loaders whose workers
+could not stay at three passes in a row.
 """
 
 from collections.abc import Mapping

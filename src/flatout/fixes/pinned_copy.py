@@ -1,4 +1,4 @@
-"""Batches lie in pinned memory and are copied to the device without waiting.
+"""Put batches in pinned memory and copy them to the device without waiting.
 
 ## What it does
 
@@ -17,8 +17,8 @@ BITWISE: the same bytes arrive, in the order of the stream.
 ## When it is wrong
 
 Needs CUDA; tried on one H200 (`make test-gpu`, torch 2.11). A script that writes into the batch on the CPU right after
-copying it would change what the device receives; loaders make fresh batches, so that is rare. Only tensors that came
-out of a loader as they are (no slices of them) are copied without waiting. Pinning takes a copy on the host and memory
+copying it would change what the device receives; loaders make fresh batches, so that is rare. Only tensors that come
+straight out of a loader (no slices of them) are copied without waiting. Pinning costs a copy on the host and memory
 that cannot be paged out.
 """
 

@@ -1,9 +1,9 @@
-"""Matrix products of float32 tensors run on the tensor cores, in TF32.
+"""Run matrix products of float32 tensors on the tensor cores, in TF32.
 
 ## What it does
 
-Sets `torch.set_float32_matmul_precision("high")`, by that one setter: mixed with the newer per-backend settings, torch
-refuses to read either.
+Sets `torch.set_float32_matmul_precision("high")`, and nothing but that setter: where it is mixed with the newer
+per-backend settings, torch refuses to read either.
 
 ## Why it helps
 

@@ -1,24 +1,24 @@
-"""Every loader worker computes with one thread.
+"""Let every loader worker compute with one thread.
 
 ## What it does
 
-As a worker begins, after the script's own `worker_init_fn`, torch, OpenMP, BLAS libraries, OpenCV, NumExpr and Arrow
-are told to use one thread there. The training process keeps its threads.
+When a worker starts, after the script's own `worker_init_fn`, torch, OpenMP, BLAS libraries, OpenCV, NumExpr and Arrow
+are set to one thread there. The training process keeps its threads.
 
 ## Why it helps
 
-The threads of one parallel region wait for the slowest, so a core that is taken stops all of them. Loading JPEG images
+The threads of one parallel region wait for the slowest, so one busy core stops all of them. Loading JPEG images
 next to one busy core fell from 484 to 158 images/s with two threads and stayed at 474 with one (2 cores).
 
 ## How equal
 
-ROUNDING: a sum over a large array is added up in another order by one thread than by several. Decoding, resizing and
-everything done element by element stay as they are.
+ROUNDING: one thread sums a large array in another order than several. Decoding, resizing and everything done element
+by element stay as they are.
 
 ## When it is wrong
 
 A data set that sets a number of threads in `__getitem__` has the last word. Libraries that fix their threads when they
-are loaded (Polars) are not reached. With few workers on many cores, several threads each may be the better use.
+are loaded (Polars) are not reached. With few workers on many cores, several threads each may be better.
 """
 
 import os

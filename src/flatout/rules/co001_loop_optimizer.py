@@ -1,28 +1,29 @@
-"""The optimizer updates one tensor after the other, each with several small operations.
+"""The optimizer updates its tensors one by one, with several small operations for each.
 
 ## What it measures
 
-The optimizer's share of the step, together with how it works: torch's for-loop implementation over at least 10
-tensors where a fused one is available, an optimizer written in the script, seen by its own lines, or at least 10
-optimizers that take turns, most of them of fewer tensors. It fires at 15% of the step.
+The optimizer's share of the step, and how it works. It fires at 15% of the step, in three cases: torch's for-loop
+implementation runs over at least 10 tensors where a fused one is available; most of the optimizer's time is in lines
+of the script; or at least 10 optimizers take turns, most of them with fewer tensors.
 
 ## Why it matters
 
-A model of 60 tensors under Adam makes about 700 small operations a step. On the classic MNIST guide the step with the
-batch at hand is 6.2 times as fast as the whole script, and 8.4 times with a fused optimizer (2 CPU cores).
+A model of 60 tensors under Adam makes about 700 small operations a step. On the classic MNIST guide (2 CPU cores) a
+step without data wait is 6.2 times as fast as the whole script, and 8.4 times with a fused optimizer as well.
 
 ## What to do
 
-`torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD; Adagrad on the CPU, in newer versions on CUDA, too; not for
-sparse or complex gradients), or `foreach=True`. For an optimizer of your own, `torch._foreach_...` operations on lists
-of tensors. For rates or decays that differ between parameters, one optimizer with a group for each in place of many.
+Use `torch.optim.Adam(..., fused=True)` (Adam, AdamW, SGD; Adagrad on the CPU, in newer versions on CUDA, too; not for
+sparse or complex gradients), or `foreach=True`. In an optimizer of your own, use `torch._foreach_...` operations on
+lists of tensors. Where learning rates or decays differ between parameters, use one optimizer with a parameter group for
+each setting instead of many optimizers.
 
 ## When it is wrong
 
-The result differs in the last bits. With few large tensors the update is bound by memory, and less is to be gained
-than stated: 80% of a loop's time is taken for what goes (it was 76%, 77%, 79%, 87% and 90% of five planted scripts',
-with fused or foreach functions), all of it where many optimizers become one (once, 106%). Checkpoints then carry the
-flag `fused`, and set it in the optimizer that loads them.
+The result differs in the last bits. With a few large tensors the update is memory-bound and less is gained than stated.
+The bound assumes that 80% of a loop's time is saved (76%, 77%, 79%, 87% and 90% for five planted scripts, with fused or
+foreach functions), and all of it where many optimizers become one (once, 106%). Checkpoints then carry the flag
+`fused`, and set it in the optimizer that loads them.
 """
 
 from dataclasses import replace
@@ -62,7 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share * gone),
         location=place,
-        message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} passes in {what}",
+        message=f"{of_step(breakdown, breakdown.ms(Phase.OPTIMIZER))} goes to {what}",
         evidence=(Evidence("optimizer", breakdown.ms(Phase.OPTIMIZER), "ms"), Evidence("tensors", tensors, "")),
         fixes=fixes,
     )
@@ -75,9 +76,9 @@ def _many(run: Run) -> _Found | None:
         return None
     seen = costs(run, Phase.OPTIMIZER)
     spot = hottest(seen, among=seen)
-    what = f"{len(sizes)} optimizers of {sum(sizes)} tensors together, one after the other. Make one of them, with a "
+    what = f"{len(sizes)} optimizers of {sum(sizes)} tensors in all, one after the other. Use a single one, with a "
     place = spot.place if spot is not None else run.optimizers[0].created_at
-    return place, what + "group of parameters for each setting, and fused=True.", (), ALL_GONE
+    return place, what + "parameter group for each setting, and fused=True.", (), ALL_GONE
 
 
 def _loop(run: Run) -> _Found | None:

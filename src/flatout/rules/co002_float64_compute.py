@@ -2,16 +2,18 @@
 
 ## What it measures
 
-Whether most bytes of the model's parameters are float64 (layers of float32 take no inputs of float64: such a model
-converts them, and what it computes before is not seen), and the share of forward and backward in the step. It fires
-from 30% on. What float32 would give is measured in the deep run: forward and backward of a copy of the model in both
-types, in turn, after its last step; below 2% of the step it is silent. Where none is made (hooks, several ranks, more
-than 256 MB, compiled, arguments that are no tensors, float64 made inside), half the computing time is taken to go.
+Whether most bytes of the model's parameters are float64, and the share of forward and backward in the step. It fires
+from 30% on. A float32 model takes no float64 inputs, so it converts them first; what it computes before that is not
+seen. The deep run measures what float32 would save: after its last step it times forward and backward of a copy of the
+model in both types, alternating; below 2% of the step nothing is reported. Where that is not possible (hooks, several
+ranks, more than 256 MB, compiled, arguments other than tensors and plain values, float64 made inside), half of the
+computing time is assumed to be saved.
 
 ## Why it matters
 
-Twice the bytes, half the width of every vector instruction on a CPU; on GPUs the rate is 1/2 (data centre) to 1/64
-(consumer) of float32. Most often nobody asked for it: numpy arrays are float64, and `torch.from_numpy` keeps that.
+float64 needs twice the bytes and halves the width of every vector instruction on a CPU; on GPUs its rate is 1/2 (data
+center) to 1/64 (consumer) of float32. It is usually unintended: numpy arrays are float64, and `torch.from_numpy` keeps
+that.
 
 ## What to do
 
@@ -59,8 +61,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=at_most,
         location=next((loader.created_at for loader in run.loaders if loader.is_training), None) if loaded else None,
         message=f"{of_step(breakdown, ms)} is forward and backward in float64 ({model.name or 'the model'}"
-        f"{', whose batches come as float64 from the loader' if loaded else ''}). Convert both to float32 once"
-        f"{_there(trial) if trial else ''}.",
+        f"{', whose batches come as float64 from the loader' if loaded else ''}). "
+        f"Convert model and data to float32 once{_there(trial) if trial else ''}.",
         evidence=(
             Evidence("forward and backward", ms, "ms"),
             Evidence("parameters", model.num_elements, ""),

@@ -1,14 +1,14 @@
-"""Anomaly detection of autograd is switched on, and every backward pass pays for it.
+"""Autograd's anomaly detection is on, and every backward pass pays for it.
 
 ## What it measures
 
-The deep run times forward and backward with the detection on and off, in turn, and takes the difference. It fires
-when that is at least 3% of the step.
+The deep run times forward and backward with detection on and off, in alternating blocks of steps. It fires when the
+difference is at least 3% of the step.
 
 ## Why it matters
 
-For each operation a Python traceback is recorded in the forward pass and every gradient is searched for NaN in the
-backward pass. Left on, it cost 45 instead of 30 s an epoch (motion-diffusion#81); small operations suffer most.
+In the forward pass a Python traceback is recorded for each operation, and in the backward pass every gradient is
+searched for NaN. Left on, it made an epoch take 45 instead of 30 s (motion-diffusion#81); small operations suffer most.
 
 ## What to do
 
@@ -17,7 +17,7 @@ a NaN.
 
 ## When it is wrong
 
-While a NaN is being looked for, it is needed.
+While you are looking for a NaN, you need it.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -48,8 +48,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=model.anomaly_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is autograd's anomaly detection, as measured with it "
-        f"on and off ({model.anomaly_steps} steps each). Remove set_detect_anomaly(True).",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to autograd's anomaly detection, measured with "
+        f"it on and off ({model.anomaly_steps} steps each). Remove set_detect_anomaly(True).",
         evidence=(
             Evidence("share of forward and backward", model.anomaly_share, ""),
             Evidence("steps with it, and without", model.anomaly_steps, ""),

@@ -1,21 +1,22 @@
-"""The model's forward pass runs a Python loop over the data, or leaves torch.
+"""The forward pass runs a Python loop over the data, or computes outside torch.
 
 ## What it measures
 
-Which lines of the model's and the loss's own code the forward pass spends its time below. It fires when a quarter of
-the forward time is inside one Python loop over time steps, rows, pixels or members of an ensemble (read from the
-source), or in numpy or other Python libraries that neither import torch nor are known to be made of it, and the forward
-pass is at least 15% of the step.
+In which lines of the model's and the loss's own code the forward pass spends its time. It fires when the forward pass
+is at least 15% of the step and a quarter of it is inside one Python loop over time steps, rows, pixels or members of an
+ensemble (read from the source), or in numpy or another Python library that neither imports torch nor is known to be
+built on it.
 
 ## Why it matters
 
-Each turn of such a loop launches its own small operations, forward and backward: tens of microseconds each for
+Each iteration of such a loop launches its own small operations, forward and backward: tens of microseconds each for
 arithmetic that takes one. One operation over the whole tensor does the same in a single launch.
 
-Of a library its own time is the most that goes. Of a loop the gain is an estimate: 65% of the loop's forward and
-backward time is taken for launching, the rest for products of matrices that stay; all of it where its turns hold none,
-and only pick, sum or stack. It was 56%, 68% and 69% for three of the scripts below; of two that pick and stack more
-than the whole loop went. Removing all of it would promise 12x where rewriting a recurrence gave 1.9x (n=1, one thread).
+For a library the bound is its own time. For a loop the gain is an estimate: 65% of the loop's forward and backward time
+is taken for launch overhead, the rest for matrix products that stay. A loop without matrix products, which only
+selects, sums or stacks, counts in full. The overhead was 56%, 68% and 69% for three of the scripts below; for two that
+select and stack, more than the whole loop was saved. Counting the whole loop would promise 12x where rewriting a
+recurrence gave 1.9x (n=1, one thread).
 
 ## What to do
 
@@ -24,7 +25,7 @@ instead of `nn.LSTMCell`); do what numpy does in torch, or before the model.
 
 ## When it is wrong
 
-A recurrence whose next state needs the one before cannot always be written as one operation; `torch.compile` may
+A recurrence in which each state needs the previous one cannot always be written as one operation; `torch.compile` may
 still help. Loops over layers, heads or scales are how models are written, and are not reported.
 """
 
@@ -82,8 +83,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(gone),
         location=spot.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is {_what(kind, spot)}: {format_share(fraction)} of "
-        f"the forward pass ({spot.samples} samples of the stack). Use one torch operation on the whole tensor.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {_what(kind, spot)}: "
+        f"{format_share(fraction)} of the forward pass ({spot.samples} stack samples). Use one torch "
+        "operation on the whole tensor.",
         evidence=(
             Evidence("share of the forward pass", fraction, ""),
             Evidence("cost in each forward pass", share * breakdown.mean_ms, "ms"),
@@ -102,7 +104,7 @@ def _what(kind: tuple[str, int], spot: Hotspot) -> str:
     name, line_number = kind
     if line_number == 0:
         return f"{name}, called from {at(spot.place)}"
-    return f"the Python loop that begins in line {line_number}, mostly in {at(spot.place)}"
+    return f"the Python loop that begins at line {line_number}, mostly in {at(spot.place)}"
 
 
 def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineCost]]:

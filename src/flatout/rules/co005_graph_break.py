@@ -1,24 +1,24 @@
-"""A compiled function ends its graph at a line, and that line runs in Python between two pieces.
+"""A compiled function breaks its graph at a line, which then runs in Python between two graphs.
 
 ## What it measures
 
-The places where `torch.compile` ended a graph, as it keeps them, with the share of the forward time that the deep run
-saw below the same line. It fires when such a line takes at least 5% of the step.
+The places where `torch.compile` broke a graph, from its own records, and the share of the forward time that the deep
+run saw below each of these lines. It fires when such a line takes at least 5% of the step.
 
 ## Why it matters
 
-What stands at the break runs uncompiled in every step, and nothing is fused across it: two graphs in place of one, the
-values between them written to memory, and on a device an idle moment at each border.
+The code at the break runs uncompiled in every step, and nothing is fused across it: two graphs instead of one, the
+values between them written to memory, and on a device an idle gap at each border.
 
 ## What to do
 
-Move the line out of the compiled function (printing, checks of values, numpy), or use the operation of torch that
-does the same. `torch.compile(..., fullgraph=True)` turns each break into an error that names it.
+Move the line out of the compiled function (printing, checks of values, numpy), or use the torch operation that does the
+same. `torch.compile(..., fullgraph=True)` turns each break into an error that names it.
 
 ## When it is wrong
 
-A break whose line takes little time is not reported, though it hinders fusion across it. What that costs can only be
-measured, by removing it.
+A break whose line takes little time is not reported, though it prevents fusion across it. What that costs can only be
+measured by removing it.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -51,8 +51,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{at(worst.place)} ends the compiled graph ({worst.reason.rstrip('.')}), and what runs there in "
-        f"Python takes {of_step(breakdown, share * breakdown.mean_ms)}. Move it out of the compiled function.",
+        message=f"{at(worst.place)} breaks the compiled graph ({worst.reason.rstrip('.')}), and the Python code there "
+        f"takes {of_step(breakdown, share * breakdown.mean_ms)}. Move it out of the compiled function.",
         evidence=(
             Evidence("graph breaks", sum(each.count for each, _ in _breaks(run, forward)), ""),
             Evidence("cost in each step", share * breakdown.mean_ms, "ms"),

@@ -1,29 +1,29 @@
-"""A function is compiled again and again, because what it is called with keeps changing.
+"""A function is recompiled again and again, because sizes or values that its code depends on keep changing.
 
 ## What it measures
 
-How often `torch.compile` compiled each function of the script again while steps ran, from its own records, and how long
-that took, against the steps of the deep run. It fires when more variants of a function are asked for than the limit
-allows (8 by default), after which it is left as it is, or at three times that took 5% of the steps. Of a module that is
-left so, passes of two copies are timed in turn after the last step, one compiled anew as the script does it, with the
-numbers it keeps in Python held still.
+How often `torch.compile` recompiled each function of the script while steps ran, from its own records, and how long
+that took compared with the steps of the deep run. It fires when a function needs more variants than the limit allows
+(8 by default; then it stays uncompiled), or after three recompilations that took 5% of the steps. For a module that has
+passed the limit, two copies are timed alternately after the last step: one as it is, one compiled anew as the script
+does it, with the numbers that it keeps in Python held constant.
 
 ## Why it matters
 
-A compilation takes seconds to minutes. After the limit nothing more is compiled: the function runs as it was written
-wherever none of its variants fits, for the rest of the training, with one line in the log.
+A compilation takes seconds to minutes. Beyond the limit nothing more is compiled: wherever none of its variants fits,
+the function runs uncompiled for the rest of the training, with one line in the log.
 
 ## What to do
 
-Keep shapes and Python values steady: pad to a few lengths, drop the last partial batch, pass numbers that change as
+Keep shapes and Python values constant: pad to a few lengths, drop the last partial batch, pass changing numbers as
 tensors, do not read `self.step` in `forward`. `torch.compile(dynamic=True)` compiles for all sizes at once.
 
 ## When it is wrong
 
-In the first steps of a training a few compilations are usual: a second size makes the size dynamic. They are over in
-a long run. No gain is stated of a function that is no module, of a module that cannot be copied or takes more than 20 s
-to compile, nor of the time that compiling takes: the steps of a long training have more of them. Where some calls
-still fit a variant, less comes of it than is stated.
+A few recompilations are usual in the first steps of a training: a second size makes the size dynamic. In a long run
+they are soon over. No gain is stated for a function that is not a module, for a module that cannot be copied or takes
+more than 20 s to compile, nor for the compile time itself, which a long training spreads over more steps. Where some
+calls still fit a variant, the gain is smaller than stated.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -53,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     after, gone = _left_uncompiled(causes, worst, breakdown) if worst.is_given_up else ("", 0.0)
     read = f", read in {at(worst.changed_at)}" if worst.changed_at else ""
-    why = f" The last time: {worst.reason}{read}." if worst.reason else ""
+    why = f" The last reason: {worst.reason}{read}." if worst.reason else ""
     return Finding(
         code="CO006",
         name="recompilation",
@@ -63,7 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=worst.changed_at or worst.place,
         message=f"{at(worst.place)} was compiled {worst.compilations} times, {worst.again} of them while "
         f"{causes.num_steps} steps ran (n={worst.again}): {format_seconds(worst.again_s)}, {format_share(share)} of "
-        f"their time{after}.{why} Keep sizes and Python values steady, or compile with dynamic=True.",
+        f"their time{after}.{why} Keep sizes and Python values constant, or compile with dynamic=True.",
         evidence=(
             Evidence("compilations", worst.compilations, ""),
             Evidence("compiling again", worst.again_s, "s"),

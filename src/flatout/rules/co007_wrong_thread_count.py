@@ -1,17 +1,17 @@
-"""torch computes on the CPU with another number of threads than there are cores, and that is slower.
+"""torch uses more or fewer CPU threads than there are cores, and that is slower.
 
 ## What it measures
 
-The deep run computes a few steps with the script's number of threads, then a few with as many as there are cores, in
-turn. It fires when forward, backward and optimizer become at least 10% of the step faster, and nine of ten pairs of
-steps say the same. More threads than are in use are tried where no variable of the environment gives their number or
-the script sets it, and where neither loader workers nor other ranks need cores. Nothing is said while others use the
-machine, nor where numbers too small for full precision are found: those are tried in its place (CO008).
+The deep run alternates between a few steps with the script's number of threads and a few with as many as there are
+cores. It fires when that saves at least 10% of the step in forward, backward and optimizer, and nine of ten pairs of
+steps agree. More threads than are in use are tried only where no environment variable sets the number or the script
+sets it itself, and where neither loader workers nor other ranks need cores. Nothing is reported while other processes
+use the machine, nor where denormal numbers are found: those are tried instead (CO008).
 
 ## Why it matters
 
-Fewer threads leave cores idle. More threads than cores wait for each other: every operation ends with its last thread,
-and that one has no core. Containers are the usual case: torch counts the machine's cores, the container may use a few.
+Too few threads leave cores idle. Too many wait for each other: every operation ends with its last thread, and that one
+has no core. Containers are the usual case: torch counts the machine's cores, but the container may use only a few.
 
 ## What to do
 
@@ -19,9 +19,9 @@ and that one has no core. Containers are the usual case: torch counts the machin
 
 ## When it is wrong
 
-Small operations gain nothing from threads. A number chosen to leave cores for something else that is to come (workers,
-a second training) is right all the same: an operation waits for its last thread. With another process on one of two
-cores, an epoch on two threads took 7.1 s in place of 0.7 s, on one thread 1.4 s in place of 1.2 s (n=1).
+Small operations gain nothing from threads. A number chosen to leave cores for something that comes later (workers, a
+second training) is right all the same: an operation waits for its last thread. With another process on one of two
+cores, an epoch took 7.1 s instead of 0.7 s on two threads, and 1.4 s instead of 1.2 s on one (n=1).
 """
 
 from dataclasses import replace
@@ -55,9 +55,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=price.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes when torch computes with {price.tried:.0f} "
-        f"threads in place of {price.own:.0f}, as measured with both in turn ({price.steps} steps each).{set_at} "
-        f"Set {price.tried:.0f}, the number of cores.",
+        message=f"Computing with {price.tried:.0f} threads instead of {price.own:.0f} saves "
+        f"{of_step(breakdown, share * breakdown.mean_ms)}, measured A/B with {price.steps} steps each."
+        f"{set_at} Set {price.tried:.0f}, the number of cores.",
         evidence=(
             Evidence("threads", price.own, ""),
             Evidence("cores", price.tried, ""),

@@ -1,29 +1,29 @@
-"""The CPU computes with numbers too small for full precision, and slows down for each of them.
+"""The CPU computes with denormal numbers, too small for full precision, and each of them is slow.
 
 ## What it measures
 
-The share of such numbers (in float32, those below 1.2e-38 that are not zero) among weights, gradients and optimizer
-state a few steps into the deep run. Where there are any, the deep run computes some steps as they are, then some in
-which they count as zero, in turn. It fires when one number in 10,000 is so small, that takes at least 5% off the step,
-and nine of ten pairs of steps say the same.
+The share of denormal numbers (in float32, nonzero and below 1.2e-38) among weights, gradients and optimizer state a few
+steps into the deep run. If there are any, the deep run alternates between steps as they are and steps in which such
+numbers count as zero. It fires when one number in 10,000 is denormal, counting them as zero saves at least 5% of the
+step, and nine of ten pairs of steps agree.
 
 ## Why it matters
 
-Many CPUs compute with such numbers in microcode, tens of times slower than with others. Averages and weights that decay
-towards zero end there and stay there, as squares of gradients below some 1e-18 do in Adam. On an AMD EPYC (one thread,
-least of n=30 times 262,144 numbers, torch 2.13; `python benchmarks/denormals.py`) roots took 31 times as long as of
-other numbers, logarithms 9, `exp` and `gelu` 2 to 3 times; products, sums, convolutions and `tanh` no longer.
+Many CPUs handle such numbers in microcode, tens of times slower than others. Averages and weights that decay towards
+zero end there and stay there, as do squares of gradients below some 1e-18 in Adam. On an AMD EPYC (one thread,
+least of n=30 times 262,144 numbers, torch 2.13; `python benchmarks/denormals.py`) square roots took 31 times as long as
+for other numbers, logarithms 9, `exp` and `gelu` 2 to 3 times; products, sums, convolutions and `tanh` took no longer.
 
 ## What to do
 
-`torch.set_flush_denormal(True)` at the start of the script: they count as zero. Or end what decays: a floor under it,
-an `eps` that is large enough.
+Call `torch.set_flush_denormal(True)` at the start of the script: such numbers then count as zero. Or stop the decay: a
+floor under the values, or an `eps` that is large enough.
 
 ## When it is wrong
 
-The switch belongs to a thread: those that torch has started already compute as before, so with several of them the deep
-run sees a part of what there is. Where the ranks of the machine run more threads than it has cores, numbers of threads
-are compared in its place.
+The switch is per thread: threads that torch has already started compute as before, so with several threads the deep run
+sees only part of the gain. Where the ranks of the machine run more threads than it has cores, numbers of threads are
+compared instead.
 """
 
 from dataclasses import replace
@@ -58,9 +58,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=PHASES.get(most.where, Phase.FORWARD),
         share=share,
         max_speedup=speedup_without(share),
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes when numbers below 1.2e-38 count as zero, as "
-        f"measured with both in turn ({price.steps} steps each): {format_share(most.share)} of the {most.where} are. "
-        "Call torch.set_flush_denormal(True) first.",
+        message=f"Counting numbers below 1.2e-38 as zero saves {of_step(breakdown, share * breakdown.mean_ms)}"
+        f", measured A/B with {price.steps} steps each: {format_share(most.share)} of the {most.where} are that small. "
+        "Call torch.set_flush_denormal(True) at the start of the script.",
         evidence=(
             Evidence(f"denormals among the {most.where}", most.share, ""),
             Evidence("steps with each", price.steps, ""),

@@ -2,25 +2,25 @@
 
 ## What it measures
 
-The masks that the script hands to its model in training: `attention_mask`, `key_padding_mask`, or the indices of an
-embedding with a `padding_idx` below recurrent or attention layers (unless they are packed). It fires when positions
-that are padding in every row of their batch take at least 10% of the step; or when 45% of all positions are padding,
-more than lengths by chance leave in most data, and take 20% of it.
+The masks that the script passes to its model in training: `attention_mask`, `key_padding_mask`, or the indices of an
+embedding with a `padding_idx` that feeds recurrent or attention layers (unless they are packed). It fires when
+positions that are padding in every row of their batch take at least 10% of the step; or when 45% of all positions are
+padding, more than random lengths leave in most data, and take 20% of it.
 
 ## Why it matters
 
-Layers compute every position of a batch, masked or not: the mask only keeps the result out. Time goes with the longest
-sequence of each batch, or with the fixed length that all are filled up to.
+Layers compute every position of a batch, masked or not: the mask only keeps the result out. The time depends on the
+longest sequence of each batch, or on the fixed length that all are padded to.
 
 ## What to do
 
 Pad each batch to its own longest sequence, not to a maximum for all: the same results from shorter batches. Beyond
-that, put sequences of like length into one batch (sort, or a sampler by length), or pack several into one row.
+that, put sequences of similar length into one batch (sort, or use a sampler by length), or pack several into one row.
 
 ## When it is wrong
 
-Shapes that change make `torch.compile` compile again, and cudnn search again: round lengths up to a few sizes. Sorting
-by length changes which samples share a batch. Attention that skips masked blocks computes less than is counted here.
+Changing shapes make `torch.compile` recompile and cudnn search again: round lengths up to a few sizes. Sorting by
+length changes which samples share a batch. Attention that skips masked blocks computes less than is counted here.
 """
 
 from dataclasses import replace
@@ -55,8 +55,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     ms = share * breakdown.mean_ms
     called = f" called in {at(padding.place)}" if padding.place else ""
     advice = (
-        f"{format_share(cut_off)} are so in every row: pad each batch to its own longest row, for the same results "
-        "(dropout draws other numbers)"
+        f"{format_share(cut_off)} are padding in every row: pad each batch to its own longest row, for the same "
+        "results (dropout draws other numbers)"
         if same
         else "Put sequences of like length into one batch"
     )
@@ -68,8 +68,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=padding.place,
         message=f"{format_share(padded)} of the positions in the batches are padding, by the {padding.source} "
-        f"(n={padding.batches} batches), and the model{called} computes them all. {advice}: about {format_ms(ms)} of "
-        f"{format_ms(breakdown.mean_ms)} a step.",
+        f"(n={padding.batches} batches), and the model{called} computes them all. {advice}: that can save about "
+        f"{format_ms(ms)} of {format_ms(breakdown.mean_ms)} a step.",
         evidence=(
             Evidence("share of padding", padded, ""),
             Evidence("of it in every row", cut_off, ""),

@@ -2,25 +2,25 @@
 
 ## What it measures
 
-The deep run counts the operations of one forward pass by kind and type, on devices that have TF32 (Ampere and later).
-Three times the float32 products (backward has two for each; once where that is longer than the step, as with frozen
-layers), at the most that the device can do without tensor cores, is a time below which they cannot be done. It fires
-when that is at least 10% of the step, and TF32 is not allowed.
+On devices with TF32 (Ampere and later), the deep run counts the operations of one forward pass by kind and type. From
+these follows the least time that a step's float32 products can take: three times those of the forward pass (backward
+has two for each; only once where three times is longer than the step, as with frozen layers), at the peak rate that the
+device has without tensor cores. It fires when that is at least 10% of the step and TF32 is not allowed.
 
 ## Why it matters
 
-Tensor cores do the same products several times as fast, in TF32 or bfloat16. Convolutions use TF32 without being asked,
-matrix products do not.
+Tensor cores do the same products several times as fast, in TF32 or bfloat16. Convolutions use TF32 by default, matrix
+products do not.
 
 ## What to do
 
 `torch.set_float32_matmul_precision("high")` once at the start; or forward pass and loss under
-`torch.autocast("cuda", dtype=torch.bfloat16)`, which makes activations half as large, too.
+`torch.autocast("cuda", dtype=torch.bfloat16)`, which also halves the size of activations.
 
 ## When it is wrong
 
-TF32 keeps 10 bits of each factor, bfloat16 7. Where ill-conditioned systems are solved, physics is simulated or results
-are compared with float64, that may be too few.
+TF32 keeps 10 bits of each factor, bfloat16 7. That may be too few where ill-conditioned systems are solved, physics is
+simulated or results are compared with float64.
 """
 
 from dataclasses import replace
@@ -56,8 +56,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.FORWARD,
         share=share,
         max_speedup=speedup_without(share),
-        message=f"{of_step(breakdown, min(least_ms, breakdown.mean_ms))} at least goes to matrix products in float32, "
-        f"which this device does at {found.float32_flops_s / 1e12:.0f} TFLOP/s, and several times that in TF32. "
+        message=f"At least {of_step(breakdown, min(least_ms, breakdown.mean_ms))} goes to float32 matrix products, "
+        f"which this device does at {found.float32_flops_s / 1e12:.0f} TFLOP/s, and several times as fast in TF32. "
         'Call torch.set_float32_matmul_precision("high").',
         evidence=(
             Evidence("float32 products of a forward pass", forward / 1e9, "GFLOP"),

@@ -1,4 +1,4 @@
-"""Convolutions in 16 bits work on images in channels-first order, which tensor cores do not.
+"""16-bit convolutions get images in channels-first order, but tensor cores work in channels-last order.
 
 ## What it measures
 
@@ -9,8 +9,8 @@ least 30% of the step.
 ## Why it matters
 
 The fast kernels are written for channels-last: each convolution converts its input, and its output back. Measured by
-others with 16-bit ResNets: 2,764 to 3,482 images/s (RTX 3090), 1,450 to 2,150 (A100). The most it could give is taken
-from the latter, a third of the computing.
+others with 16-bit ResNets: from 2,764 to 3,482 images/s (RTX 3090), from 1,450 to 2,150 (A100). The bound takes the
+latter: a third of the computing time is saved.
 
 ## What to do
 
@@ -18,7 +18,7 @@ from the latter, a third of the computing.
 
 ## When it is wrong
 
-Networks with group normalization can become slower (ResNet-50: 532 to 482 images/s): nothing is said of those.
+Networks with group normalization can become slower (ResNet-50: from 532 to 482 images/s) and are not reported.
 Depthwise convolutions gain nothing.
 """
 
@@ -57,8 +57,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         message=f"{format_share(first)} of the operations of the forward pass are 16-bit convolutions of images in "
-        f"channels-first order, and up to {of_step(breakdown, share * breakdown.mean_ms)} may be converting them. Use "
-        "memory_format=torch.channels_last for model and images.",
+        f"channels-first order, and converting them may take up to {of_step(breakdown, share * breakdown.mean_ms)}. "
+        "Use memory_format=torch.channels_last for model and images.",
         evidence=(
             Evidence("share of the operations", first, ""),
             Evidence("operations of a forward pass", sum(found.flops.values()) / 1e9, "GFLOP"),

@@ -2,25 +2,25 @@
 
 ## What it measures
 
-In one forward pass of the deep run on a CUDA device, whether the result of a matrix product goes through a softmax into
+In one forward pass of the deep run on a CUDA device: whether the result of a matrix product goes through a softmax into
 another matrix product, at which line, and the share of the operations in such pairs. It fires when that is at least 10%
 and forward and backward are at least 30% of the step.
 
 ## Why it matters
 
-Scores are as many as length times length for each head: writing, masking, normalizing and reading them back takes far
-longer than the products, and they are kept for the backward pass. Fused kernels never write them.
+There are length times length scores for each head. Writing, masking, normalizing and reading them takes far longer than
+the products, and they are kept for the backward pass. Fused kernels never write them.
 
 ## What to do
 
-`torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=..., dropout_p=..., is_causal=...)` in place of the
-three; in transformers `attn_implementation="sdpa"`. Where the line is that call already, it fell back: 16-bit inputs,
-and `is_causal=True` in place of a mask, let it choose a fused kernel.
+Use `torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=..., dropout_p=..., is_causal=...)` instead of
+the three operations; in transformers `attn_implementation="sdpa"`. Where the line is that call already, it fell back:
+16-bit inputs, and `is_causal=True` instead of a mask, let it choose a fused kernel.
 
 ## When it is wrong
 
-Where the weights themselves are used (drawn, or a loss on them), they have to be made. The most it could give takes the
-time of these products for all there is; the softmax between them comes on top.
+Where the attention weights themselves are used (plotted, or in a loss), they have to be computed. The bound counts only
+the time of these products; the softmax between them comes on top.
 """
 
 from dataclasses import replace

@@ -1,25 +1,25 @@
-"""The device computes for less time than the host needs to start its many small kernels.
+"""The device computes for less time than the host needs to launch its many small kernels.
 
 ## What it measures
 
-The kernels that the device ran in the few steps of the timeline, by torch's profiler in the deep run, against the time
-that the host spends in forward, backward and optimizer in the timed run. It fires on CUDA devices when a step has at
-least 100 kernels of at most 25 us on average, which take at most half of that time, and the rest is 10% of the step.
+The kernels that the device ran in the few steps of the timeline (torch's profiler, deep run), compared with the host's
+time for forward, backward and optimizer in the timed run. It fires on CUDA devices when a step has at least 100 kernels
+of at most 25 us on average, these take at most half of that time, and the rest is at least 10% of the step.
 
 ## Why it matters
 
-Starting a kernel costs the host some microseconds, with all the Python around it; one that runs for less leaves the
-device waiting for the next. A faster device changes nothing then.
+Launching a kernel costs the host some microseconds, with all the Python around it; a kernel that runs for less leaves
+the device waiting for the next one. A faster device changes nothing then.
 
 ## What to do
 
 `model.compile()`, or `torch.compile(mode="reduce-overhead")`, which replays all launches at once where shapes stay the
-same; larger batches; a fused or foreach optimizer; operations on whole tensors in place of loops over their parts.
+same; larger batches; a fused or foreach optimizer; operations on whole tensors instead of loops over their parts.
 
 ## When it is wrong
 
-Where the host is slow for a reason of its own (a busy machine, Python work inside the model), fewer kernels do not help
-as much. What the profiler itself costs a launch is not in these times.
+Where the host is slow for another reason (a busy machine, Python work inside the model), fewer kernels help less. The
+profiler's own cost for each launch is not included in these times.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=max(LAUNCHING, key=breakdown.share),
         share=found.share,
         max_speedup=speedup_without(found.share),
-        message=f"{of_step(breakdown, found.host_ms - found.kernels_ms)} goes to starting {found.number:.0f} kernels "
+        message=f"{of_step(breakdown, found.host_ms - found.kernels_ms)} goes to launching {found.number:.0f} kernels "
         f"of {format_ms(found.each_s * 1e3)} on average: the device computes for {format_ms(found.kernels_ms)}, the "
         f"host takes {format_ms(found.host_ms)} for forward, backward and optimizer. Compile the model, or make "
         "batches larger.",

@@ -1,16 +1,16 @@
-"""The model computes a batch that it has just computed, and nothing is learned from it.
+"""The model computes a batch again that it has just computed, and nothing is learned from the second pass.
 
 ## What it measures
 
-In the deep run, calls of the model in training mode on tensors that it was given before, in the step under way or the
-one before, not written to since, with the same other arguments; of these the ones to whose outputs no gradient came by
-the end of the step. It fires when they are made in at least half of the steps and take at least 10% of the step.
+In the deep run, calls of the model in training mode with the same tensors and other arguments as an earlier call in the
+same step or the one before, not written to since. Of these, the calls whose outputs had received no gradient by the end
+of the step. It fires when there is at least one for every two steps and they take at least 10% of the step.
 
 ## Why it matters
 
-Hits are counted, or a loss is printed, by calling the model once more: a small convolutional network on two CPU cores
-trained 1.24 times as fast without (`benchmarks/planted.py`, cloud_types, n=2). A pass that keeps a graph for gradients
-takes its memory as well, and layers with batch statistics see the batch twice.
+Scripts call the model once more to count hits or to print a loss: without that call, a small convolutional network on
+two CPU cores trained 1.24 times as fast (`benchmarks/planted.py`, cloud_types, n=2). A pass that keeps a graph for
+gradients also takes its memory, and layers with batch statistics see the batch twice.
 
 ## What to do
 
@@ -19,8 +19,8 @@ Keep the outputs of the pass that is trained on, and count on them: `logits = mo
 
 ## When it is wrong
 
-Where the weights have changed in between, and the new outputs are what is wanted (the divergence of a policy after its
-update). Under `torch.no_grad()` such a pass costs less. On a device the host's time is what is measured.
+Where the weights have changed in between and the new outputs are wanted (the divergence of a policy after its update).
+Under `torch.no_grad()` such a pass costs less. On a device only the host's time is measured.
 """
 
 from dataclasses import replace
@@ -55,8 +55,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes a batch once more that the model has just "
-        f"computed{f', in {at(worst.place)}' if worst.place else ''}: no gradient comes back to these outputs. "
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to computing a batch again that the model has "
+        f"just computed{f', in {at(worst.place)}' if worst.place else ''}: these outputs get no gradient. "
         "Keep those of the pass that is trained on.",
         evidence=(
             Evidence("such calls in a step", worst.count / worst.steps, ""),

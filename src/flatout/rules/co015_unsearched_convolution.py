@@ -1,28 +1,28 @@
-"""cuDNN takes the algorithms of convolutions by rules of thumb, where it could try them once and keep the fastest.
+"""cuDNN picks convolution algorithms by heuristics, where it could time them once and keep the fastest.
 
 ## What it measures
 
 The deep run counts the operations of a forward pass by kind, notes the shapes that convolutions meet, and reads
 `torch.backends.cudnn.benchmark`. It fires on CUDA devices when the search is off, nothing asks for deterministic
 algorithms, at least half of the operations are convolutions, forward and backward are at least half of the step, and at
-most one step in twenty meets a shape that none before it had.
+most one step in twenty meets a new shape.
 
 ## Why it matters
 
-Which algorithm is the fastest depends on shape and device, and cuDNN's rules have become good. On an H200 (torch 2.11)
-the search made steps 1.08x as fast for a ResNeXt-50, 1.04x for a ResNet-50, 1.02x for a VGG-11 and 1.00x for a
+Which algorithm is the fastest depends on shape and device, and cuDNN's heuristics have become good. On an H200 (torch
+2.11) the search made steps 1.08x as fast for a ResNeXt-50, 1.04x for a ResNet-50, 1.02x for a VGG-11 and 1.00x for a
 MobileNet-v2, in bfloat16 and channels-last, 1.00x for a ResNet-18 and a ResNet-50 in float32 (each the least of n=2
-times 20 steps, in processes of their own). The most it could give is taken to be a tenth of the convolutions.
+times 20 steps, in separate processes). The bound assumes that a tenth of the convolutions' time is saved.
 
 ## What to do
 
-`torch.backends.cudnn.benchmark = True` once, before the first step: what was chosen for a shape stays chosen. The first
-step of each shape takes longer then, and workspaces may take some memory.
+Set `torch.backends.cudnn.benchmark = True` once, before the first step: the choice for a shape is kept. The first step
+of each shape then takes longer, and workspaces may take some memory.
 
 ## When it is wrong
 
-The search may choose another algorithm in each process, so that two trainings differ in rounding. With sizes that
-change all the time it costs more than it gives (CO016).
+The search may choose another algorithm in each process, so two trainings may differ in rounding. With sizes that keep
+changing it costs more than it saves (CO016).
 """
 
 from dataclasses import replace
@@ -62,8 +62,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         message=f"{format_share(convolving)} of the operations of the forward pass are convolutions whose shapes stay "
-        f"the same (n={seen.steps} steps), and cuDNN does not search for their fastest algorithms: up to "
-        f"{of_step(breakdown, share * breakdown.mean_ms)} may be that. Set torch.backends.cudnn.benchmark = True.",
+        f"the same (n={seen.steps} steps), and cuDNN does not search for their fastest algorithms: a search may save "
+        f"up to {of_step(breakdown, share * breakdown.mean_ms)}. Set torch.backends.cudnn.benchmark = True.",
         evidence=(
             Evidence("share of the operations", convolving, ""),
             Evidence("steps with a new shape", seen.new_steps, ""),

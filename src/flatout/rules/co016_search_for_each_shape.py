@@ -1,27 +1,27 @@
-"""cuDNN tries its algorithms for convolutions again and again, because their shapes keep changing.
+"""cuDNN searches for convolution algorithms again and again, because shapes keep changing.
 
 ## What it measures
 
-With `torch.backends.cudnn.benchmark` on: how many steps of the deep run meet a convolution of a shape that no step
-before them had, and how much longer forward, backward and optimizer take in these than in the others. It fires on CUDA
-devices when that is at least 5% of the step, with at least eight steps of each kind. Where nearly no shape comes twice
-there is nothing to compare with: then what is left of the step without its kernels, those of the search among them, and
-without 50 us for starting each, is taken for the search; where no kernels were seen it says that the cost is not known.
+With `torch.backends.cudnn.benchmark` on: how many steps of the deep run meet a convolution of a new shape, and how much
+longer forward, backward and optimizer take in these than in the others. It fires on CUDA devices when that is at least
+5% of the step, with at least eight steps of each kind. Where nearly every step has a new shape there is nothing to
+compare with. Then the search is taken to cost what is left of the step without its kernels, those of the search
+included, and without 50 us for launching each. Where no kernels were seen, it says that the cost is not known.
 
 ## Why it matters
 
-A search runs every algorithm there is, several times, for each convolution of that shape, and each time the memory for
-its workspace. It pays when the shape returns many times.
+A search runs every available algorithm several times, for each convolution of that shape, and allocates its workspace
+each time. It pays when the shape returns many times.
 
 ## What to do
 
-`torch.backends.cudnn.benchmark = False`; or bring images to a few sizes (buckets, multiples of 32 or 64), and drop the
-last, smaller batch.
+Set `torch.backends.cudnn.benchmark = False`; or bring images to a few sizes (buckets, multiples of 32 or 64), and drop
+the last, smaller batch.
 
 ## When it is wrong
 
-In a training with some hundred shapes all of them are known after an epoch: what a few steps at the start show does not
-last. Shapes that are new may also be larger, and take longer for that.
+A training with some hundred shapes has met all of them after an epoch: what a few steps at the start show does not
+last. New shapes may also be larger, and take longer for that reason.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ MIN_STEPS = 8
 NEARLY_ALL = 0.9
 LAUNCH_S = 50e-6  # of the host for each kernel: 23 to 48 in the recordings of GPUs that waited for it
 MIN_LOOKED_AT = 20  # steps, where nothing is known of their kernels
-UNKNOWN = "What that costs is not known. "
+UNKNOWN = "What this costs is not known. "
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -56,7 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if not all_new and seen.steps - seen.new_steps < MIN_STEPS:
         return None
     some = "some " if all_new else ""
-    cost = f"That is {some}{of_step(breakdown, share * breakdown.mean_ms)}. " if share else UNKNOWN
+    cost = f"That takes {some}{of_step(breakdown, share * breakdown.mean_ms)}. " if share else UNKNOWN
     return Finding(
         code="CO016",
         name="search-for-each-shape",
@@ -64,7 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         message=f"cuDNN searches for algorithms in {seen.new_steps} of n={seen.steps} steps, since their convolutions "
-        f"have shapes that were not there before. {cost}"
+        f"have new shapes. {cost}"
         "Set torch.backends.cudnn.benchmark = False, or bring images to a few sizes.",
         evidence=(
             Evidence("steps with a new shape", seen.new_steps, ""),

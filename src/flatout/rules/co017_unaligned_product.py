@@ -1,17 +1,17 @@
-"""Matrices in 16 bits have sizes that tensor cores cannot read well: no multiples of eight.
+"""16-bit matrices have sizes that are not multiples of eight, which tensor cores cannot read well.
 
 ## What it measures
 
 The deep run looks at every product of 16-bit matrices in one forward pass. A product counts when its inner size or its
-number of columns is no multiple of eight: rows in memory then do not begin at multiples of 16 bytes. It fires on CUDA
-devices when such products are at least 20% of all operations, and forward and backward half of the step.
+number of columns is not a multiple of eight: rows in memory then do not begin at multiples of 16 bytes. It fires on
+CUDA devices when such products are at least 20% of all operations, and forward and backward half of the step.
 
 ## Why it matters
 
 Kernels that load 16 bytes at once cannot be used, and slower ones take their place. nanoGPT's author reported (February
-2023) that 50,304 tokens in the vocabulary, not 50,257, made its training about 25% faster. Two layers of width 768 and
-such a vocabulary, 8 x 1,024 tokens in bfloat16, took 10.8 ms a step in place of 23.5 on an H200 (2.19x, n=3 rounds,
-torch 2.11; `benchmarks/gpu_faults.py`). The most it could give is taken to be four fifths of these products.
+2023) that a vocabulary of 50,304 tokens instead of 50,257 made its training about 25% faster. Two layers of width 768
+and such a vocabulary, 8 x 1,024 tokens in bfloat16, took 10.8 ms a step instead of 23.5 on an H200 (2.19x, n=3 rounds,
+torch 2.11; `benchmarks/gpu_faults.py`). The bound assumes that four fifths of these products' time is saved.
 
 ## What to do
 
@@ -20,7 +20,7 @@ input, the width of a layer.
 
 ## When it is wrong
 
-A layer of another size has other weights: a checkpoint no longer fits. Newer libraries pad such matrices themselves.
+A layer of another size has other weights: old checkpoints no longer fit. Newer libraries pad such matrices themselves.
 """
 
 from dataclasses import replace
@@ -60,9 +60,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=found.unaligned_at,
-        message=f"{format_share(fraction)} of the operations of the forward pass are 16-bit products of sizes that are "
-        f"no multiples of eight, the largest {rows} x {inner} by {inner} x {columns}{where}: up to "
-        f"{of_step(breakdown, share * breakdown.mean_ms)} may be that. Round these sizes up to multiples of 64.",
+        message=f"{format_share(fraction)} of the operations of the forward pass are 16-bit products with sizes that "
+        f"are not multiples of eight, the largest {rows} x {inner} by {inner} x {columns}{where}. That may cost up to "
+        f"{of_step(breakdown, share * breakdown.mean_ms)}. Round these sizes up to multiples of 64.",
         evidence=(
             Evidence("share of the operations", fraction, ""),
             Evidence("inner size", inner, ""),

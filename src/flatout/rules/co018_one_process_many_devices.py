@@ -2,26 +2,26 @@
 
 ## What it measures
 
-Whether the outermost module is `torch.nn.DataParallel` over more than one device, and what the kernels of all devices
-take in the few steps of the timeline (torch's profiler, deep run). Spread evenly over the devices, that is the least a
-step can take; it fires when forward, backward, optimizer and waiting are longer than that by at least 10% of the step.
+Whether the outermost module is `torch.nn.DataParallel` over more than one device, and the kernel time of all devices in
+the few steps of the timeline (torch's profiler, deep run). That time, spread evenly over the devices, is the least that
+a step can take. It fires when forward, backward, optimizer and waiting take longer by at least 10% of the step.
 
 ## Why it matters
 
-Each step copies all weights to every device, gathers all outputs on the first one, and starts the kernels of all
+Each step copies all weights to every device, gathers all outputs on the first one, and launches the kernels of all
 devices from threads that share one interpreter, one at a time. The first device holds more than the others, and does
 the optimizer's step for all.
 
 ## What to do
 
-`DistributedDataParallel` with a process for each device (`torchrun --nproc-per-node N`), also on one machine: weights
-stay where they are, and gradients travel while the rest of the backward pass computes. The data set needs a
-`DistributedSampler`, and the batch size is that of one process.
+Use `DistributedDataParallel` with one process per device (`torchrun --nproc-per-node N`), also on one machine: weights
+stay where they are, and gradients are exchanged while the rest of the backward pass computes. The data set needs a
+`DistributedSampler`, and the batch size is then that of one process.
 
 ## When it is wrong
 
-What DistributedDataParallel itself exchanges is not in the bound. Batch normalization sees each device's part by itself
-under both: nothing changes there.
+The bound does not include what DistributedDataParallel itself exchanges. Batch normalization sees each device's part by
+itself under both: nothing changes there.
 """
 
 from dataclasses import replace
@@ -59,8 +59,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         message=f"DataParallel feeds {replicas} devices from one process, and "
         f"{of_step(breakdown, computing_ms - least_ms)} is more than their kernels need: {format_ms(found.kernels_ms)} "
-        f"of kernels on all of them together, evenly spread {format_ms(least_ms)}. Use DistributedDataParallel, with a "
-        "process for each device.",
+        f"of kernels on all of them together, {format_ms(least_ms)} if spread evenly. Use DistributedDataParallel, "
+        "with a process for each device.",
         evidence=(
             Evidence("devices", replicas, ""),
             Evidence("kernels of all devices", found.kernels_ms, "ms"),

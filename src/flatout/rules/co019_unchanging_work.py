@@ -1,29 +1,30 @@
-"""The forward pass computes something again that has not changed since the step before.
+"""The forward pass recomputes something that has not changed since the step before.
 
 ## What it measures
 
-In the deep run, two forward passes of the model in two steps, operation by operation: those of the second that were
-given what the same operation was given in the first, and that draw no random numbers. Tensors are the same when they
-are the same objects, not written to in between, or come of such operations. Their share of the time of all operations
-of the pass, times the share of forward in the step, of which three such passes are counted at most. It fires at 15%: it
-is one pass, and of one script's it was 14% on one day and 22% on another. On the CPU only, where nothing is compiled.
+In the deep run, two forward passes of the model in two steps, operation by operation. An operation of the second counts
+if the first had it with the same inputs, and if it draws no random numbers. Tensors are the same if they are the same
+objects, not written to in between, or results of such operations. Their share of the time of all operations of the pass
+is multiplied by the share of forward in the step, of which at most three such passes are counted. It fires at 15%: a
+single pass varies, for one script between 14% on one day and 22% on another. On the CPU only, where nothing is
+compiled.
 
 ## Why it matters
 
-Masks, tables of positions, windows, edges of a graph that never changes: written down where they are used, they are
-made in every layer of every step. A graph attention network (Diego999/pyGAT, `--sparse`) spent half of its step
+Masks, tables of positions, windows, edges of a graph that never changes: when they are made where they are used, they
+are made in every layer of every step. A graph attention network (Diego999/pyGAT, `--sparse`) spent half of its step
 looking for the edges of one adjacency matrix; found once, and with the same care in its backward pass, a step took
 0.33 of the time (`benchmarks/results/outside_ten_cpu_2026-11-25.md`).
 
 ## What to do
 
 Compute it once, where the model or the data are made, and keep it: `self.register_buffer("mask", ...)`, an attribute,
-or an argument in place of what it is computed from.
+or an argument instead of what it is computed from.
 
 ## When it is wrong
 
-Where it would take more memory than there is to keep (one large mask a layer), or depends on a shape that changes from
-time to time: then keep one for each shape.
+Where keeping it takes more memory than there is (one large mask a layer). Where it depends on a shape that changes from
+time to time, keep one for each shape.
 """
 
 from flatout.rules.core.bounds import share_of_forward, speedup_without
@@ -38,7 +39,7 @@ MIN_SHARE = 0.15
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """CO019: operations on what has not changed take a tenth of the step."""
+    """CO019: operations on what has not changed take 15% of the step."""
     causes = run.causes or Causes()
     found = causes.unchanging
     whole_s = max((one.whole_s for one in found), default=0.0)
@@ -57,7 +58,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=worst.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes what was computed in the step before from "
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} recomputes what the step before computed from "
         f"the same values, most of it in {at(worst.place)} ({worst.operation}). Compute it once and keep it.",
         evidence=(
             Evidence("such operations, of all in a forward pass", of_pass, ""),

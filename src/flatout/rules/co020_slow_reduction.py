@@ -1,30 +1,30 @@
-"""A norm, a variance or the place of a maximum is taken over a dimension that torch is slow at on the CPU.
+"""A norm, a variance or an argmax is taken over a dimension that torch is slow at on the CPU.
 
 ## What it measures
 
-In the deep run, the time of `norm`, `var`, `std`, `argmax` and `argmin` over some dimensions in one forward pass, by
-line, and its share of all operations of the pass. The longest of a line is timed again by itself, and so is what comes
-to the same in other operations. It fires when the other way is at least three times as fast and saves 5% of the step.
-On the CPU only, and where nothing is compiled.
+In one forward pass of the deep run, the time of `norm`, `var`, `std`, `argmax` and `argmin` over some dimensions, by
+line, and its share of all operations of the pass. The longest of a line is timed again by itself, and so is an
+equivalent in other operations. It fires when the equivalent is at least three times as fast and saves 5% of the step.
+On the CPU only, where nothing is compiled.
 
 ## Why it matters
 
 Over a dimension that is not the last one in memory these go number by number: the norm of two rows of 1.6 million
 numbers over the rows takes 143 ms, the root of the sum of their squares 2.4 (one core of an AMD EPYC, torch 2.13, least
 of 20); `argmax(1)` of 8 x 3 x 256 x 256 numbers 57 ms, `max(1)` 5.8. In KnowledgeGraphEmbedding (RotatE) a step without
-`stack(...).norm(dim=0)`, and with a fused optimizer, took 0.18 of the time (0.34 without that line alone)
+`stack(...).norm(dim=0)`, and with a fused optimizer, took 0.18 of the time (0.34 with that line alone replaced)
 (`benchmarks/results/outside_ten_cpu_2026-11-25.md`).
 
 ## What to do
 
-Write it as the message says: `x.square().sum(dim).sqrt()` for a norm, `x.max(dim).indices` for the place of a maximum.
-Sums are rounded otherwise than in `norm` and `var`, in the last bits. Where zeros can occur, keep the root away from
-them when gradients are needed: `(x.square().sum(dim) + 1e-12).sqrt()`.
+Write it as the message says: `x.square().sum(dim).sqrt()` for a norm, `x.max(dim).indices` for an argmax. Sums are
+rounded differently in the last bits than in `norm` and `var`. Where zeros can occur and gradients are needed, keep the
+root away from them: `(x.square().sum(dim) + 1e-12).sqrt()`.
 
 ## When it is wrong
 
-In another version of torch, which may be quick at it: what it says was timed on this one. What happens in the backward
-pass or outside of modules is not seen.
+Another version of torch may be quick at it: the timings are of this one. Operations in the backward pass or outside of
+modules are not seen.
 """
 
 from dataclasses import replace
@@ -61,8 +61,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=worst.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is lost in {worst.operation}"
-        f"{f' in {at(worst.place)}' if worst.place else ''}: over this dimension torch takes "
-        f"{format_ms(worst.alone_s * 1e3)}, and {format_ms(worst.other_s * 1e3)} for {worst.instead}"
+        f"{f' in {at(worst.place)}' if worst.place else ''}: over this dimension it takes "
+        f"{format_ms(worst.alone_s * 1e3)}, and {worst.instead} takes {format_ms(worst.other_s * 1e3)}"
         f"{_with_care(worst)}.",
         evidence=(
             Evidence("as it is written, timed alone", worst.alone_s * 1e3, "ms"),
@@ -77,7 +77,7 @@ def _with_care(worst: SlowReduction) -> str:
     if worst.operation.startswith("arg"):
         return ""
     root = "; where all numbers can be zero, add 1e-12 before the root" if "norm" in worst.operation else ""
-    return f", rounded otherwise in the last bits{root}"
+    return f" (rounded differently in the last bits{root})"
 
 
 _NORM = SlowReduction(

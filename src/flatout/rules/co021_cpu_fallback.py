@@ -1,16 +1,16 @@
-"""The device has no code for an operation of the step: its tensors travel to the CPU and back.
+"""The device lacks an operation of the step, so its tensors are copied to the CPU and back.
 
 ## What it measures
 
-What torch says when it leaves an operation to the CPU (a warning, heard in the deep run, with the line that called
-it), and the time of the steps below these lines. It fires at 5% of the step. Where nearly a whole phase is below such
-a line, as below `loss.backward()`, it does not know how much of that it is, and states no gain.
+torch's warning that an operation falls back to the CPU (heard in the deep run, with the line that called it), and the
+time of the steps below these lines. It fires at 5% of the step. Where nearly a whole phase is below such a line, as
+below `loss.backward()`, the operation's part of it is not known, and no gain is stated.
 
 ## Why it matters
 
-The operation waits for all that was queued, copies what it needs to the CPU, computes there and copies the result back;
-the device stands still meanwhile. On Apple's devices it happens with `PYTORCH_ENABLE_MPS_FALLBACK=1`, and for some
-operations in any case; devices that come with a package of their own do the same.
+The operation waits for all that was queued, copies its inputs to the CPU, computes there and copies the result back;
+the device is idle meanwhile. On Apple's devices it happens with `PYTORCH_ENABLE_MPS_FALLBACK=1`, and for some
+operations in any case; devices with a package of their own do the same.
 
 ## What to do
 
@@ -19,9 +19,9 @@ loop, or in the loader, where it costs the step nothing. A newer torch may have 
 
 ## When it is wrong
 
-The line's time includes the wait for what the device had been given before, so less may be to be gained. A script that
-filters warnings keeps this one back, and then nothing is said. What falls back in the backward pass is told at the line
-that called it.
+The line's time includes the wait for work queued before, so the gain may be smaller. A script that filters warnings
+hides this one, and then nothing is reported. A fallback in the backward pass is reported at the line that called the
+backward pass.
 """
 
 from collections import defaultdict
@@ -58,9 +58,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share) if known else 1.0,
         location=worst.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is below lines that call what {worst.device} leaves "
-        f"to the CPU: {names}, mostly in {at(worst.place)}. Each time the device waits. Use operations that it has, or "
-        "do this before the loop.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent at lines that call what {worst.device} "
+        f"leaves to the CPU: {names}, mostly in {at(worst.place)}. The device waits each time. Use "
+        "operations that it has, or do this before the loop.",
         evidence=(Evidence("operations left to the CPU", len(left), ""),),
         fixes=(),
     )

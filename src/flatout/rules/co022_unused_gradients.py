@@ -2,15 +2,16 @@
 
 ## What it measures
 
-In three steps of the deep run, what the backward pass spends in parts of the graph from which no way leads to a
-parameter of an optimizer (nor to a tensor that is no parameter), part by part. Then steps with these parameters frozen
-and as they are, in turn, say what goes: not among ranks, which have to agree on that, nor where the model is compiled,
-or the script sets these gradients to None or hooks tensors. Among ranks the share that they have in the exchange
-counts, as far as that runs alone (DI003). It fires at 5% of the step.
+In three steps of the deep run, the time that the backward pass spends, part by part, in parts of the graph that lead to
+no parameter of an optimizer (nor to a tensor that is not a parameter). Then steps with these parameters frozen
+alternate with steps as they are, to measure what is saved. That is not done with several ranks, which would have to
+agree on it, nor where the model is compiled, or the script sets these gradients to None or hooks tensors. With several
+ranks, the share of these gradients in the exchange counts, as far as that runs alone (DI003). It fires at 5% of the
+step.
 
 ## Why it matters
 
-Whatever asks for gradients gets them: a pretrained encoder under a new head, word vectors that are to stay as they
+Whatever requires gradients gets them: a pretrained encoder under a new head, word vectors that are to stay as they
 are. Handing only the head to the optimizer does not stop the backward pass at the encoder, and nobody sets such
 gradients to zero: they grow from step to step, and stay in memory beside the weights.
 
@@ -21,11 +22,11 @@ nothing before it is trained, put its forward pass under `torch.no_grad()` too: 
 
 ## When it is wrong
 
-Where gradients are read by the script itself (logged, clipped together with the others by
-`clip_grad_norm_(model.parameters())`, used for attribution), freezing changes what it sees. Parameters whose values
-change, or that an optimizer holds that has not stepped yet, are left out, as is all of a model with reentrant
-checkpoints; of a part that trains one parameter and not another, nothing is counted. On a device nothing is frozen for
-a trial, and each part is waited for, which makes short ones look longer.
+Where the script itself reads the gradients (logs them, clips them together with the others by
+`clip_grad_norm_(model.parameters())`, uses them for attribution), freezing changes what it sees. Left out are
+parameters whose values change or that an optimizer holds that has not stepped yet, and all of a model with reentrant
+checkpoints. A part that trains one parameter and not another is not counted. On a device nothing is frozen, and
+the probe waits for each part, which makes short ones look longer.
 """
 
 from dataclasses import replace
@@ -56,7 +57,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     exchanged = between.share * of_all if between else 0.0
     backward, price = breakdown.share(Phase.BACKWARD), measured(run, "gradients")
     gone = min(backward, _computing(causes, found) * backward + exchanged)
-    if price is not None:  # what follows is faster, too: memory is not written over each time
+    if price is not None:  # later phases are faster, too: memory is not overwritten each time
         tried = max(0.0, price.share * computing(breakdown))
         gone = tried if priced(run, "gradients") else min(gone, tried)
     if gone < MIN_SHARE:
@@ -69,9 +70,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(gone),
         location=found.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} computes{' and exchanges' if exchanged else ''} "
-        f"gradients that no optimizer reads: {format_bytes(found.num_bytes)}, {format_share(of_all)} of all, most of "
-        f"them of `{found.largest}`. Freeze what is not trained: `requires_grad_(False)`.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to computing"
+        f"{' and exchanging' if exchanged else ''} gradients that no optimizer reads: {format_bytes(found.num_bytes)}, "
+        f"{format_share(of_all)} of all, most of them of `{found.largest}`. Freeze what is not trained: "
+        "`requires_grad_(False)`.",
         evidence=(
             Evidence("computing them", found.seconds * 1000, "ms"),
             Evidence("share of the exchange alone", exchanged, ""),

@@ -1,9 +1,9 @@
-"""One rank needs longer for its own work, and every other one waits for it in each step.
+"""One rank's own work takes longer, and every other rank waits for it in each step.
 
 ## What it measures
 
-For each rank the median time of a step without the backward pass, in which ranks wait for each other as gradients are
-exchanged. It fires when one rank's is above the middle of the others' by at least 5% of the step.
+For each rank, the median time of a step without the backward pass, in which ranks wait for each other while gradients
+are exchanged. It fires when one rank's time is above the median of the others by at least 5% of the step.
 
 ## Why it matters
 
@@ -19,8 +19,8 @@ or more samples a batch, a device that is shared or throttled. Host: a rank that
 
 Without an exchange in the backward pass (gradients averaged by hand, pipeline stages) ranks wait elsewhere, and the
 wait would be taken for work. With two ranks "the others" are one. Batches whose size changes from step to step are left
-to DI005; where ranks run more threads than there are cores, and it computes longer, which one gets the cores is chance
-(DI002).
+to DI005. Where ranks run more threads than there are cores, a rank that computes longer is not reported: which one gets
+the cores is chance (DI002).
 """
 
 from dataclasses import replace

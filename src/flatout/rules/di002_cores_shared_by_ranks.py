@@ -2,12 +2,12 @@
 
 ## What it measures
 
-The ranks that were recorded, times the threads each uses for one operation, against the cores that this process may
-use. It fires for training on the CPU when there are more threads than cores. The deep run computes a few steps with the
-script's number of threads, then a few with the rank's share of the cores, in all ranks at the same steps, in turn: what
-goes of forward, backward and optimizer, which are 30% of the step at least, is the gain, from 5% on. Steps with too
-many threads scatter: where no more pairs of steps say that it is faster than chance allows, nothing is said; where
-others use the machine, no gain is stated.
+The number of recorded ranks times the threads that each uses for one operation, compared with the cores that this
+process may use. It fires for training on the CPU when there are more threads than cores, and forward, backward and
+optimizer are at least 30% of the step. The deep run alternates between a few steps with the script's number of threads
+and a few with the rank's share of the cores, in all ranks at the same steps. The gain is what that saves of these
+phases; below 5% of the step nothing is reported, nor where the pairs of steps agree no more than by chance: steps with
+too many threads scatter. While other processes use the machine, no gain is stated.
 
 ## Why it matters
 
@@ -17,12 +17,12 @@ on two cores are slower than with one each.
 ## What to do
 
 `OMP_NUM_THREADS` = cores divided by ranks. torchrun sets it to 1 where it is not set; a script that calls
-`torch.set_num_threads` overrules that.
+`torch.set_num_threads` overrides that.
 
 ## When it is wrong
 
-Ranks bound to cores of their own (`numactl`, `taskset`) see fewer cores than there are for all of them: where fewer
-threads could be tried, that shows.
+Ranks bound to cores of their own (`numactl`, `taskset`) see fewer cores than there are for all of them; where fewer
+threads could be tried, the measured steps show that.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -53,10 +53,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     own = max(1, machine.num_cpus // ranks) if tried is None else round(tried.tried)
     place = None if tried is None else tried.place
-    gain = f"{format_share(shares)} of each step is computing (n={breakdown.measured})"
+    gain = f"{format_share(shares)} of each step is computation (n={breakdown.measured})"
     if price is not None:
-        gain = f"{of_step(breakdown, share * breakdown.mean_ms)} goes when each computes with {own}, as measured with "
-        gain += f"both in turn ({price.steps} steps each)"
+        saved = of_step(breakdown, share * breakdown.mean_ms)
+        gain = f"{own} for each saves {saved}, measured A/B with {price.steps} steps each"
     setting = f"OMP_NUM_THREADS={own}" if place is None else f"torch.set_num_threads({own}) in {at(place)}"
     return Finding(
         code="DI002",

@@ -1,28 +1,29 @@
-"""Ranks exchange gradients for a while after all of them are computed, and do nothing else meanwhile.
+"""After all gradients are computed, ranks still exchange them for a while and do nothing else meanwhile.
 
 ## What it measures
 
 How long each exchange of DistributedDataParallel runs after the backward pass has computed everything, on the rank that
-came last: that one waits for nobody, so what is left is the exchange itself. The median over the exchanges of the deep
-run is compared with its step. It fires when that is at least 10% of the step, and 2 ms: below, it is not the amount.
-More than 1.5 exchanges in a step are DI004's; where others use the machine, nothing is said.
+came last: it waits for nobody, so what is left is the exchange itself. The median over the exchanges of the deep run is
+compared with its step. It fires when that is at least 10% of the step, and 2 ms: below, the cause is not the amount of
+data. More than 1.5 exchanges in a step are left to DI004; while other processes use the machine, nothing is reported.
 
 ## Why it matters
 
-Buckets of gradients are exchanged while others are still computed. What does not fit beside the computing is time
-in which every device waits for the network, and it grows with the number of ranks.
+Buckets of gradients are exchanged while others are still computed. What does not overlap with computation is time in
+which every device waits for the network, and it grows with the number of ranks.
 
 ## What to do
 
-Fewer or smaller exchanges: gradients in 16 bits (`register_comm_hook` with `bf16_compress_hook`), several micro-batches
-for each exchange, larger batches. Freeze what is not trained (`requires_grad_(False)`): whatever asks for gradients has
-them exchanged, even where no optimizer holds it, and then more goes than the exchange. Look at `bucket_cap_mb`: the
-last bucket is the one that is never hidden. On one machine, see whether the backend is the right one (nccl for GPUs).
+Exchange less, or less often: gradients in 16 bits (`register_comm_hook` with `bf16_compress_hook`), several
+micro-batches for each exchange, larger batches. Freeze what is not trained (`requires_grad_(False)`): whatever requires
+gradients has them exchanged, even where no optimizer holds it, and freezing then saves more than the exchange. Look at
+`bucket_cap_mb`: the last bucket is never hidden. On one machine, check that the backend is the right one (nccl for
+GPUs).
 
 ## When it is wrong
 
-Gloo's exchange runs on the cores that compute: on a CPU it is dear although no network is slow. Where ranks run more
-threads than there are cores, nothing is said: the exchange has to wait for a core (DI002 speaks of that). Sharded
+Gloo's exchange runs on the cores that compute: on a CPU it is expensive although no network is slow. Where ranks run
+more threads than there are cores, nothing is reported: the exchange has to wait for a core (see DI002). Sharded
 training (FSDP) exchanges in other ways, and is not seen.
 """
 

@@ -1,11 +1,11 @@
-"""Gradients are exchanged after every micro-batch, although the optimizer acts only after several of them.
+"""Gradients are exchanged after every micro-batch, although the optimizer steps only after several of them.
 
 ## What it measures
 
-Backward passes in which DistributedDataParallel exchanges gradients, in each optimizer step, and whether the next one
-added to the same gradients: then the exchange before it was not needed. It fires when there is one such exchange in two
-steps, and those not needed run alone, or wait for the last rank, for at least 2% of the step. The most it could give
-counts them whole.
+The backward passes in which DistributedDataParallel exchanges gradients, for each optimizer step, and whether the next
+one added to the same gradients: then the exchange before it was not needed. It fires when there is at least one such
+exchange in two steps, and those not needed run alone, or wait for the last rank, for at least 2% of the step. The bound
+counts them in full.
 
 ## Why it matters
 
@@ -18,8 +18,8 @@ accelerate `with accelerator.accumulate(model):`; Lightning does it with `accumu
 
 ## When it is wrong
 
-Where gradients are looked at after each micro-batch (clipped one by one, say), they have to be the exchanged ones.
-Under FSDP `no_sync` keeps whole gradients in memory.
+Where gradients are read after each micro-batch (clipped one by one, say), they have to be the exchanged ones. Under
+FSDP `no_sync` keeps whole gradients in memory.
 """
 
 from dataclasses import replace
@@ -57,9 +57,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(max(share, most)),
         location=place,
-        message=f"Gradients are exchanged {found.per_step:.1f} times in each step, {needless:.1f} of them before more "
-        f"is added to them (n={found.seen.steps}), {format_share(share)} of it, {format_ms(alone_s * 1000)} each. "
-        f"Put all micro-batches but the last into no_sync(){f', from {at(place)} on' if place else ''}.",
+        message=f"Gradients are exchanged {found.per_step:.1f} times in each step, {needless:.1f} of them before the "
+        f"next micro-batch adds to them (n={found.seen.steps}): {format_share(share)} of the step, "
+        f"{format_ms(alone_s * 1000)} each. Put all micro-batches but the last into no_sync()"
+        f"{f', from {at(place)} on' if place else ''}.",
         evidence=(
             Evidence("exchanges in a step", found.per_step, ""),
             Evidence("not needed", needless, ""),

@@ -2,20 +2,20 @@
 
 ## What it measures
 
-For each exchange of DistributedDataParallel, how much the model was called with on each rank, and which rank came last:
-the one whose exchange runs alone for the shortest time. It fires when batches of one step differ by 10% or more, the
-rank with the largest came last in at least 80% of those steps, not always the same one, and waiting for it takes at
-least 5% of the step.
+For each exchange of DistributedDataParallel, the number of elements that the model was called with on each rank, and
+which rank came last: the one whose exchange runs alone for the shortest time. It fires when batches of one step differ
+by 10% or more, the rank with the largest came last in at least 80% of those steps, this is not always the same rank,
+and waiting for it takes at least 5% of the step.
 
 ## Why it matters
 
-A step lasts as long as its longest batch. With lengths drawn by chance, the more ranks there are, the longer is the
-longest: the mean of the batches no longer matters.
+A step lasts as long as its longest batch. With random lengths, the longest batch grows with the number of ranks, and
+the mean of the batches no longer matters.
 
 ## What to do
 
-Give ranks batches of like size in the same step: sort or bucket samples by length before they are dealt out to ranks,
-with a fixed number of tokens rather than of samples in each batch; or cut and pad to the same length everywhere.
+Give ranks batches of similar size in the same step: sort or bucket samples by length before they are distributed to
+ranks, with a fixed number of tokens rather than of samples in each batch; or cut and pad to the same length everywhere.
 
 ## When it is wrong
 
@@ -55,7 +55,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=found.seen.place,
         message=f"{format_share(share)} of each step is waiting for the rank with the largest batch "
         f"({format_ms(found.waiting_s * 1000)}, n={found.n}): batches of {len(run.ranks)} ranks differ in "
-        f"{uneven.steps} steps, and the largest came last in {uneven.explained} of them. Deal samples out by length.",
+        f"{uneven.steps} steps, and the largest came last in {uneven.explained} of them. Distribute samples by length.",
         evidence=(
             Evidence("waiting for the last rank", found.waiting_s * 1000, "ms"),
             Evidence("steps with uneven batches", uneven.steps, ""),

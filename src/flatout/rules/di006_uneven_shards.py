@@ -1,10 +1,11 @@
-"""Ranks have epochs of different length, and the ones that are through wait for the one with the longest.
+"""Ranks have epochs of different length, and those that finish first wait for the longest.
 
 ## What it measures
 
-The batches of a whole epoch on each rank, and how long it lasts until the next one begins. It fires when all ranks take
-equally long for it (within 10%), but the longest has 5% more batches than ranks have on average, and two more than the
-shortest: then the others wait at its end. Ranks that go on with an epoch of their own do not take equally long.
+The batches of a whole epoch on each rank, and how long it is until the next epoch begins. It fires when that takes
+equally long on all ranks (within 10%), but the longest epoch has 5% more batches than ranks have on average, and two
+more than the shortest: then the others wait at its end. Where ranks do not wait for each other, epochs do not take
+equally long.
 
 ## Why it matters
 
@@ -13,13 +14,13 @@ An epoch lasts as long as on the rank with most data. Two ranks with 20 and 60 b
 
 ## What to do
 
-Deal samples out evenly: `DistributedSampler`, which gives every rank the same number. Where files or shards are dealt
-out, cut them to the same number of samples, or let a rank that is through take what is left of another's.
+Distribute samples evenly: `DistributedSampler` gives every rank the same number. Where files or shards are distributed,
+cut them to the same number of samples, or let a rank that has finished take over some of another's.
 
 ## When it is wrong
 
-Where an epoch takes longer than what was recorded, it says nothing: `flatout diagnose --whole` records all of them.
-Batches that are smaller on the rank with more of them may take as long in sum.
+Where an epoch takes longer than the recording, nothing is reported: `flatout diagnose --whole` records all epochs.
+Batches that are smaller on the rank with more of them may take as long in total.
 """
 
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=loader.created_at if loader is not None else None,
         message=f"Rank {last} has {longest} batches in an epoch, and {len(batches)} ranks have {mean:.1f} on average: "
         f"all take {format_seconds(max(seconds))} for it, {format_share(share)} of that waiting "
-        f"(n={len(batches)} ranks). Deal samples out evenly.",
+        f"(n={len(batches)} ranks). Distribute samples evenly.",
         evidence=(
             Evidence("most batches in an epoch", longest, ""),
             Evidence("fewest", min(batches.values()), ""),

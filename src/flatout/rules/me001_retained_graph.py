@@ -1,14 +1,14 @@
-"""A value that is kept from step to step keeps the whole graph of its step alive.
+"""A value that is kept from step to step keeps the whole autograd graph of its step alive.
 
 ## What it measures
 
-The deep run looks, some steps later, which of the graphs built by `backward` are still alive and what refers to them.
-It fires when at least half of 5 or more graphs looked at are alive.
+The deep run looks, some steps later, which graphs that `backward` was called on are still alive and what refers to
+them. It fires when at least half of 5 or more graphs looked at are alive.
 
 ## Why it matters
 
-`losses.append(loss)` keeps every tensor the backward pass saved and every operation's record: memory grows with each
-step until it ends, and the garbage collector goes through more and more objects.
+`losses.append(loss)` keeps every tensor that the backward pass saved and the record of every operation: memory grows
+with each step until it runs out, and the garbage collector goes through more and more objects.
 
 ## What to do
 
@@ -18,7 +18,7 @@ carried to the next step `h = h.detach()`.
 ## When it is wrong
 
 Truncated backpropagation through time and meta-learning keep graphs on purpose, for a fixed number of steps. Speed is
-lost only as the number grows; the gain stated is what was measured, and 1.0 when the steps did not get slower.
+lost only as the number grows; the stated gain is what was measured, and 1.0 when the steps did not get slower.
 """
 
 from flatout.rules.core.bounds import speedup_without
@@ -44,8 +44,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = _growth_share(run, breakdown)
     alive = min(1.0, worst.graphs / worst.of_steps)
     where = f", in {at(worst.place)}" if worst.place else ""
-    keeps = f"`{worst.name}` keeps" if worst.name else "what cannot be seen from the training loop keeps"
-    slower = f", and {format_share(share)} of each step is growth" if share > 0 else ""
+    keeps = f"`{worst.name}` keeps" if worst.name else "something not visible from the training loop keeps"
+    slower = f", and {format_share(share)} of each step is slowdown since the start" if share > 0 else ""
     return Finding(
         code="ME001",
         name="retained-graph",
@@ -54,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=worst.place,
         message=f"{format_share(alive)} of the graphs of past steps stay alive (n={worst.of_steps}){slower}: "
-        f"{keeps} them{where}. Keep `.detach()` of the value.",
+        f"{keeps} them{where}. Store `.detach()` of the value instead.",
         evidence=(
             Evidence("graphs alive", worst.graphs, ""),
             Evidence("steps looked at", worst.of_steps, ""),

@@ -1,27 +1,28 @@
-"""The training's memory grows from step to step, without an end in sight.
+"""The training's memory grows from step to step and does not level off.
 
 ## What it measures
 
-Resident memory of the training's largest process that is no mapped file, sampled while steps ran, after the first
-tenth of them and after five at least: in those optimizer states and buffers are made. It fires when the last third lies
-above the first by 5%, by 64 MB and by twice what memory goes up and down within a third, the middle third between them,
-and the last third still grows; not for fewer than twenty steps, nor less than 6 s of them: `--whole` looks for longer.
+Resident memory of the training's largest process, without mapped files, sampled while steps ran. The first tenth of the
+steps, at least five, is left out: optimizer states and buffers are made there. It fires when the last third of the
+samples is above the first by 5%, by 64 MB and by twice the fluctuation within a third, the middle third is between
+them, and memory still grows within the last third. It needs at least twenty steps and 6 s of them; `--whole` looks for
+longer.
 
 ## Why it matters
 
 A run that grows by 1 MB a step ends after some ten thousand of them, usually at night. Long before, the system takes
-the memory from the page cache, and the input comes from the disk again.
+the memory from the page cache, and the input is read from the disk again.
 
 ## What to do
 
-Look for what is kept from step to step: lists of losses or predictions, a cache in the data set without a bound, a
-figure that is never closed. `tracemalloc` compares two moments by line.
+Look for what is kept from step to step: lists of losses or predictions, an unbounded cache in the data set, a figure
+that is never closed. `tracemalloc` compares two moments by line.
 
 ## When it is wrong
 
-A data set that keeps what it has loaded grows until it has seen everything once: compare with its size. Graphs that
-are kept are named with their line by ME001, and not here. Where a loader's worker is larger than the training process,
-it is the one that is looked at.
+A data set that keeps what it has loaded grows until it has seen everything once: compare with its size. Kept graphs
+are reported with their line by ME001, not here. Where a loader worker is larger than the training process, the worker
+is measured.
 """
 
 from dataclasses import replace
@@ -37,13 +38,12 @@ from flatout.units import format_bytes
 
 MIN_SAMPLES = 12
 MIN_STEPS, FIRST_STEPS, FIRST_SHARE = 20, 5, 0.1
-SPREADS = (
-    2.0  # of the middle half of a third: a straight line grows by four; memory that is taken and given back in each
-)
-# step spread by 3 to 16% of it in four of ten programs that keep nothing (outside_ten_cpu_2026-11-25)
+# Growth as a multiple of the interquartile range of a third: a straight line grows by four. Memory that is taken and
+# given back in each step spread by 3 to 16% in four of ten programs that keep nothing (outside_ten_cpu_2026-11-25).
+SPREADS = 2.0
 MIN_BYTES = 64 * 2**20
 MIN_GROWTH = 0.05
-STILL = 0.15  # of the growth between first and last third, within the last third: a straight line has a half
+STILL = 0.15  # growth within the last third, as a part of that between first and last third: a straight line has 0.5
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -75,7 +75,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=0.0,
         max_speedup=1.0,
         message=f"Memory grew from {format_bytes(first)} to {format_bytes(last)} while {run.num_steps} steps ran "
-        f"(n={len(sizes)}), {format_bytes(a_step * 1000)} in every 1,000 steps. Look for what is kept.",
+        f"(n={len(sizes)}), {format_bytes(a_step * 1000)} for every 1,000 steps. Look for what is kept between steps.",
         evidence=(
             Evidence("first third", first, "bytes"),
             Evidence("last third", last, "bytes"),

@@ -2,15 +2,15 @@
 
 ## What it measures
 
-The memory that was still available on the machine while steps ran, the least of it, against the whole. It fires when
-less than 7% is left.
+The least memory that was still available on the machine while steps ran, compared with the whole. It fires when less
+than 7% is left.
 
 ## Why it matters
 
-The next larger batch, a second worker or another job ends the training: the system kills it without a message of
-Python's. Before that there is no memory left to keep files in, and every epoch reads them from the disk again. A script
-that keeps 43,100 clips of sound as float32 in a list left 1.6 GiB of 23.5 GiB and was named, with the same clips in
-8 bits 17.5 GiB (n=1 recording each, 2 cores of an AMD EPYC, torch 2.13).
+The next larger batch, a second worker or another job ends the training: the system kills it without a Python error
+message. Before that there is no memory left for the page cache, and every epoch reads its files from the disk again. A
+script that keeps 43,100 sound clips as float32 in a list left 1.6 GiB of 23.5 GiB and was reported; with the same clips
+in 8 bits it left 17.5 GiB (n=1 recording each, 2 cores of an AMD EPYC, torch 2.13).
 
 ## What to do
 
@@ -19,8 +19,8 @@ instead of lists of objects, batches in uint8.
 
 ## When it is wrong
 
-Another program may hold the memory. In a container with a limit of its own the machine's size is not what counts; the
-limit may be lower.
+Another program may hold the memory. In a container with its own limit the machine's size is not what counts; the limit
+may be lower.
 """
 
 from flatout.rules.core.example import example
@@ -48,8 +48,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.OTHER,
         share=0.0,
         max_speedup=1.0,
-        message=f"Only {format_bytes(least)} of {format_bytes(whole)} of memory were left, "
-        f"{format_share(least / whole)} (n={len(known)}). Use fewer workers, a smaller prefetch factor, or arrays.",
+        message=f"Only {format_bytes(least)} of {format_bytes(whole)} of memory was left, "
+        f"{format_share(least / whole)} (n={len(known)}). Use fewer workers, a smaller prefetch factor, or arrays "
+        "instead of lists.",
         evidence=(Evidence("least available", least, "bytes"), Evidence("memory", whole, "bytes")),
         fixes=(),
     )

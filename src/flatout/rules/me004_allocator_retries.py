@@ -1,20 +1,20 @@
-"""The allocator of device memory runs out again and again, and hands everything back to the driver to go on.
+"""The allocator of device memory runs out again and again, and returns all cached memory to the driver to go on.
 
 ## What it measures
 
 `num_alloc_retries` of torch's CUDA allocator, after the first step and at the end of the timed run. It fires from three
-on, and from one in fifty steps.
+retries on, if that is at least one in fifty steps.
 
 ## Why it matters
 
-A retry waits for the device, gives all cached memory back and asks for it again. The step in which that happens takes
+A retry waits for the device, returns all cached memory and asks for it again. The step in which that happens takes
 many times as long, and the next request may fail for good.
 
 ## What to do
 
-A little less memory in use: a slightly smaller batch, `zero_grad(set_to_none=True)`, no outputs kept. Where much more
-is reserved than allocated it is fragmentation, from sizes that change all the time: `expandable_segments:True`, or
-sizes rounded up to a few.
+Use a little less memory: a slightly smaller batch, `zero_grad(set_to_none=True)`, no kept outputs. Where much more is
+reserved than allocated, memory is fragmented by sizes that change all the time: use `expandable_segments:True`, or
+round sizes up to a few.
 
 ## When it is wrong
 
@@ -44,7 +44,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     in_pieces = memory.reserved_bytes > FRAGMENTED * memory.allocated_bytes > 0
     why = f"although at most {format_bytes(memory.allocated_bytes)} were in use" if in_pieces else "and most was in use"
-    do = "Let segments grow (expandable_segments)" if in_pieces else "Use a little less: a smaller batch"
+    do = "Set expandable_segments:True" if in_pieces else "Use a little less memory: a smaller batch"
     reserved = format_share(memory.reserved_bytes / memory.total_bytes) if memory.total_bytes > 0 else "much"
     return Finding(
         code="ME004",
@@ -52,8 +52,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.OTHER,
         share=0.0,
         max_speedup=1.0,
-        message=f"Device memory ran out {memory.retries} times (n={run.num_steps} steps), and all that was cached "
-        f"had to be handed back: {reserved} of the device was reserved, {why}. {do}.",
+        message=f"Device memory ran out {memory.retries} times (n={run.num_steps} steps), and all cached memory "
+        f"was returned to the driver: {reserved} of the device was reserved, {why}. {do}.",
         evidence=(
             Evidence("retries", memory.retries, ""),
             Evidence("most allocated", memory.allocated_bytes, "bytes"),

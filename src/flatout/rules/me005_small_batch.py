@@ -2,26 +2,26 @@
 
 ## What it measures
 
-The kernels of the few steps of the timeline, by torch's profiler in the deep run, against the host's time for forward,
-backward and optimizer; and the most memory that tensors took, against that of the device. It fires on CUDA devices when
-kernels take at most half of the host's time, tensors at most half of the memory, and a larger batch would train at
-least 10% more samples a second. Where kernels are many and short, CO013 speaks instead.
+The kernel time in the few steps of the timeline (torch's profiler, deep run), compared with the host's time for
+forward, backward and optimizer; and the peak memory of tensors, compared with that of the device. It fires on CUDA
+devices when kernels take at most half of the host's time, tensors at most half of the memory, and a larger batch would
+train at least 10% more samples a second. Where kernels are many and short, CO013 is reported instead.
 
 ## Why it matters
 
-What the host does in a step costs the same for a batch of any size: twice the samples in the time of one step, until
-the device is busy. The most it could give is worked out that way, for the batch at which kernels take as long as the
-host or tensors fill 80% of the memory; input and transfer are taken to grow with the batch.
+The host's work in a step costs the same for any batch size: until the device is busy, twice the samples take the time
+of one step. The bound is computed that way, for the batch at which kernels take as long as the host or tensors fill 80%
+of the memory; input and transfer are taken to grow with the batch.
 
 ## What to do
 
-Try batches twice and four times as large, with a learning rate to match, and watch how the model does by the number of
+Try batches twice and four times as large, with a matching learning rate, and compare the model's quality by number of
 samples, not of steps. Where micro-batches are accumulated, merge them: that is the same training.
 
 ## When it is wrong
 
 Another batch size is another training: fewer steps, and perhaps worse weights. Where each batch needs the weights that
-the one before it made (reinforcement learning, online learning), it cannot be had.
+the previous one produced (reinforcement learning, online learning), it is not possible.
 """
 
 from dataclasses import replace
@@ -63,10 +63,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=1 - 1 / gain,
         max_speedup=gain,
         message=f"Batches of {samples:.0f} samples fill {format_share(used)} of the device's memory and leave it idle: "
-        f"kernels take {format_ms(found.kernels_ms)}, the host {format_ms(found.host_ms)} for starting them "
+        f"kernels take {format_ms(found.kernels_ms)}, the host {format_ms(found.host_ms)} for launching them "
         f"(n={breakdown.measured}). Batches up to {factor:.1f} times as large would take "
-        f"{format_ms(breakdown.mean_ms + (factor - 1) * input_ms)} in place of {format_ms(breakdown.mean_ms)}; they "
-        "are another training, to be watched.",
+        f"{format_ms(breakdown.mean_ms + (factor - 1) * input_ms)} a step instead of {format_ms(breakdown.mean_ms)}; "
+        "that is another training, so compare its results.",
         evidence=(
             Evidence("kernels in a step", found.number, ""),
             Evidence("device busy in the drawn steps", found.busy, ""),

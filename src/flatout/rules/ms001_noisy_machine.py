@@ -2,22 +2,22 @@
 
 ## What it measures
 
-The CPU time of all processes that do not belong to the training, in cores, while steps ran (from 0.25 core on), and
+The CPU time, in cores, of all processes that do not belong to the training, while steps ran (from 0.25 core on), and
 the robust spread of the steady steps, 1.4826 * MAD / median (from 15% on, with at least 20 steps).
 
 ## Why it matters
 
-On 2 cores one busy core of another job changed loading rates by up to seven times. At a spread of 8% a gain of 5% is
-found only 40% of the time, even with 32 pairs of measurements.
+On 2 cores, one core kept busy by another job changed loading rates by up to seven times. At a spread of 8% a gain of 5%
+is found only 40% of the time, even with 32 pairs of measurements.
 
 ## What to do
 
-Close what else runs, or measure when the machine is idle. Pin the training to cores of its own (`taskset`). Record
+Stop other programs, or measure when the machine is idle. Pin the training to cores of its own (`taskset`). Record
 more steps. Do not compare two such recordings.
 
 ## When it is wrong
 
-Batches of different length, or a step that does more every N steps, spread without any disturbance.
+Batches of different length, or a step that does more every N steps, cause spread without any disturbance.
 """
 
 from flatout.rules.core.example import example, steps_of

@@ -2,8 +2,8 @@
 
 ## What it measures
 
-The number of steady steps, warm-up left out. It fires below 20; below 5, only the findings that a few steps can show
-are given (kept graphs, validation with gradients, compiling again and again, shared memory that is full).
+The number of steady steps, without warm-up. It fires below 20; below 5, only the findings that a few steps can show are
+reported (kept graphs, validation with gradients, repeated recompilation, full shared memory).
 
 ## Why it matters
 
@@ -11,8 +11,8 @@ The mean of a dozen steps moves by several percent with a single stall, and thre
 sampler of the deep run names no function that it saw fewer than 8 times.
 
 In recordings of n=11 scripts (`benchmarks/planted`, 286 to 4279 steps each, 2 cores of an AMD EPYC, torch 2.13) the
-mean of 5 steps in a row was 4.7% off that of all steps, and in one case of twenty more than 15%; that of 10 steps 3.8%
-and 12%, of 20 steps 2.9% and 8.9%, of 50 steps 2.0% and 7.0% (medians over the scripts).
+mean of 5 consecutive steps was off that of all steps by 4.7%, and in one case of twenty by more than 15%; that of 10
+steps by 3.8% and 12%, of 20 steps 2.9% and 8.9%, of 50 steps 2.0% and 7.0% (medians over the scripts).
 
 ## What to do
 

@@ -1,21 +1,22 @@
-"""What flatout adds to a step is a noticeable part of it.
+"""flatout's own probes take a noticeable part of each step.
 
 ## What it measures
 
-The light probes' own cost of a step, timed in a tight loop when the recording ended, against the median step. In a
-training wrappers and hooks come on top, and memory that the loop uses pushes the probes' out of the caches: four times
-as much is taken. It fires when that is 5% of the step.
+The cost of the light probes in a step, timed in a tight loop at the end of the recording, compared with the median
+step. In a training, wrappers and hooks come on top, and the loop's memory pushes the probes' out of the caches, so four
+times as much is assumed. It fires when that is 5% of the step.
 
 ## Why it matters
 
-The account is of the step with its probes. At 20 us each, a step of 0.3 ms is 7% longer than without them, most of
-that in host time. Measured on 2 cores of an AMD EPYC (torch 2.13): a linear model on 10 numbers took 65 us a step, and
-78 us under the probes (medians of n=3 runs each, 30 epochs of 512 steps), 13.6 us where the tight loop shows 3.2 us.
+The account is of the step with its probes. With 20 us of probes, a step of 0.3 ms is 7% longer than without them, most
+of that in host time. Measured on 2 cores of an AMD EPYC (torch 2.13): a linear model on 10 numbers took 65 us a step,
+and 78 us under the probes (medians of n=3 runs each, 30 epochs of 512 steps), 13.6 us where the tight loop shows
+3.2 us.
 
 ## What to do
 
-Take the phases as they are and the whole as an upper bound. `flatout tune` compares the script with itself under the
-same probes, so what it keeps is not touched by this.
+Use the phases as they are and the whole as an upper bound. `flatout tune` compares the script with itself under the
+same probes, so its choice is not affected.
 
 ## When it is wrong
 
@@ -46,7 +47,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=0.0,
         max_speedup=1.0,
         message=f"The probes take about {format_ms(probe_ms)} of a step of {format_ms(breakdown.median_ms)} "
-        f"({format_share(share)}, n={breakdown.measured}): take its length as an upper bound.",
+        f"({format_share(share)}, n={breakdown.measured}): take the step's length as an upper bound.",
         evidence=(
             Evidence("probes in a tight loop", run.probe_us, "us"),
             Evidence("median step", breakdown.median_ms, "ms"),

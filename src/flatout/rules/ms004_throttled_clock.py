@@ -1,25 +1,25 @@
-"""The device held its clock down, because of heat or of its supply of power, while the steps ran.
+"""The device lowered its clock while the steps ran, because of heat or its power supply.
 
 ## What it measures
 
-What the driver gives as the reason for a lower clock, at each look at the device (NVML), while steps ran: heat, or a
-slowdown by hardware. It fires when that was so at 10% of the looks and at least three of them.
+The driver's reason for a lower clock (NVML) in each sample of the device taken while steps ran: heat, or a slowdown by
+hardware. It fires when such a reason was given in 10% of the samples and at least three of them.
 
 ## Why it matters
 
 The same step takes longer on a hot device. Two measurements, one before and one after it became hot, differ without any
-change of the code; and the training does not get what the device can do.
+change of the code; and the training does not get the device's full speed.
 
 ## What to do
 
-Look at the temperature and at the air that reaches the device; at what else runs in the same case. Measure for longer,
-so that all figures are those of the warm device, or with clocks held at a lower value by the administrator.
+Check the temperature, the air that reaches the device, and what else runs in the same case. Measure for longer, so
+that all figures are those of the warm device, or with clocks held at a lower value by the administrator.
 
 ## When it is wrong
 
 A power cap is not counted: many devices run at theirs whenever they are busy. In the 13 recordings of H100s and H200s
-that are kept here no look shows a clock that was held down (n=54 while steps ran; 1,980 MHz at each in which the device
-was busy for more than half of the time).
+that are kept here no sample shows a lowered clock (n=54 while steps ran; 1,980 MHz in each in which the device was busy
+for more than half of the time).
 """
 
 from flatout.analysis.statistics import median
@@ -47,15 +47,15 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     reasons = sorted({part for sample in slowed for part in sample.gpu_throttled.split(", ") if part != "power cap"})
     clocks = [sample.gpu_clock_mhz for sample in slowed if sample.gpu_clock_mhz > 0]
     highest = max((sample.gpu_clock_mhz for sample in samples), default=0.0)
-    at = f", at {median(clocks):.0f} MHz where it reached {highest:.0f} MHz" if clocks else ""
+    at = f", to {median(clocks):.0f} MHz where it reached {highest:.0f} MHz" if clocks else ""
     return Finding(
         code="MS004",
         name="throttled-clock",
         phase=Phase.OTHER,
         share=0.0,
         max_speedup=1.0,
-        message=f"The device held its clock down at {format_share(share)} of the looks at it (n={len(samples)}{at}): "
-        f"{' and '.join(reasons)}. Take the figures as those of a hot device, and look at its cooling.",
+        message=f"The device lowered its clock in {format_share(share)} of the samples (n={len(samples)}{at}): "
+        f"{' and '.join(reasons)}. Take the figures as those of a hot device, and check its cooling.",
         evidence=(
             Evidence("share of the looks", share, ""),
             Evidence("highest clock", highest, "MHz"),

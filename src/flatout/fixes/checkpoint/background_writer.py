@@ -1,9 +1,9 @@
-"""Files written in the background, in order, one thread; whoever wants to see one of them waits until it is there.
+"""Files written in the background, in order, by one thread; whatever accesses one of them waits until it is in place.
 
-A file is written into a folder of its own beside its place and put there whole. The folder and the empty file in it are
-made at the moment of saving, so that mode, owner and group are those of that moment. What goes wrong in the thread is
-raised where the script comes by next: at the next file, at an access to one, or, at the latest, at the end of the
-process, whose exit status then says so.
+A file is written into a folder of its own beside its place and moved there when it is complete. The folder and the
+empty file in it are made at the moment of saving, so that mode, owner and group are those of that moment. An error of
+the thread is raised at the script's next access: at the next file, at an access to one, or, at the latest, at the end
+of the process, whose exit status then says so.
 """
 
 import contextlib

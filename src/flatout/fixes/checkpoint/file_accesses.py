@@ -1,4 +1,4 @@
-"""Every way in which Python code can look at a file, so that it sees a file only once it is written."""
+"""Make every access of Python code to a file wait until that file is written."""
 
 import functools
 import os

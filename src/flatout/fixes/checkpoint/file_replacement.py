@@ -1,4 +1,4 @@
-"""Whether a new file can take the place of another, and nobody can tell afterwards that it is not the old one."""
+"""Whether a new file can take the place of another without anybody noticing afterwards."""
 
 import os
 import stat

@@ -1,9 +1,9 @@
-"""Every way in which Python code ends its process, so that files are written before it does.
+"""Make every way in which Python code ends its process wait until files are written.
 
-`os._exit` and `os.abort` end a process past `atexit`; they wait here. So does a signal that the process sends to
-itself. A signal from outside that nobody handles is taken by a handler of ours while files are pending, and by none
-otherwise: that handler waits, puts the default back and sends the signal once more, so that the process ends by
-it, as it would have. The script sees the default there, whenever it asks.
+`os._exit` and `os.abort` end a process without `atexit`; they wait here. So does a signal that the process sends to
+itself. While files are pending, and only then, a handler of ours catches signals from outside that nobody handles: it
+waits, restores the default and sends the signal once more, so that the process ends by it, as it would have. Whenever
+the script asks for the handler, it sees the default.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""A small process that holds checkpoints which are still to be written, and writes them when the training is gone.
+"""A small process that holds unwritten checkpoints, and writes them when the training is gone.
 
-A training can end in ways that nothing in it sees: SIGKILL, a crash, `_exit` of the C library. This process is started
+A training can end in ways that it cannot notice: SIGKILL, a crash, `_exit` of the C library. This process is started
 at the first save, by itself and not as a fork: it imports nothing but the standard library, and torch only where it has
-something to write. It is told of each file with the memory that its tensors were copied into, and of each that is
+something to write. It is told of each file, with the memory that its tensors were copied into, and of each that is
 written. It ends with the training. Run as a program: `python -I -S rescuer.py SOCKET PID`.
 """
 

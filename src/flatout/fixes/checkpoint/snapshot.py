@@ -1,6 +1,6 @@
-"""The records of a file that torch saves, copied at the moment of saving, to be written later, by any process.
+"""The records of a file that torch saves, copied at the moment of saving, to be written later by any process.
 
-Tensors are copied into memory that has no place in this process alone (a `memfd`): another process that holds it can
+Tensors are copied into memory that does not belong to this process alone (a `memfd`): another process that holds it can
 write the same file when this one is gone. Where the system has none, they are cloned as tensors.
 """
 

@@ -1,1 +1,1 @@
-"""A fix as data, where it may act, how it is found, and how several are put in place."""
+"""What a fix is, where it may act, how fixes are found, and how several are applied."""

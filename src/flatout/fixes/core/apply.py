@@ -1,4 +1,4 @@
-"""Fixes put in place in the training process: those of the order at once, those of its arms ready to be switched on."""
+"""Apply fixes in the training process: those of the order at once, those of its arms ready to be switched on."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Bounds of settings: what a recipe may ask of a fix, said beside the fix that takes it."""
+"""Bounds of settings: the values that a recipe may give a fix, declared beside the fix that takes them."""
 
 import math
 import re

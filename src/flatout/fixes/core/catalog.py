@@ -1,6 +1,6 @@
 """The fixes that exist: every file of `flatout/fixes` that defines `FIX`, and those of packages named by the user.
 
-`FLATOUT_EXTRA_FIXES` holds module names, separated by commas: the way to try a fix of one's own. Each module defines
+`FLATOUT_EXTRA_FIXES` holds module names, separated by commas: use it to try a fix of your own. Each module defines
 `FIX`, or several in `FIXES`, and must be importable both by flatout and by the script.
 """
 

@@ -1,4 +1,4 @@
-"""How a fix is written in the user's own code: plain data beside the fix, which `flatout.edits` carries out.
+"""How a fix is written into the user's own code: plain data beside the fix, which `flatout.edits` applies.
 
 In every piece of code, `{name}` stands for the setting of that name.
 """
@@ -24,9 +24,9 @@ __all__ = [
 class LoaderArgument:
     """An argument of the call that makes the training loader; `at_least`: a larger number stays as it is.
 
-    `in_workers`: samples move to other processes, so what draws random numbers is left alone. `of_workers`: it says
-    something to loaders with workers only. `restart_s`: seconds a unit that each pass waits for, where the fix keeps
-    from pass to pass (its setting `persistent`) what the code begins anew.
+    `in_workers`: samples move to other processes, so what draws random numbers is left alone. `of_workers`: it applies
+    to loaders with workers only. `restart_s`: seconds for each worker that each pass waits for, where the fix keeps
+    from pass to pass (its setting `persistent`) what the written code restarts.
     """
 
     name: str
@@ -40,7 +40,7 @@ class LoaderArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedLoader:
-    """A function that is given the training loader and returns the one to walk, with what stands behind it."""
+    """A function that takes the training loader, followed by `arguments`, and returns the one to iterate."""
 
     function: str
     arguments: str = ""
@@ -50,8 +50,8 @@ class WrappedLoader:
 class SwitchLine:
     """A line after the script's imports, or before the first of them.
 
-    `stands_for`: a call or a name of this kind that is there already is changed in place of adding a line where it is
-    given a literal. `unless`: names whose mention in the code leaves the line out, since the script decides by itself.
+    `stands_for`: where a call or a name of this kind is given a literal already, that is changed and no line is added.
+    `unless`: names whose mention in the code leaves the line out, since the script decides by itself.
     """
 
     code: str
@@ -65,8 +65,8 @@ class SwitchLine:
 class ModelLine:
     """A line after the statement that makes the trained model; `{model}` is what that is called.
 
-    `unless`: names whose mention leaves it out, in the same form. `not_beside`: code, and why the line is not written
-    where that is in the source. `no_views`: left out where code beside the model calls `.view`.
+    `unless`: names whose mention leaves it out; they may hold `{model}`. `not_beside`: code, and why the line is not
+    written where that is in the source. `no_views`: left out where code beside the model calls `.view`.
     """
 
     code: str

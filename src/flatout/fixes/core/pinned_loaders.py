@@ -1,4 +1,4 @@
-"""Loaders that hand out pinned memory, for the fixes whose copies need it."""
+"""Make loaders return pinned memory, for the fixes whose copies need it."""
 
 import sys
 import weakref

@@ -1,4 +1,4 @@
-"""A switch that processes follow which are forked later, and a count of what they did: memory that they share."""
+"""A switch in shared memory that processes forked later follow, with a count of what they did."""
 
 import mmap
 import os

@@ -1,7 +1,7 @@
 """Where a fix acts: the seams, the outermost modules and the flags it may touch in the training's process.
 
 Everything a fix does goes through its `Site`, so that switching it off, undoing it, counting what it did and failing
-open are solved once. A fix that raises is switched off with one line of warning, and the training goes on.
+open are implemented once. A fix that raises is switched off with one line of warning, and the training goes on.
 """
 
 import weakref

@@ -1,7 +1,7 @@
-"""A whole training under a recipe: its fixes in place, nothing timed, nothing redirected, no file protected.
+"""A whole training under a recipe: fixes applied, nothing timed, nothing redirected, no file protected.
 
-What the fixes did is appended to one file in the order's folder, one line each time: after some steps, for a process
-may be killed, and at the end of every process that the fixes acted in. `engine/train.py` reads it.
+Each process in which fixes acted appends lines on what they did to one file in the order's folder: after some steps,
+since a process may be killed, and at its end. `engine/train.py` reads that file.
 """
 
 import atexit

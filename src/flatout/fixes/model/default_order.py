@@ -1,8 +1,8 @@
-"""What an order of memory shows in, beside speed: views of it, and random numbers that are drawn in its order.
+"""Keep what shows a memory order, beside speed, as in the default order: views, and random numbers drawn in it.
 
-A tensor that lies channels-last cannot be viewed flat, and torch fills a mask in the order in which its input lies, so
-that from the same state other elements are dropped. While a fix lays tensors out anew, masks are drawn as for the
-usual order, and a view that fails ends the fix: what is viewed is put in the usual order where it lies.
+A channels-last tensor cannot be viewed flat, and torch fills a mask in the order in which its input lies in memory, so
+the same random state drops other elements. While a fix lays tensors out anew, masks are drawn as for the default order,
+and a view that fails ends the fix: what is viewed is put in the default order in place.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The moment of a forward pass: what it takes to make it once more, with the same numbers."""
+"""The state at a forward pass: what it takes to repeat the pass with the same numbers."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

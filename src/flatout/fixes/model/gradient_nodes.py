@@ -1,4 +1,4 @@
-"""A compiled graph's node in the graph of gradients: which outputs and inputs of the graph it stands between."""
+"""A compiled graph's node in the autograd graph: which outputs and inputs of the compiled graph it connects."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,8 @@
 """Compiled graphs that keep the code they were made from beside them, for the calls that compiled code cannot serve.
 
 `torch.compile` gives a backward pass that has no derivative of its own, is one piece for all outputs, and may need
-inputs that the script's own would not. Where such a pass is asked for a second derivative, or fails, the graph is gone
-through again uncompiled: from the same inputs, random numbers and buffers, as the script had them in its forward pass.
+inputs that the script's own would not. Where such a pass is asked for a second derivative, or fails, the graph is run
+again uncompiled: from the same inputs, random numbers and buffers, as the script had them in its forward pass.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""Tensors that a model keeps for itself or gives back, in whatever holds them, changed where they lie.
+"""Change in place the tensors that a model keeps for itself or returns, whatever holds them.
 
-The modules of a script's own classes are looked through after a forward pass: their attributes and buffers, with what
+The modules of a script's own classes are searched after a forward pass: their attributes and buffers, with what
 lists, dictionaries and plain objects hold. Modules of `torch.nn` keep no tensors of a pass.
 """
 

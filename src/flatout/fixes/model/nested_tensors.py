@@ -1,4 +1,4 @@
-"""Tensors inside what a module takes and gives: lists, tuples, named tuples, dictionaries and data classes."""
+"""Tensors inside what a module takes and returns: lists, tuples, named tuples, dictionaries and data classes."""
 
 import copy
 import dataclasses

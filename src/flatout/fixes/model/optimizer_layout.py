@@ -1,8 +1,8 @@
-"""What an optimizer keeps and takes for a weight lies in memory as the weight does, also once its layout has changed.
+"""Keep an optimizer's state and gradients in the memory order of their weight, also once that order has changed.
 
 This is not for speed alone: fused optimizers read memory in order and never ask for strides. With a weight
-channels-last and its gradient or its momentum in the usual order, torch's own for CPUs (2.13) mixes up elements without
-a word. Moments are in the usual order after `load_state_dict()`, gradients where the script makes them itself.
+channels-last and its gradient or its momentum in the default order, torch's own for CPUs (2.13) silently mixes up
+elements. Moments are in the default order after `load_state_dict()`, gradients where the script makes them itself.
 """
 
 import weakref

@@ -1,9 +1,9 @@
-"""Files and copies as the plain script makes them: tensors laid out channels-last by a fix leave in the usual order.
+"""Files and copies as the plain script makes them: tensors laid out channels-last by a fix leave in the default order.
 
 Every way to a file goes through `Tensor.__reduce_ex__`: `torch.save` of state dictionaries and of whole modules,
 `pickle.dump`, `pickle.Pickler`. Only what is written changes; the tensors, and whoever shares memory with them (an
 average of the weights that writes into `model.state_dict()`), stay as they are. Deep copies (an averaged model, a
-teacher) are put in the usual order too: nothing converts what is given to them and what they give back.
+teacher) are put in the default order too, since nothing converts their inputs and outputs.
 """
 
 import copy

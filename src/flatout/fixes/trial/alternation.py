@@ -1,9 +1,9 @@
 """Timing inside the training's process: blocks of steps with and without an arm's fixes, alternating.
 
-Which of the two comes first in a pair, and how long its blocks are, is drawn by lot (`analysis.blocks`), so that
-neither a drift of the machine nor other load that keeps time with the blocks favours one of them. After each switch
-some steps are left out. The number of looks at the pairs is fixed in advance and paid for by `analysis.judge`. What
-was measured is written down pair by pair.
+Which of the two comes first in a pair, and how long its blocks are, is drawn at random (`analysis.blocks`), so that
+neither a drift of the machine nor periodic other load favors one of them. After each switch some steps are left out.
+The number of looks at the pairs is fixed in advance, and `analysis.judge` corrects for it. Results are written pair by
+pair.
 """
 
 import math

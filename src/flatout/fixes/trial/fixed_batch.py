@@ -1,7 +1,7 @@
-"""One batch is handed to every step: what the script would do if its input took no time. A ceiling, not a cure.
+"""Give every step the same batch: what the script would do if its input took no time. A ceiling, not a cure.
 
 A training pass asks its loader and gets, again and again, the batch that came first. What a step takes then is the most
-that anything done to the input can give. Trials of a diagnosis switch it on and off in turns; no recipe can hold it.
+that any change of the input can give. Trials of a diagnosis switch it on and off in turns; no recipe can hold it.
 """
 
 import copy

@@ -1,10 +1,10 @@
-"""Samples of one batch are held at a place on their way into every batch. A ceiling, not a cure.
+"""Hold the samples of one batch at a place on their way into every batch. A ceiling, not a cure.
 
-`raw`: what the data set hands to its transform, which still is done; `fixed`: what comes before the first random
-operation of its list; `sample`: what the data set gives. What comes behind is done as ever. What a step takes then is
-the most that anything done to the work before that place can give. Trials of a diagnosis switch it on and off in turns;
-no recipe can hold it. Workers that are forked follow the switch, each with samples of its own; others know nothing of
-it, and where they make the samples it has never acted.
+`raw`: what the data set hands to its transform, which is still applied; `fixed`: what comes before the first random
+operation of its list; `sample`: what the data set gives. What comes after that place is done as ever. What a step takes
+then is the most that any change of the work before that place can give. Trials of a diagnosis switch it on and off in
+turns; no recipe can hold it. Workers that are forked follow the switch, each with samples of its own. Other workers
+know nothing of it: where they make the samples, it never acts.
 """
 
 from typing import TYPE_CHECKING, Any

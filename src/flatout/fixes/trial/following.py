@@ -1,7 +1,7 @@
-"""Switching fixes in every rank of a training: rank 0 alternates and times, the others do as it does.
+"""Switching fixes in every rank of a training: rank 0 alternates and times, the others follow.
 
 Ranks that exchange gradients end their steps together, so rank 0's blocks hold for all of them. A rank that learns of
-a switch one step late has switched before the block begins: the steps after a switch are left out.
+a switch one step late has still switched before the block begins: the steps after a switch are left out.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""The training loader drawn from without any training: what it could deliver if nothing consumed its batches.
+"""Iterate the training loader without any training: what it could deliver if nothing consumed its batches.
 
-At the end of an execution whose results are thrown away anyway, batch after batch is taken from the pass under way,
-and from further ones where that comes to its end. Batches that lay ready are not counted.
+At the end of an execution whose results are thrown away anyway, batch after batch is taken from the current pass, and
+from further passes where that one ends. Batches that were ready before are not counted.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Timing by processes: a process as one block, or two processes side by side that take turns, block by block.
+"""Timing by processes: each process is one block, or two processes side by side take turns, block by block.
 
 What cannot be switched inside a process is compared between two. Side by side they start once, and their blocks
-alternate as they would inside one process: whoever has no turn stands still at the end of a step. Where two
+alternate as they would inside one process: the process that has no turn stands still at the end of a step. Where two
 at once do not fit, processes follow each other and each is one block.
 """
 
