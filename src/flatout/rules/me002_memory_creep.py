@@ -40,7 +40,7 @@ MIN_STEPS, FIRST_STEPS, FIRST_SHARE = 20, 5, 0.1
 SPREADS = (
     2.0  # of the middle half of a third: a straight line grows by four; memory that is taken and given back in each
 )
-# step spread by 3 to 16% of it in four of ten programs that keep nothing (outside_ten_cpu_2026-11-25)
+# step spread by 3 to 16% of it in four of ten programs that keep nothing (from outside, 2026-11-25)
 MIN_BYTES = 64 * 2**20
 MIN_GROWTH = 0.05
 STILL = 0.15  # of the growth between first and last third, within the last third: a straight line has a half
