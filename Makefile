@@ -77,8 +77,9 @@ bench-gpu: $(INSTALLED) ## the figures on this machine's GPU; says so and stops 
 	@scripts/on-gpu benchmarks/gpu.py $(BIN)/python benchmarks/gpu.py
 	@scripts/on-gpu benchmarks/gpu_faults.py $(BIN)/python benchmarks/gpu_faults.py
 
-docs: $(INSTALLED) ## write docs/rules, docs/fixes and docs/reference from the code
+docs: $(INSTALLED) ## write docs/rules, docs/fixes and docs/reference from the code, docs/benchmarks.md from the histories
 	@$(BIN)/python scripts/docs
+	@$(BIN)/python scripts/benchmarks-page
 
 $(SITE): $(INSTALLED)
 	@PYTHON="$(PYTHON)" scripts/install demo,dev,docs

@@ -13,7 +13,7 @@ What a fix did is read from what the process wrote: a fix that could not act in 
 do on this machine) is listed as such and tests nothing.
 
     python benchmarks/checkpoints.py --quick
-    python benchmarks/checkpoints.py --out benchmarks/results/checkpoints_cpu_<date>.txt
+    python benchmarks/checkpoints.py --out FILE
 """
 
 import argparse

@@ -1,6 +1,8 @@
 """A step of the optimizer and of the training, as torch's loop, one pass and torch's fused code make it, in turn.
 
-`python benchmarks/optimizer_steps.py [--turns 6] [--steps 300]`; medians over the steps of a turn, then over turns.
+Medians over the steps of a turn, then over turns.
+
+    python benchmarks/optimizer_steps.py [--turns 6] [--steps 300] [--record]
 """
 
 import argparse
@@ -10,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import torch
+from record import record
 from torch import Tensor, nn
 
 from flatout.fixes.core.apply import install_fix
@@ -79,6 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--record", action="store_true", help="add the ratios to benchmarks/history")
     options = parser.parse_args()
     seams = Seams()
     modules = ModuleWatch(EventLog(lambda step: None, lambda stretch: None))
@@ -93,20 +97,38 @@ def main() -> None:
         for optimizer in OPTIMIZERS:
             found = [[list(one_turn(make, optimizer, way, sites, steps)) for way in WAYS] for _ in range(options.turns)]
             for place, way in enumerate(WAYS):
-                print(
-                    f"{make.__name__:20}{optimizer:22}" + _row([(turn[0], turn[place]) for turn in found]) + f"  {way}"
-                )
+                pairs = [(turn[0], turn[place]) for turn in found]
+                print(f"{make.__name__:20}{optimizer:22}" + _row(pairs) + f"  {way}")
+                if options.record and place:
+                    _record(f"{make.__name__}, {optimizer}", way, pairs)
 
 
 def _row(pairs: list[tuple[list, list]]) -> str:
     cells = []
     for which in (0, 1):
         times = [mine[which] for _, mine in pairs]
-        ratios = [loop[which] / mine[which] for loop, mine in pairs]
+        ratios = _ratios(pairs, which)
         cells.append(f"{statistics.median(times):8.0f} ({min(times):.0f} to {max(times):.0f})".rjust(24))
         cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})".rjust(20))
+    return "".join(cells) + "  " + _bits(pairs)
+
+
+def _ratios(pairs: list[tuple[list, list]], which: int) -> list[float]:
+    return [loop[which] / mine[which] for loop, mine in pairs]
+
+
+def _bits(pairs: list[tuple[list, list]]) -> str:
     same = all(all(map(torch.equal, loop[2], mine[2])) for loop, mine in pairs)
-    return "".join(cells) + ("  the same bits" if same else "  other bits")
+    return "the same bits" if same else "other bits"
+
+
+def _record(case: str, way: str, pairs: list[tuple[list, list]]) -> None:
+    note = f"{_bits(pairs)}; range of turns"
+    for which, step in enumerate(("optimizer step", "training step")):
+        found = _ratios(pairs, which)
+        middle = statistics.median(found)
+        more = {"low": min(found), "high": max(found), "n": len(found), "n_of": "turns", "unit": "x", "note": note}
+        record("optimizer_steps", f"{case}: {step}, {way}", middle, **more)
 
 
 if __name__ == "__main__":

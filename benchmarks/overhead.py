@@ -6,7 +6,7 @@ the statistic is the median of the ratios (and, for very short steps, of the dif
 20 ms after which the probes work out what they noted, so that this is part of the cost. Also counted: graph breaks and
 recompiles that the probes add to a compiled model.
 
-    python benchmarks/overhead.py [--quick]
+    python benchmarks/overhead.py [--quick] [--record]
 """
 
 import argparse
@@ -153,6 +153,7 @@ def main() -> None:
     """Print the cost of each workload, and the counters of compiled models."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a third of the blocks")
+    parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--blocks", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -175,12 +176,33 @@ def main() -> None:
               f"added {statistics.median(extra):6.1f} us a step (95% {low:.1f} to {high:.1f})  "
               f"{(statistics.median(ratios) - 1) * 100:+.2f}%  n={len(ratios)} pairs of blocks of "
               f"{WORKLOADS[name][2]} steps")  # fmt: skip
+        if options.record:
+            keep(name, ratios, extra, "`--quick`" if options.quick else "")
+    added = []
     with tempfile.TemporaryDirectory() as folder:
         for how in ("wrapper", "in place", "function"):
             plain = compiled(how, Path(folder), observed=False)
             seen = compiled(how, Path(folder), observed=True)
             print(f"torch.compile, {how:9s} graph breaks added {seen['breaks'] - plain['breaks']}, "
                   f"graphs (recompiles) added {seen['graphs'] - plain['graphs']}  (plain: {plain})")  # fmt: skip
+            added.append(seen["breaks"] - plain["breaks"] + seen["graphs"] - plain["graphs"])
+    if options.record:
+        from record import record
+
+        record("overhead", "graph breaks and recompiles added", sum(added), n=len(added), n_of="ways to compile")
+
+
+def keep(name: str, ratios: list[float], extra: list[float], note: str = "") -> None:
+    """Add the cost in us and in percent to the history."""
+    from record import record  # not at the top: run_overhead.py imports this file into what it measures
+
+    more = {"n": len(ratios), "n_of": "pairs of blocks", "note": note}
+    for metric, values, unit in (
+        ("added to a step, us", extra, "us"),
+        ("added to a step", [100 * (ratio - 1) for ratio in ratios], "%"),
+    ):
+        low, high = around_median(values)
+        record("overhead", f"{name}: {metric}", statistics.median(values), low=low, high=high, unit=unit, **more)
 
 
 if __name__ == "__main__":

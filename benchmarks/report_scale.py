@@ -3,7 +3,7 @@
 The paint is the time that Debian's chromium takes to open the page from disk and photograph it, less what it takes for
 an empty page, in turn; without a browser that figure is left out.
 
-    python benchmarks/report_scale.py [--quick]
+    python benchmarks/report_scale.py [--quick] [--record]
 """
 
 import argparse
@@ -19,6 +19,8 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+
+from record import record
 
 from flatout.cli.recordings import read_report
 from flatout.report.html.page import page
@@ -89,7 +91,9 @@ def main() -> None:
     """Print what the report costs beside its goals."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="once each")
-    number = 1 if parser.parse_args().quick else 7
+    parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
+    options = parser.parse_args()
+    number = 1 if options.quick else 7
     print(
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, "
         f"jinja2 {version('jinja2')}, {datetime.date.today()}, load {os.getloadavg()[0]:.1f}"
@@ -111,7 +115,21 @@ def main() -> None:
         print(f"{'100,000 steps, to be read':30s} {statistics.median(reading):7.2f} s   n={number}")
         line("the page rendered", rendering, "s", GOALS["rendered"])
         line("its size", [size], "MiB", GOALS["size"])
-        line("painted, beyond an empty one", paints(shown, number), "s", GOALS["paint"])
+        painted = paints(shown, number)
+        line("painted, beyond an empty one", painted, "s", GOALS["paint"])
+    if options.record:
+        keep("recording read", reading, "s")
+        keep("page rendered", rendering, "s")
+        keep("page size", [size], "MiB")
+        keep("page painted, beyond an empty one", painted, "s")
+
+
+def keep(metric: str, values: list[float], unit: str) -> None:
+    """Add median and range to the history."""
+    if values:
+        low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
+        more = {"n": len(values), "n_of": "times", "unit": unit, "note": "range" if len(values) > 1 else ""}
+        record("report_scale", metric, statistics.median(values), low=low, high=high, **more)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ their memory lies, so the interval is over starts, and a pair of plain processes
 Besides an empty recipe, with which nothing is attached, a recipe with one fix that does nothing shows what being
 attached costs.
 
-    python benchmarks/run_overhead.py [--quick]
+    python benchmarks/run_overhead.py [--quick] [--record]
 """
 
 import argparse
@@ -23,6 +23,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+
+from record import record
 
 from flatout.analysis.judge import t_quantile
 from flatout.engine.recipe import RECIPE_FILE, write_recipe
@@ -109,13 +111,28 @@ def one_start(folder: Path, way: str, workload: str, num_pairs: int, begin: Call
     return statistics.mean(ratios[0]), statistics.mean(ratios[1]), statistics.median(baseline)
 
 
+def interval(ratios: list[float]) -> tuple[float, float, float]:
+    """Return the mean of log ratios in percent, and its interval over starts."""
+    mean = statistics.mean(ratios)
+    width = t_quantile(0.975, len(ratios) - 1) * statistics.stdev(ratios) / math.sqrt(len(ratios))
+    low, middle, high = (100 * math.expm1(mean + sign * width) for sign in (-1, 0, 1))
+    return middle, low, high
+
+
 def told(ratios: list[float], step_us: float) -> str:
     """Return the mean of log ratios in percent and in us, with its interval over starts."""
-    mean, spread = statistics.mean(ratios), statistics.stdev(ratios)
-    width = t_quantile(0.975, len(ratios) - 1) * spread / math.sqrt(len(ratios))
-    low, high = (100 * math.expm1(mean + sign * width) for sign in (-1, 1))
-    us = step_us * math.expm1(mean)
-    return f"{100 * math.expm1(mean):+6.2f}% ({low:+.2f} to {high:+.2f}, spread {100 * spread:.2f}, {us:+.1f} us)"
+    mean, low, high = interval(ratios)
+    spread, us = statistics.stdev(ratios), step_us * mean / 100
+    return f"{mean:+6.2f}% ({low:+.2f} to {high:+.2f}, spread {100 * spread:.2f}, {us:+.1f} us)"
+
+
+def keep(case: str, walls: list[float], step_us: float, note: str = "") -> None:
+    """Add what the wall shows to the history of the benchmark that was started."""
+    name, more = Path(sys.argv[0]).stem, {"n": len(walls), "n_of": "starts", "note": note}
+    mean, low, high = interval(walls)
+    record(name, f"{case}: added to a step", mean, low=low, high=high, unit="%", **more)
+    us, ends = step_us * mean / 100, {"low": step_us * low / 100, "high": step_us * high / 100}
+    record(name, f"{case}: added to a step, us", us, **ends, unit="us", **more)
 
 
 def main() -> None:
@@ -126,7 +143,9 @@ def compare_ways(ways: Sequence[str], goal: str, begin: Callable, note: Callable
     """Print a line for each workload and way; `note` adds what is known of the processes of the last line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="3 starts of 8 pairs in place of 12 of 30")
-    starts, pairs = (3, 8) if parser.parse_args().quick else (12, 30)
+    parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
+    options = parser.parse_args()
+    starts, pairs = (3, 8) if options.quick else (12, 30)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}")
     print(f"{starts} starts x {pairs} pairs of blocks; in brackets 95% interval over starts; {goal}")
     with tempfile.TemporaryDirectory() as name:
@@ -140,6 +159,8 @@ def compare_ways(ways: Sequence[str], goal: str, begin: Callable, note: Callable
                 us = statistics.median(steps_us)
                 print(f"{workload:18} {way:13} wall {told(list(walls), us)}  processor {told(list(cpus), us)}"
                       f"  n={starts}, {us:.0f} us a step{note()}", flush=True)  # fmt: skip
+                if options.record:
+                    keep(f"{workload}, {way}", list(walls), us, "`--quick`" if options.quick else "")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 `import flatout` is the difference to a bare interpreter started right before it; the orders alternate, so that a
 slow moment of the machine falls on both. `flatout --help` is the whole wait, interpreter included.
+
+    python benchmarks/startup.py [--record]
 """
 
+import argparse
 import platform
 import statistics
 import subprocess
@@ -11,6 +14,8 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+
+from record import record
 
 ROUNDS = 15
 GOALS_MS = {"import flatout": 50, "flatout --help": 200}
@@ -32,13 +37,16 @@ def one_round(commands: list[list[str]], number: int) -> list[float]:
     return [taken[index] for index in range(len(commands))]
 
 
-def show(name: str, values_ms: list[float]) -> None:
+def show(name: str, values_ms: list[float], recorded: bool) -> None:
     low, median, high = statistics.quantiles(values_ms, n=4)
     verdict = "met" if median < GOALS_MS[name] else "MISSED"
     print(
         f"{name:<16} {median:6.1f} ms   quartiles {low:.1f} to {high:.1f}, n={len(values_ms)}"
         f"   goal < {GOALS_MS[name]} ms: {verdict}"
     )
+    if recorded:
+        more = {"low": low, "high": high, "n": len(values_ms), "n_of": "starts", "unit": "ms", "note": "quartiles"}
+        record("startup", name, median, **more)
 
 
 def processor() -> str:
@@ -48,13 +56,16 @@ def processor() -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
+    options = parser.parse_args()
     commands = [BARE, IMPORT, HELP]
     one_round(commands, 0)  # reads the files into the page cache and writes the byte code
     rounds = [one_round(commands, number) for number in range(ROUNDS)]
     print(f"Python {platform.python_version()}, torch {version('torch')}, click {version('click')}, {processor()}")
     print(f"a bare interpreter: {statistics.median(bare for bare, _, _ in rounds):.1f} ms")
-    show("import flatout", [imported - bare for bare, imported, _ in rounds])
-    show("flatout --help", [helped for _, _, helped in rounds])
+    show("import flatout", [imported - bare for bare, imported, _ in rounds], options.record)
+    show("flatout --help", [helped for _, _, helped in rounds], options.record)
 
 
 if __name__ == "__main__":

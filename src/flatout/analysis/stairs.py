@@ -4,7 +4,7 @@ Ceilings are compared by their ratios to the script as it is, since each was mea
 were taken one after the other, on a machine that drifts.
 
 Intervals of blocks tell how well one process knows itself. Against the same scripts changed by hand the truth lay in 11
-of 60 of them (benchmarks/results/headroom_parts_cpu_2026-11-27.txt): doing without a part of the work in one process is
+of 60 of them (benchmarks/history/headroom.jsonl): doing without a part of the work in one process is
 not quite what another process is without it. So what is said of a ceiling has `HOLDING` in its interval, too (54 of
 those 60, from which it was taken); what is decided by it has not.
 """

@@ -49,7 +49,7 @@ WIDE = 2.0
 """An interval whose ends are further apart is no figure: its lower end is what the headline says.
 
 On an H200 18x to 132x was confirmed as 49x (n=12 pairs): a step of the untouched script took 249 ms on average, where
-it had taken 54 when it was looked at first (`ladder_one_tune_h200_2026-11-27.txt`).
+it had taken 54 when it was looked at first (`benchmarks/history/ladder.jsonl`).
 """
 LONGEST_S = 1e7
 """No step and no warm-up takes longer."""

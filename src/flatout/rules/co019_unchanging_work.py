@@ -14,7 +14,7 @@ compiled.
 Masks, tables of positions, windows, edges of a graph that never changes: when they are made where they are used, they
 are made in every layer of every step. A graph attention network (Diego999/pyGAT, `--sparse`) spent half of its step
 looking for the edges of one adjacency matrix; found once, and with the same care in its backward pass, a step took
-0.33 of the time (`benchmarks/results/outside_ten_cpu_2026-11-25.md`).
+0.33 of the time (`benchmarks/history/outside.jsonl`).
 
 ## What to do
 

@@ -13,7 +13,7 @@ Over a dimension that is not the last one in memory these go number by number: t
 numbers over the rows takes 143 ms, the root of the sum of their squares 2.4 (one core of an AMD EPYC, torch 2.13, least
 of 20); `argmax(1)` of 8 x 3 x 256 x 256 numbers 57 ms, `max(1)` 5.8. In KnowledgeGraphEmbedding (RotatE) a step without
 `stack(...).norm(dim=0)`, and with a fused optimizer, took 0.18 of the time (0.34 with that line alone replaced)
-(`benchmarks/results/outside_ten_cpu_2026-11-25.md`).
+(`benchmarks/history/outside.jsonl`).
 
 ## What to do
 

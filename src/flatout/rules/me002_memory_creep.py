@@ -39,7 +39,7 @@ from flatout.units import format_bytes
 MIN_SAMPLES = 12
 MIN_STEPS, FIRST_STEPS, FIRST_SHARE = 20, 5, 0.1
 # Growth as a multiple of the interquartile range of a third: a straight line grows by four. Memory that is taken and
-# given back in each step spread by 3 to 16% in four of ten programs that keep nothing (outside_ten_cpu_2026-11-25).
+# given back in each step spread by 3 to 16% in four of ten programs that keep nothing (2026-11-25).
 SPREADS = 2.0
 MIN_BYTES = 64 * 2**20
 MIN_GROWTH = 0.05

@@ -35,7 +35,7 @@ ON_AN_H200 = {
 }
 """The same on an H200 (torch 2.11, 2026-11-26), without timelines, and what is promised at most. Repaired, a step was
 2.19x as fast for unaligned_product, 2.24x for float_transfer (bytes travel), 1.69x for constant_transfer, 7.8x by
-samples for small_batch (`benchmarks/results/gpu_faults_h200_2026-11-26.txt`). When constant_transfer was recorded,
+samples for small_batch (`benchmarks/history/gpu_faults.jsonl`). When constant_transfer was recorded,
 only the last tensor of a place was known again, and its four masks took turns."""
 
 
