@@ -72,7 +72,7 @@ def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop")
     place = Path(folder).absolute() if site.purpose == "run" else None  # a trial's files would be taken for results
     linked = next((part for part in (Path(folder), *Path(folder).parents) if part.is_symlink()), None)
     if linked is not None and not Path(folder).is_absolute():  # whoever made it decides what is written and removed
-        raise RuntimeError(f"{linked} is a link, so samples would be kept outside this folder; name its target instead")
+        raise RuntimeError(f"{linked} is a link, so samples would be kept outside this folder; name a real one")
     kept = LoaderCaches(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), folder=place, on_change=on_change)
 
     def make(original: Any) -> Any:

@@ -35,9 +35,9 @@ torch goes on uncompiled. Not compiled are direct calls of `.forward()`, and cal
 non-reentrant checkpoint, a forward derivative or a mode that sees each operation. On a CPU it needs a C++ compiler.
 What fails to compile runs as it is, each line once, and the fix is dropped. Modules that are already compiled or
 scripted, and `DistributedDataParallel`, are left alone. `flatout patch` writes torch's own `compile`, without the
-uncompiled graph beside it: a script that names `retain_graph` or `create_graph` is not patched. With gradient
-accumulation, CUDA graphs have summed gradients wrongly in some versions of torch: the trial compares them. Both modes
-were tried on one H200 (`make test-gpu`, torch 2.11).
+uncompiled graph beside it: a script that names `retain_graph`, `create_graph` or `autograd.functional` is not patched.
+With gradient accumulation, CUDA graphs have summed gradients wrongly in some versions of torch: the trial compares
+them. Both modes were tried on one H200 (`make test-gpu`, torch 2.11).
 """
 
 import contextlib

@@ -19,7 +19,7 @@ of n=4 turns, 2 cores of an AMD EPYC, 2026-11-26; `python benchmarks/optimizer_s
 
 BITWISE. Numbers are rounded where torch rounds them: square roots come from the library that torch uses, and which sums
 its build fuses with a product is found by trying. Before it is used, each combination of settings is proven against
-torch's own function, by three steps of 71,149 numbers; parts of the script's own tensors are compared with it in the
+torch's own function, by three steps of 71,150 numbers; parts of the script's own tensors are compared with it in the
 first steps and in every 1000th. Steps stay torch's where a bit differs, and where a version of torch computes them in
 another way. So they do with `betas=(0, ...)`, where torch itself gives zeros another sign in the last elements of a
 tensor, and after 16 combinations, where a schedule makes new ones at each step (`OneCycleLR` changes momentum, too).
