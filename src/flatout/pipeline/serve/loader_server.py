@@ -91,8 +91,7 @@ class LoaderServer:
         self._computing = threads_of(loader)
         if not self.reason:
             self._look_again(loader)
-        staying = loader.persistent_workers and loader in self._twins
-        if self.reason and staying:  # workers that stay go on: others would have other seeds
+        if self.reason and loader.persistent_workers and loader in self._twins:  # workers that stay keep their seeds
             return self._filling(loader, iterate)
         if self.reason or self.samples is not None:
             walked = self._seeds.iterate(loader, loader, iterate)
@@ -156,9 +155,8 @@ class LoaderServer:
         self.samples, why = kept_samples(loader, self._budget, self._random, self._hit, self._plan.rows, self._purpose)
         if (self._random and compiler is None) or (self._plan.once and (loader.num_workers or not waits)):
             self.reason = why
-        if self._folder is not None and not (
-            self.reason or self.samples or (compiler is not None and compiler.in_memory)
-        ):
+        in_memory = compiler is not None and compiler.in_memory
+        if self._folder is not None and not (self.reason or self.samples or in_memory):
             self.on_disk = DiskCache(self._folder, loader.dataset, self.collate)
             if not self.on_disk.load(loader.dataset, self.kept_rows):
                 self.kept_rows = self._nothing_kept(compiler)

@@ -125,23 +125,14 @@ class TrainingWatch:
 
     def _hook_steps(self) -> None:
         """Mark the steps of every optimizer by torch's own global hooks."""
-        event_log, steps, backwards, tracing = self._event_log, self._steps, self._backwards, self._event_log.tracing
-        record, now, inner, to_tail = (
-            event_log.record,
-            event_log.now,
-            event_log.enter[OPTIMIZER],
-            event_log.leave_to[TAIL],
-        )
+        events, steps, backwards, tracing = self._event_log, self._steps, self._backwards, self._event_log.tracing
+        record, now, inner, to_tail = events.record, events.now, events.enter[OPTIMIZER], events.leave_to[TAIL]
         depth, began = 0, 0  # optimizer steps under way, backward passes when the outermost of them began
-        latest, first, last = (
-            None,
-            event_log.leave,
-            event_log.leave,
-        )  # the optimizer that stepped last, its step's begin and end
+        latest, first, last = None, events.leave, events.leave  # the latest optimizer, its step's begin and end
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth, began, latest, first, last
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != events.thread:
                 return
             if optimizer is not latest:
                 latest, (first, last) = optimizer, self._events_of(optimizer)
@@ -154,7 +145,7 @@ class TrainingWatch:
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != events.thread:
                 return
             moment = now()
             depth -= 1
@@ -166,8 +157,8 @@ class TrainingWatch:
             record((last if optimizer is latest else self._events_of(optimizer)[1], moment))
             if steps.count <= _LOOK_AFTER[-1] and steps.count in _LOOK_AFTER:
                 self._modules.look({id(p) for made, _ in self._optimizers.values() for p in parameters_of(made)})
-            if moment >= event_log.due:
-                event_log.replay(within=OPTIMIZER)
+            if moment >= events.due:
+                events.replay(within=OPTIMIZER)
 
         self._handles = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ends)]
 
