@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 SITE := .venv/.site
 TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help install demo test test-pages check bench test-gpu bench-gpu docs site clean
+.PHONY: help install demo test test-full test-pages check bench test-gpu bench-gpu docs site clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -33,6 +33,9 @@ test: $(INSTALLED) ## every test that needs no GPU, fast and slow; those that me
 	$(BIN)/python -m pytest $(TOGETHER) -m "not gpu and not alone and not pages" || status=1; \
 	$(BIN)/python -m pytest -m "alone and not gpu" || status=1; \
 	exit $$status
+
+test-full: ## the same with every example of the property tests, and the pages of the documentation
+	@FLATOUT_TESTS=full $(MAKE) --no-print-directory test test-pages
 
 test-pages: $(INSTALLED) ## the commands of the documentation that diagnose and tune, page by page
 	@$(BIN)/python -m pytest -m pages tests/docs
