@@ -27,7 +27,7 @@ from pathlib import Path
 
 from flatout.analysis.difference import difference, judge_limit
 from flatout.analysis.judge import compare
-from flatout.analysis.starts import Start, of_starts
+from flatout.analysis.start_comparison import Start, of_starts
 from flatout.cli.recordings import find_recording, read_report
 from flatout.engine.compare_versions import LOOKS, are_enough, pace_of, pairs_in, target_in
 from flatout.engine.trial.block_results import Measured, enough

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from flatout.analysis.stairs import left_between
+from flatout.analysis.headroom_stages import left_between
 from flatout.engine.diagnose import Limits, diagnose
 from flatout.engine.process.target import parse_target
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, LOADER_ALONE

@@ -33,8 +33,8 @@ from patches import NEEDS, NO_TRAINING, SETTINGS, TOGETHER, is_run, patched, scr
 
 from flatout.analysis.breakdown import account
 from flatout.analysis.judge import compare
-from flatout.cli.changes import recorded_loaders
 from flatout.cli.recordings import find_recording
+from flatout.cli.source_changes import recorded_loaders
 from flatout.engine.compare_versions import target_in
 from flatout.engine.trial.block_results import Measured, enough
 from flatout.engine.trial.pace import Pace

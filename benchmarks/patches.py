@@ -28,7 +28,7 @@ from pathlib import Path
 import planted
 import torch
 
-from flatout.edits.findings import write_findings_in
+from flatout.edits.finding_cures import write_findings_in
 from flatout.schema.facts import Frame
 from flatout.schema.finding import Finding
 from flatout.schema.phase import Phase
@@ -158,8 +158,8 @@ def patched(entry, root, names, recorded=(), step_s=0.0):
 
     `recorded`, `step_s`: what a recording knows of the loaders and the steps; `flatout patch` has one after a tune.
     """
-    from flatout.edits.plan import write_recipe_in
     from flatout.edits.reading.project import read_project
+    from flatout.edits.recipe_edits import write_recipe_in
     from flatout.schema.trial import Selection
 
     project = read_project(entry, root, root)
@@ -245,7 +245,7 @@ def cures(steps):
 
     The finding names each line that is marked for it in turn, until one can be changed: a diagnosis names one of them.
     """
-    from flatout.edits.findings import edit_for
+    from flatout.edits.finding_cures import edit_for
 
     for script in planted.read_truth():
         for cause in script.causes:

@@ -88,8 +88,8 @@ def _prepare_timing(recorder: Any) -> None:
     """Install the fixes of a timing, and let it follow the steps."""
     from flatout.fixes.core.apply import install_fix, install_fixes
     from flatout.fixes.trial.alternation import Alternation
-    from flatout.fixes.trial.following import FollowingRank, LeadingRank
     from flatout.fixes.trial.loader_alone import LoaderAlone
+    from flatout.fixes.trial.rank_switching import FollowingRank, LeadingRank
     from flatout.fixes.trial.turns import Turns, WholeProcess
 
     order = recorder.order

@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 
 from flatout.cli.main import run
-from flatout.cli.order import advice_on_order
+from flatout.cli.word_order import advice_on_order
 from flatout.errors import ScriptFailed
 
 REFUSED = "usage: train.py [-h] [--lr LR] [--steps S]\ntrain.py: error: unrecognized arguments: "

@@ -18,7 +18,7 @@ import pytest
 from flatout.analysis.difference import Gate
 from flatout.report.html.difference import difference_page
 from flatout.report.html.page import page
-from flatout.report.staircase import HandoverStair
+from flatout.report.tune_summary import HandoverStair
 from tests.unit.report import specimens
 from tests.unit.report.test_headroom import EVERY_PLACE
 from tests.unit.report.test_html import recorded

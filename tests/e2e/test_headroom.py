@@ -7,7 +7,7 @@ import pytest
 from flatout.engine import diagnose as engine
 from flatout.engine.diagnose import Limits, diagnose
 from flatout.engine.process.target import parse_target
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.report.text import text
 from flatout.schema.codec import read_run
 from flatout.schema.facts import HELD_INPUT, HELD_RAW, HELD_SAMPLES, LOADER_ALONE

@@ -18,7 +18,7 @@ from flatout.native import native
 from flatout.watch.memory import layouts
 from flatout.fixes.core.catalog import fixes
 from flatout.rules import catalog
-from flatout.rules.core.measured import measured_section
+from flatout.rules.core.measured_section import measured_section
 import flatout.demo
 
 def there(name):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.engine.process.claims import LOCK_FILE, write_claim
+from flatout.engine.process.journal_claims import LOCK_FILE, write_claim
 from tests.e2e.support import picture, training, wait_until, why_no_private_world
 
 NOBODY = 65534

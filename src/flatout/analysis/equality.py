@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from flatout.analysis.gates import GateLimits, bit_equality, replay_gates, trajectory_gate
+from flatout.analysis.equality_gates import GateLimits, bit_equality, replay_gates, trajectory_gate
 from flatout.analysis.invariants import common, finite_check, invariants
 from flatout.analysis.traces import Trace
 from flatout.schema.trial import Check, Equality, Equivalence

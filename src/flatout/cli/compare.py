@@ -83,7 +83,7 @@ def compare(
     from flatout.cli.present import write_text
     from flatout.report.difference import difference_row, difference_text
     from flatout.report.html.difference import difference_page
-    from flatout.report.look import Look
+    from flatout.report.layout import Look
 
     found = _by_training(before, after, words, limit, budget_s) if words else _by_recordings(before, after)
     gate = None if limit is None else judge_limit(found, limit)

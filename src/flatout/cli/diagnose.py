@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from flatout.cli.options import STDOUT, budget_option, json_option, out_option, price_option, verbose_option
-from flatout.cli.order import advice_on_order
+from flatout.cli.word_order import advice_on_order
 from flatout.errors import FlatoutError, ScriptFailed
 from flatout.schema.report import Report
 

@@ -12,8 +12,8 @@ from rich.segment import Segment
 from rich.text import Text
 
 from flatout.cli.screen import Screen
+from flatout.report.layout import Look
 from flatout.report.live import last_words, live_lines
-from flatout.report.look import Look
 
 if TYPE_CHECKING:
     from flatout.schema.live import LiveNow

@@ -9,13 +9,13 @@ import click
 
 from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option
-from flatout.cli.order import behind_the_script
+from flatout.cli.word_order import behind_the_script
 from flatout.errors import FlatoutError, UsageError
 from flatout.schema.recipe import Recipe
 
 if TYPE_CHECKING:
-    from flatout.edits.plan import EditOutcome
     from flatout.edits.reading.project import Project
+    from flatout.edits.recipe_edits import EditOutcome
     from flatout.engine.process.target import Target
     from flatout.schema.facts import LoaderFacts
     from flatout.schema.report import Report
@@ -44,7 +44,7 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
     `patch -p1`; what cannot be written surely is said on stderr, with the reason. Exit code 3: nothing can be.
     With `--findings` a recipe is not needed: what `flatout diagnose` found is cured where a change of its line does it.
     """
-    from flatout.edits.plan import write_recipe_in
+    from flatout.edits.recipe_edits import write_recipe_in
     from flatout.engine.process.target import parse_target
 
     _check_options(words)
@@ -114,7 +114,7 @@ def _cure(
     project: "Project", patched: "Project", report: "Report", written: Sequence[str]
 ) -> "tuple[Project, tuple[EditOutcome, ...]]":
     """Write the cures of findings; in files that were changed since the recording, a line may be another one."""
-    from flatout.edits.findings import write_findings_in
+    from flatout.edits.finding_cures import write_findings_in
 
     began = report.run.header.started_unix_s
     old = [each.shown for each in project.sources if each.path.stat().st_mtime > began]
@@ -158,8 +158,8 @@ def _recorded(target: "Target", recipe: Recipe | None) -> "tuple[tuple[LoaderFac
     Nothing where there is none. Of files that were written to since, lines may mean something else.
     """
     from flatout.analysis.breakdown import account
-    from flatout.cli.changes import recorded_loaders
     from flatout.cli.recordings import find_recording, recorded
+    from flatout.cli.source_changes import recorded_loaders
     from flatout.schema.codec import read_run
 
     try:

@@ -12,7 +12,7 @@ from flatout.schema.files import keep_private, private_opener, write_whole
 from flatout.schema.report import Report
 
 if TYPE_CHECKING:
-    from flatout.report.staircase import HandoverStair
+    from flatout.report.tune_summary import HandoverStair
 
 __all__ = ["present", "store", "store_page", "write_text"]
 
@@ -60,7 +60,7 @@ def store(report: Report) -> None:
 
 def store_page(report: Report, *, handover: "HandoverStair | None" = None, price_h: float = 0.0) -> None:
     """Write `report.html` beside the recording, for a browser; a full disk costs a note."""
-    from flatout.cli.changes import changes_of
+    from flatout.cli.source_changes import changes_of
     from flatout.report.html.page import REPORT_PAGE, page
 
     if report.folder:

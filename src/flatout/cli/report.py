@@ -84,8 +84,8 @@ def report(folder: Path, exports: tuple[str, ...], json_file: Path | None, price
 
 def _export(shown: "Report", exports: tuple[str, ...]) -> None:
     """Write a report for other programs."""
-    from flatout.cli.changes import changes_of
     from flatout.cli.present import write_text
+    from flatout.cli.source_changes import changes_of
     from flatout.report.exports import EXPORTS
     from flatout.report.html.page import page
     from flatout.report.visible import visible

@@ -11,7 +11,7 @@ import click
 
 from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option, verbose_option
-from flatout.cli.order import advice_on_order
+from flatout.cli.word_order import advice_on_order
 from flatout.errors import UsageError
 from flatout.fixes.core.catalog import find_fix
 from flatout.schema.recipe import Kept, Recipe

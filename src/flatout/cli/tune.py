@@ -16,7 +16,7 @@ from flatout.schema.secrets import masked_words
 
 if TYPE_CHECKING:
     from flatout.engine.tune import TuneLimits
-    from flatout.report.staircase import HandoverStair
+    from flatout.report.tune_summary import HandoverStair
 
 __all__ = ["tune", "tune_and_present"]
 
@@ -135,7 +135,7 @@ def _tune(words: Sequence[str], limits: "TuneLimits", out: Path | None, verbose:
 def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[HandoverStair, FlatoutError | None]":
     """Write the recipe; return what the page says of it, and why it could not be written."""
     from flatout.engine.recipe import write_recipe
-    from flatout.report.staircase import HandoverStair
+    from flatout.report.tune_summary import HandoverStair
 
     if report.recipe is None or not report.recipe.fixes:
         if file.exists():

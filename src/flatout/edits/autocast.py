@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from flatout.edits.models import find_model, training_calls
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.rewrite import OnStatement, Unplaced, parse_line
+from flatout.edits.trained_model import find_model, training_calls
 from flatout.edits.written_edit import Context, WrittenEdit, with_changes, with_import
 from flatout.fixes.core.edit import Autocast
 

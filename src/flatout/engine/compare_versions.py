@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flatout.analysis.difference import FEWEST_STEPS, difference, judge_limit
-from flatout.analysis.starts import FEWEST_STARTS, Start, of_starts
+from flatout.analysis.start_comparison import FEWEST_STARTS, Start, of_starts
 from flatout.engine.diagnose import Limits, diagnose_in
 from flatout.engine.process.leftovers import settle_left_over
 from flatout.engine.process.run_folder import one_at_a_time, run_folder

@@ -105,7 +105,7 @@ class _Prefetch:
         """Answer a copy that was made ahead."""
         from torch.compiler import is_dynamo_compiling
 
-        from flatout.torch_loader.device_copies import asked_device
+        from flatout.torch_loader.batch_copies import asked_device
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if self._pass is None or is_dynamo_compiling() or tensor.device.type != "cpu":

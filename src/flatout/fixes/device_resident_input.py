@@ -92,7 +92,7 @@ class _Served:
 
         from flatout.pipeline.device.device_stream import DeviceStream
         from flatout.pipeline.serve.compiled_loader import LoaderCaches
-        from flatout.torch_loader.device_copies import Marked
+        from flatout.torch_loader.batch_copies import Marked
 
         self._site, self._kind = site, kind
         self._device = DeviceStream(kind)
@@ -133,7 +133,7 @@ class _Served:
         from flatout.pipeline.device.batch_tensors import replaced
         from flatout.pipeline.device.device_stream import Arrived
         from flatout.pipeline.device.lazy_tensor import LazyTensor
-        from flatout.torch_loader.device_copies import tensors_at
+        from flatout.torch_loader.batch_copies import tensors_at
 
         batch, event, again = begun.batch, begun.event, begun.again
         paths = {id(tensor): path for path, tensor in tensors_at(batch) if tensor.device == self._device.device}
@@ -158,7 +158,7 @@ class _Served:
         return replaced(batch, change)
 
     def _again(self, gather: Callable[[], Any], path: tuple[object, ...]) -> tuple[Any, Any]:
-        from flatout.torch_loader.device_copies import tensors_at
+        from flatout.torch_loader.batch_copies import tensors_at
 
         return dict(tensors_at(gather()))[path], self._device.event()
 
@@ -167,7 +167,7 @@ class _Served:
         from torch.compiler import is_dynamo_compiling
 
         from flatout.pipeline.device.lazy_tensor import LazyTensor
-        from flatout.torch_loader.device_copies import asked_device
+        from flatout.torch_loader.batch_copies import asked_device
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling():

@@ -47,7 +47,7 @@ def patch(site: "Site") -> None:
     from torch.compiler import is_dynamo_compiling
 
     from flatout.fixes.core.pinned_loaders import pin_loaders
-    from flatout.torch_loader.device_copies import Marked, asked_device, tensors_at
+    from flatout.torch_loader.batch_copies import Marked, asked_device, tensors_at
 
     fresh = Marked()
 

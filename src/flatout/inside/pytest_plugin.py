@@ -120,7 +120,7 @@ def _judge(before: "Sequence[Report]", after: "Sequence[Report]", limit: float, 
     """Return the difference where it is within the limit; fail or skip with the page of it where it is not."""
     from flatout.analysis.difference import ASSUMED, difference, judge_limit
     from flatout.report.difference import difference_text
-    from flatout.report.look import Look
+    from flatout.report.layout import Look
 
     found = difference(before, after, shared=ASSUMED)
     gate = judge_limit(found, limit)

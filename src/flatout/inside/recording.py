@@ -62,7 +62,7 @@ class Recording:
 
         A sentence where there is nothing to report: a training is never stopped by its report.
         """
-        from flatout.report.look import Look
+        from flatout.report.layout import Look
         from flatout.report.text import text
 
         if self._report is None:

@@ -28,7 +28,7 @@ from flatout.probe.loader.loading import LoaderWatch
 from flatout.probe.model.losses import Losses
 from flatout.probe.model.modules import ModuleWatch
 from flatout.probe.model.training_loop import TrainingWatch
-from flatout.probe.system.devices import DeviceWatch
+from flatout.probe.system.device_waits import DeviceWatch
 from flatout.probe.system.rank_barrier import RankBarrier
 from flatout.probe.system.whole_file import WholePart
 from flatout.schema.codec import dump_record

@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from flatout.analysis.epochs import project_epoch
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.schema.finding import Breakdown, PhaseShare
 from flatout.schema.phase import Phase
 from flatout.schema.report import Report

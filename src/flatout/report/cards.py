@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 
 from rich.text import Text
 
-from flatout.report.look import Look
-from flatout.report.source import relative, source_line
+from flatout.report.layout import Look
+from flatout.report.user_source import relative, source_line
 from flatout.report.verdict import format_speedup
 from flatout.report.visible import cells, shorten_path
 from flatout.schema.finding import Evidence, Finding

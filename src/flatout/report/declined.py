@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rich.text import Text
 
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.schema.trial import Check, Comparison, Trial, Verdict
 from flatout.units import format_ratio
 

@@ -5,7 +5,7 @@ from typing import Any
 from rich.text import Text
 
 from flatout.analysis.difference import Gate
-from flatout.report.look import Look, join
+from flatout.report.layout import Look, join
 from flatout.report.rows import finding_row, finite
 from flatout.report.verdict import short_place
 from flatout.schema.difference import Change, Difference

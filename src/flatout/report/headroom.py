@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from flatout.analysis.stairs import Stair, left_between, stairs
+from flatout.analysis.headroom_stages import Stair, left_between, stairs
 from flatout.report.account import format_rate
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.report.visible import cells
 from flatout.schema.facts import HELD_INPUT, LOADER_ALONE
 from flatout.schema.finding import Breakdown, Ceiling

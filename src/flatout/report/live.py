@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from flatout.report.account import AMOUNT, INDENT, LABEL, SHARE, SHOWN_SHARE, WAITING, format_rate
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.report.verdict import COMPUTING, HEALTHY_SHARE, SUBJECTS
 from flatout.schema.live import GpuNow, LiveNow, MachineNow, RankNow
 from flatout.schema.phase import Phase

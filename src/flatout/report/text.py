@@ -8,8 +8,8 @@ from rich.text import Text
 from flatout.report.account import account_lines, epoch_lines, outside_lines, rank_lines
 from flatout.report.cards import cards
 from flatout.report.headroom import headroom_lines, with_workers
-from flatout.report.look import Look, join
-from flatout.report.staircase import HandoverStair, handover_lines, headline, is_tuned, staircase
+from flatout.report.layout import Look, join
+from flatout.report.tune_summary import HandoverStair, handover_lines, headline, is_tuned, staircase
 from flatout.report.verdict import best_finding, doubts, ending, is_doubt, title, verdict
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report

@@ -25,7 +25,7 @@ after a restart reads files from disk that later epochs find in memory.
 
 from dataclasses import replace
 
-from flatout.analysis.stairs import gain_between
+from flatout.analysis.headroom_stages import gain_between
 from flatout.rules.core.bounds import in_mean_steps, speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule

@@ -26,7 +26,7 @@ build one: a process that sleeps until its batch arrives also resumes its work m
 
 from dataclasses import replace
 
-from flatout.analysis.stairs import gain_between
+from flatout.analysis.headroom_stages import gain_between
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule

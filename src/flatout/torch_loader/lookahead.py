@@ -5,7 +5,7 @@ import weakref
 from collections import deque
 from typing import Any, Protocol
 
-from flatout.torch_loader.device_copies import Marked, tensors_at
+from flatout.torch_loader.batch_copies import Marked, tensors_at
 
 __all__ = ["BatchSource", "Lookahead", "Peeking", "TransferStreams", "Wanted", "arrived"]
 

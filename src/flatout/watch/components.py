@@ -22,7 +22,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from flatout.watch.per_class_cache import PerClassCache
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = [
     "LEAVES",

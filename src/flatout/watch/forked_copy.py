@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.watch.refused_writes import in_words
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["Answer", "ask_a_copy", "in_a_copy"]
 

@@ -20,7 +20,7 @@ from flatout.watch.forked_copy import ask_a_copy, in_a_copy
 from flatout.watch.memory.object_graph import available
 from flatout.watch.random_streams import random_states, restore_random_states, same, undrawn
 from flatout.watch.refused_writes import refused_write
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 from flatout.watch.state_watch import StateWatch
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from textwrap import dedent
 
-from flatout.edits.plan import write_recipe_in
 from flatout.edits.reading.project import read_project
+from flatout.edits.recipe_edits import write_recipe_in
 from flatout.schema.trial import Selection
 
 SCRIPT = """\

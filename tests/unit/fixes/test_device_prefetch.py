@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from flatout.fixes import device_prefetch, pinned_copy
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
 from flatout.torch_loader import lookahead
-from flatout.torch_loader.device_copies import Marked, asked_device, tensors_at
+from flatout.torch_loader.batch_copies import Marked, asked_device, tensors_at
 from flatout.torch_loader.lookahead import Lookahead, TransferStreams, Wanted
 from flatout.watch.random_streams import same
 

@@ -15,11 +15,11 @@ from flatout.native import native
 from flatout.native.recycled_memory import RecycledMemory
 from flatout.pipeline.cache.row_view import RowView
 from flatout.pipeline.compile.kernels import color
-from flatout.pipeline.compile.kernels.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
 from flatout.pipeline.compile.parallel import cores_of_this_rank, shared
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.sample_form import SampleForm
-from flatout.pipeline.compile.steps import Steps
+from flatout.pipeline.compile.transform_steps import Steps
 
 SIDE = st.integers(1, 70)
 SIZE = st.tuples(SIDE, SIDE)

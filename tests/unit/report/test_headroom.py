@@ -6,7 +6,7 @@ from tests.unit.report.specimens import report, run
 
 from flatout.report.headroom import headroom_lines, rows, sentences, with_workers
 from flatout.report.html.page import page
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.schema.facts import HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER, LOADER_ALONE, LoaderFacts
 from flatout.schema.finding import Ceiling
 

@@ -21,11 +21,11 @@ from tests.unit.report.specimens import (
 )
 
 from flatout.analysis.breakdown import account
-from flatout.report.changes import ReportedChange, ReportedChanges
 from flatout.report.exports.chrome import chrome_trace
 from flatout.report.html.charts import MAX_POINTS, charts
 from flatout.report.html.page import page
-from flatout.report.staircase import HandoverStair
+from flatout.report.tune_summary import HandoverStair
+from flatout.report.written_changes import ReportedChange, ReportedChanges
 from flatout.schema.report import Report
 from flatout.schema.run import DeviceKernel, DeviceWork, Frame, Span, Step, Utilization
 

@@ -13,7 +13,7 @@ from tests.unit.report.test_html import INVISIBLE, SCRIPT, Reader
 from flatout.analysis.difference import Gate
 from flatout.report.difference import difference_text
 from flatout.report.html.difference import difference_page
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.schema.difference import Change, Difference, Surrounding
 from flatout.schema.run import Frame
 

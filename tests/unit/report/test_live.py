@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.report.specimens import HOSTILE
 
+from flatout.report.layout import Look
 from flatout.report.live import last_words, live_lines, waits_for
-from flatout.report.look import Look
 from flatout.schema.live import GpuNow, LiveNow, MachineNow, RankNow
 
 GIB = 1 << 30

@@ -12,9 +12,9 @@ from tests.examples import examples
 from tests.unit.report.specimens import HOSTILE, empty, finding, healthy, hostile, ordinary, report
 
 from flatout.analysis.breakdown import account
-from flatout.report.look import Look
-from flatout.report.source import source_line
+from flatout.report.layout import Look
 from flatout.report.text import show, text
+from flatout.report.user_source import source_line
 from flatout.report.verdict import verdict
 from flatout.schema.finding import Evidence
 from flatout.schema.phase import Phase

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flatout.analysis.breakdown import account
-from flatout.analysis.roles import assign_roles
+from flatout.analysis.host_time_roles import assign_roles
 from flatout.engine.process.clock_merge import timeline
 from flatout.errors import BadRecording
 from flatout.schema.codec import build_run, read_records

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from flatout.engine.process.aftermath import NOTES_FILE, Aftermath
-from flatout.engine.process.claims import LOCK_FILE
+from flatout.engine.process.journal_claims import LOCK_FILE
 from flatout.schema.order import ORDER_VARIABLE
 
 __all__ = ["GUARD_LOCK", "NOTES_FILE", "adopt_orphans", "end_left_over", "end_processes", "main"]

@@ -13,14 +13,14 @@ from typing import Any
 
 import psutil
 
-from flatout.engine.process.claims import drop, write_claim
 from flatout.engine.process.guard import NOTES_FILE, end_left_over
+from flatout.engine.process.journal_claims import drop, write_claim
 from flatout.engine.process.private_world import HARMFUL_FILE
 from flatout.engine.process.restore import restore_files
 from flatout.engine.process.target import Target
 from flatout.engine.process.utilization import UtilizationSampler
 from flatout.schema.run import Utilization
-from flatout.state import STATE_VARIABLE, state_folder
+from flatout.state_folder import STATE_VARIABLE, state_folder
 
 __all__ = ["Execution", "Outcome", "read_notes", "session_folder"]
 

@@ -1,6 +1,7 @@
 """What a flatout that was killed left behind: files to put back, rooms, locks and pipes to clear away.
 
-Looked for at every start. Only what this user's own flatout has claimed is followed (`flatout.engine.process.claims`).
+Looked for at every start. Only what this user's own flatout has claimed is followed
+(`flatout.engine.process.journal_claims`).
 """
 
 import contextlib
@@ -10,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flatout.engine.process.aftermath import NOTES_FILE
-from flatout.engine.process.claims import Claim, claims, drop, held, misfit
 from flatout.engine.process.guard import GUARD_LOCK, end_left_over
+from flatout.engine.process.journal_claims import Claim, claims, drop, held, misfit
+from flatout.engine.process.private_folders import remove_left_over_rooms
 from flatout.engine.process.restore import restore_files
-from flatout.engine.process.rooms import remove_left_over_rooms
 from flatout.engine.process.run_folder import remove_left_over_locks
 from flatout.schema.codec import RUN_FILE
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flatout.state import state_folder
+from flatout.state_folder import state_folder
 
 __all__ = ["Listing", "differences", "list_places", "listed_tops", "sentence"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flatout.engine.process.mounts import MS_BIND, MS_REC, leave_namespaces, may_mount, mount, mounts
-from flatout.engine.process.rooms import Room, make_rooms
+from flatout.engine.process.private_folders import Room, make_rooms
 from flatout.engine.process.world_places import SELDOM_WRITTEN, WorldPlan, caches, foreign_file, is_below, plan_places
 
 __all__ = ["HARMFUL_FILE", "WORLD_FILE", "WORLD_VARIABLE", "Refused", "World"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flatout.state import journal_folder
+from flatout.state_folder import journal_folder
 
 __all__ = ["Aside", "restore", "restore_files"]
 

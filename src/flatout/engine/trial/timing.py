@@ -17,7 +17,7 @@ from flatout.engine.trial.block_results import (
     slowest_block,
     take_record,
 )
-from flatout.engine.trial.follower import Ended, Follower, trial_failure
+from flatout.engine.trial.execution_watch import Ended, Follower, trial_failure
 from flatout.engine.trial.pace import Pace
 from flatout.errors import FlatoutError
 from flatout.fixes.core.catalog import find_arm

@@ -70,7 +70,7 @@ class _Held:
         """Answer the copy of a tensor that is held with the one made of it before."""
         from torch.compiler import is_dynamo_compiling
 
-        from flatout.torch_loader.device_copies import asked_device
+        from flatout.torch_loader.batch_copies import asked_device
 
         def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             held = None if is_dynamo_compiling() else self._copies.get(id(tensor))
@@ -86,7 +86,7 @@ class _Held:
 
     def _hold(self, key: Any, pristine: Any, batch: Any) -> Any:
         """Hold `batch`, which the script may change, and `pristine`, which it never sees; return what it gets."""
-        from flatout.torch_loader.device_copies import tensors_at
+        from flatout.torch_loader.batch_copies import tensors_at
 
         batch = _pinned(batch) if self._pinned else batch
         self._batches[key] = (pristine, batch, _versions(batch))
@@ -94,7 +94,7 @@ class _Held:
         return batch
 
     def _forget(self, batch: Any) -> None:
-        from flatout.torch_loader.device_copies import tensors_at
+        from flatout.torch_loader.batch_copies import tensors_at
 
         for _, tensor in tensors_at(batch):
             self._copies.pop(id(tensor), None)
@@ -125,7 +125,7 @@ def _length(iterator: Any) -> int:
 
 def _versions(batch: Any) -> list[int]:
     """Return what changes when a tensor of `batch` is written to."""
-    from flatout.torch_loader.device_copies import tensors_at
+    from flatout.torch_loader.batch_copies import tensors_at
 
     return [tensor._version for _, tensor in tensors_at(batch) if not tensor.is_inference()]
 

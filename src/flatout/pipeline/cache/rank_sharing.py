@@ -18,10 +18,10 @@ from flatout.pipeline.cache.row_store import RowStore, mapped_bytes
 from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.inspect.determinism import ask
 from flatout.watch.random_streams import random_states, restore_random_states
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 if TYPE_CHECKING:
-    from flatout.pipeline.serve.plan import LoaderPlan
+    from flatout.pipeline.serve.loader_plan import LoaderPlan
 
 __all__ = ["name_for_ranks", "shared_store"]
 

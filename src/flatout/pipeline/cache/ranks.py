@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["SharedBlock", "local_ranks"]
 

@@ -19,7 +19,7 @@ from flatout.units import format_bytes
 from flatout.watch.batch_owners import stands_twice
 from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 from flatout.watch.refused_writes import in_words
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 
 __all__ = ["Content", "Room", "RowCache", "no_room", "rows_refused"]

@@ -25,7 +25,7 @@ from flatout.watch.own_generators import generators_in, restore_states, states_o
 from flatout.watch.random_streams import random_states, restore_random_states, same, undrawn
 from flatout.watch.refused_writes import in_words
 from flatout.watch.rehearsal import rehearse
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard, streams_alone
 
 __all__ = ["SampleCache", "kept_samples", "samples_instead"]

@@ -12,15 +12,15 @@ import torch
 from flatout.pipeline.cache.batch_layout import Layout, Rows, layout_of
 from flatout.pipeline.cache.row_view import RowView, WrittenRows
 from flatout.pipeline.compile.chain import flatten
-from flatout.pipeline.compile.kernels.kernel import Kernel, RandomKernel
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, RandomKernel
 from flatout.pipeline.compile.pointwise_table import Table, num_pointwise, table_of
 from flatout.pipeline.compile.registry import kernel_for
-from flatout.pipeline.compile.steps import Step, Steps
+from flatout.pipeline.compile.transform_steps import Step, Steps
 from flatout.pipeline.inspect.determinism import detached, some_indices
 from flatout.pipeline.read.sources import SampleSource, Value, source_of
 from flatout.pipeline.read.worker_reader import Given, ReadValues
 from flatout.watch.random_streams import random_states, restore_random_states, same, seed_streams, undrawn
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["BatchCompiler", "compiler_of"]
 

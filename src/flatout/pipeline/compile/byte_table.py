@@ -7,7 +7,7 @@ from torch import Tensor
 
 from flatout.native import native
 from flatout.native.operation import Operation
-from flatout.pipeline.compile.kernels.kernel import Kernel, Params
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, Params
 from flatout.pipeline.compile.pointwise_table import Table, table_of
 
 __all__ = ["looked_up"]

@@ -8,8 +8,8 @@ from torch import Tensor
 from flatout.native import native
 from flatout.native.recycled_memory import RecycledMemory
 from flatout.pipeline.compile.byte_table import looked_up
-from flatout.pipeline.compile.kernels.kernel import Kernel
-from flatout.pipeline.compile.kernels.strides import collated
+from flatout.pipeline.compile.kernels.core.kernel import Kernel
+from flatout.pipeline.compile.kernels.core.strides import collated
 from flatout.pipeline.compile.pointwise_table import num_pointwise
 
 __all__ = ["fuse"]

@@ -9,7 +9,7 @@ from flatout.native import native
 from flatout.native.multi_batch import MultiBatchWrite, torchs_wait
 from flatout.native.recycled_memory import RECYCLED_BYTES, RecycledMemory
 from flatout.pipeline.cache.row_view import RowView
-from flatout.pipeline.compile.kernels.kernel import Drawn, Kernel, RandomKernel, Unsuited, collected
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Kernel, RandomKernel, Unsuited, collected
 from flatout.pipeline.compile.parallel import cores_of_this_rank, shared
 from flatout.pipeline.compile.row_operations import TORCHS_BYTES, MakeOne, RowOperation
 from flatout.pipeline.read.sources import Value

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flatout.native import native
-from flatout.pipeline.compile.kernels.kernel import Kernel, RandomKernel, Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, RandomKernel, Unsuited
 from flatout.watch.random_streams import same
 
 __all__ = ["Table", "num_pointwise", "table_of"]

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flatout.pipeline.compile.kernels import blur, convert, flips, gray, normalize, resize, window
+from flatout.pipeline.compile.kernels import blur, convert, crop_and_pad, flips, gray, normalize, resize
 from flatout.pipeline.compile.kernels.color import color_jitter
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, RandomKernel
+from flatout.pipeline.compile.kernels.core.original import class_of, only_has
+from flatout.pipeline.compile.kernels.core.plain_functions import function_kernel
 from flatout.pipeline.compile.kernels.erasing import random_erasing
-from flatout.pipeline.compile.kernels.kernel import Kernel, RandomKernel
 from flatout.pipeline.compile.kernels.mixture import random_apply, random_choice, random_order
 from flatout.pipeline.compile.kernels.noise import gaussian_noise
-from flatout.pipeline.compile.kernels.original import class_of, only_has
-from flatout.pipeline.compile.kernels.plain import function_kernel
 from flatout.pipeline.compile.kernels.random_crop import random_crop
 from flatout.pipeline.compile.kernels.resized_crop import random_resized_crop
 from flatout.pipeline.compile.kernels.rotation import random_affine, random_rotation
@@ -70,8 +70,8 @@ _KNOWN: Mapping[tuple[str, str], _Known] = {
     **_both("ConvertImageDtype", "_misc", convert.convert_image_dtype, "dtype"),
     **_both("Normalize", "_misc", normalize.normalize, "mean std inplace"),
     **_both("Resize", "_geometry", resize.resize, f"{_SAMPLED} max_size"),
-    **_both("CenterCrop", "_geometry", window.center_crop, "size"),
-    **_both("Pad", "_geometry", window.pad, _PADDED, more_v2="_fill"),
+    **_both("CenterCrop", "_geometry", crop_and_pad.center_crop, "size"),
+    **_both("Pad", "_geometry", crop_and_pad.pad, _PADDED, more_v2="_fill"),
     **_both("Grayscale", "_color", gray.grayscale, "num_output_channels"),
     **_both("RandomGrayscale", "_color", gray.random_grayscale, "p"),
     **_both("RandomHorizontalFlip", "_geometry", flips.random_horizontal_flip, "p"),

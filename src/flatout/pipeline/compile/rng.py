@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from flatout.pipeline.compile.batched_draws import Draws
-from flatout.pipeline.compile.kernels.original import is_v2
+from flatout.pipeline.compile.kernels.core.original import is_v2
 
 __all__ = ["Generator", "aspect", "below", "happens", "log_ratio", "order", "rounded", "share", "torchs", "uniform"]
 

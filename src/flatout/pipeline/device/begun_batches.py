@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["BegunBatches"]
 

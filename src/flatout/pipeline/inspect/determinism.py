@@ -33,7 +33,7 @@ from flatout.watch.random_streams import (
     unsafe,
 )
 from flatout.watch.refused_writes import in_words, refused_write
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 
 __all__ = [

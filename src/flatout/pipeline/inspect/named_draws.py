@@ -13,7 +13,7 @@ from typing import Any
 
 from flatout.watch.components import is_filled, names_in
 from flatout.watch.random_streams import parts
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["names_draws"]
 

@@ -16,7 +16,7 @@ from flatout.pipeline.cache.batch_layout import Layout, layout_of
 from flatout.pipeline.cache.numpy_collate import quicker
 from flatout.watch.random_streams import same
 from flatout.watch.refused_writes import in_words
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 
 __all__ = ["DEPENDS", "DRAWS", "RowIndependence", "rows_equal"]

@@ -12,7 +12,7 @@ from flatout.pipeline.read.sample_copies import Mark, loaded
 from flatout.pipeline.read.sources import slots
 from flatout.watch.components import attributes_of
 from flatout.watch.random_streams import fingerprint, random_states, restore_random_states, undrawn
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["AroundTransform", "Entry", "Reader", "at_once", "behind", "reader_of"]
 

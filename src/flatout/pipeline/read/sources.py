@@ -20,7 +20,7 @@ from flatout.pipeline.inspect.determinism import detached, some_indices
 from flatout.pipeline.read.in_place import room_for, written
 from flatout.pipeline.read.sample_copies import loaded
 from flatout.watch.components import attributes_of
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["SampleSource", "Value", "slots", "source_of"]
 

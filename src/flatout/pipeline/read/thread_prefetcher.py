@@ -17,7 +17,7 @@ from flatout.pipeline.inspect.concurrent_requests import WAITS_S, waits
 from flatout.pipeline.inspect.determinism import some_indices
 from flatout.pipeline.read.one_core import OneCore, usable
 from flatout.pipeline.read.sample_queue import Reader, SampleQueue
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["Reader", "ThreadPrefetcher", "in_flight", "num_reading", "reads_quickly", "scales", "suit_one_core"]
 

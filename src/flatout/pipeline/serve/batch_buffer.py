@@ -12,7 +12,7 @@ import torch
 from flatout.pipeline.cache.gather import Gather
 from flatout.pipeline.compile.intra_op_threads import IntraOpThreads
 from flatout.torch_loader.sampler_order import DrawnAhead, InOneDraw
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["BatchBuffer"]
 

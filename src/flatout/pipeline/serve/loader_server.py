@@ -29,8 +29,8 @@ from flatout.pipeline.inspect.row_independence import DRAWS, RowIndependence
 from flatout.pipeline.read.prefetch import Prefetch, asking, prefetch_for
 from flatout.pipeline.read.worker_reader import WorkerReader
 from flatout.pipeline.serve.batch_buffer import BatchBuffer
+from flatout.pipeline.serve.loader_plan import LoaderPlan, plan_here
 from flatout.pipeline.serve.passes import KeptPass, fill, noted, weakly_called
-from flatout.pipeline.serve.plan import LoaderPlan, plan_here
 from flatout.torch_loader.persistent_seed import WorkerSeeds
 from flatout.torch_loader.sampler_order import Indices, OddIndices
 from flatout.torch_loader.worker_start import computing_on, threads_of
@@ -40,7 +40,7 @@ from flatout.watch.forked_copy import ask_a_copy, in_a_copy
 from flatout.watch.freshness import Freshness
 from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 from flatout.watch.rehearsal import Rehearsal, Tried, rehearse
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import streams_alone
 
 __all__ = ["LoaderServer"]

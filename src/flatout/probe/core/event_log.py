@@ -29,7 +29,7 @@ from flatout.probe.core.spans import (
     PhaseTimer,
 )
 from flatout.probe.core.step_pattern import Event, StepPattern
-from flatout.probe.core.steps import StepTracker
+from flatout.probe.core.step_tracker import StepTracker
 from flatout.probe.core.tracing import Tracing
 from flatout.schema.run import Outside, Step
 

@@ -15,7 +15,7 @@ from operator import add, sub
 from typing import Any
 
 from flatout.probe.core.spans import EPOCH_GAP, LEAD, NUM_SLOTS, TAIL, PhaseTimer
-from flatout.probe.core.steps import StepTracker
+from flatout.probe.core.step_tracker import StepTracker
 from flatout.schema.run import Outside, Step
 
 __all__ = ["Event", "StepPattern"]

@@ -32,7 +32,7 @@ from urllib.parse import unquote
 
 from flatout.probe.files.private_places import PrivatePlaces
 from flatout.probe.files.setting_aside import take_by_link, take_by_move, take_copy, take_tree
-from flatout.state import journal_folder, own_folder
+from flatout.state_folder import journal_folder, own_folder
 
 __all__ = ["FileKeeper", "keep_files"]
 

@@ -17,7 +17,7 @@ import torch
 
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.loader.fetching import FETCHERS, FetchWatch
-from flatout.probe.loader.worker_threads import ThreadTrial
+from flatout.probe.loader.worker_thread_trial import ThreadTrial
 from flatout.probe.system.line_sampler import Doing, LineSampler
 from flatout.probe.system.timeline import fetched
 from flatout.schema.phase import Phase

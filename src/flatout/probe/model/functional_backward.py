@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flatout.probe.core.seams import Hits
-from flatout.probe.core.steps import StepTracker
+from flatout.probe.core.step_tracker import StepTracker
 
 __all__ = ["instead"]
 

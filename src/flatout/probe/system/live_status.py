@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.recent_steps import Window
 from flatout.probe.core.seams import Seams
-from flatout.probe.core.window import Window
 from flatout.probe.loader.loading import LoaderWatch, WatchedLoader
 from flatout.probe.model.losses import LIMIT, Losses
 from flatout.probe.model.modules import ModuleWatch
 from flatout.probe.model.training_loop import TrainingWatch
-from flatout.probe.system.devices import DeviceWatch
+from flatout.probe.system.device_waits import DeviceWatch
 from flatout.schema.live import LIVE_FILES, RankNow
 from flatout.schema.order import Order
 from flatout.schema.plain import to_plain

@@ -4,8 +4,8 @@ import re
 
 from flatout.report.account import shown_phases
 from flatout.report.declined import format_factor, format_interval
-from flatout.report.look import Look
-from flatout.report.staircase import IN_WORDS, headline, is_tuned, remarks
+from flatout.report.layout import Look
+from flatout.report.tune_summary import IN_WORDS, headline, is_tuned, remarks
 from flatout.report.verdict import LARGEST_SPEEDUP, doubts, ending, is_doubt, short_place, title, verdict
 from flatout.report.visible import visible
 from flatout.schema.report import Report

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flatout.report.exports.markdown import markdown
-from flatout.report.staircase import headline, is_tuned
+from flatout.report.tune_summary import headline, is_tuned
 from flatout.report.verdict import verdict
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.report import Report

@@ -8,11 +8,11 @@ JavaScript the page has everything but them.
 import json
 from collections.abc import Collection
 
-from flatout.report.changes import NO_CHANGES, ReportedChanges
 from flatout.report.html.assets import asset, template
 from flatout.report.html.charts import charts
 from flatout.report.html.sections import sections
-from flatout.report.staircase import HandoverStair
+from flatout.report.tune_summary import HandoverStair
+from flatout.report.written_changes import NO_CHANGES, ReportedChanges
 from flatout.schema.report import Report
 from flatout.schema.secrets import masked_plain
 

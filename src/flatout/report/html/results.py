@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flatout.report.staircase import IN_WORDS
+from flatout.report.tune_summary import IN_WORDS
 from flatout.schema.report import Report
 from flatout.schema.trial import Equality, Equivalence, Trial, Verdict
 

@@ -10,16 +10,14 @@ from rich.text import Text
 from flatout.analysis.statistics import median
 from flatout.report.account import epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
 from flatout.report.cards import amounts, format_evidence
-from flatout.report.changes import ReportedChange, ReportedChanges
 from flatout.report.declined import check_line, format_factor, format_interval, reason
 from flatout.report.headroom import rows as headroom_rows
 from flatout.report.headroom import sentences as headroom_sentences
 from flatout.report.headroom import with_workers
 from flatout.report.html.results import results_sentence
 from flatout.report.html.timeline import timeline
-from flatout.report.look import Look
-from flatout.report.source import relative, source_lines
-from flatout.report.staircase import (
+from flatout.report.layout import Look
+from flatout.report.tune_summary import (
     IN_WORDS,
     HandoverStair,
     confirmation_lines,
@@ -29,6 +27,7 @@ from flatout.report.staircase import (
     mean_times,
     remarks,
 )
+from flatout.report.user_source import relative, source_lines
 from flatout.report.verdict import (
     best_finding,
     device_in_words,
@@ -39,6 +38,7 @@ from flatout.report.verdict import (
     title,
     verdict,
 )
+from flatout.report.written_changes import ReportedChange, ReportedChanges
 from flatout.schema.finding import Breakdown, Finding, OutsideShare, PhaseShare
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.report import Report

@@ -2,7 +2,7 @@
 
 from statistics import fmean, median
 
-from flatout.analysis.stairs import gain_between
+from flatout.analysis.headroom_stages import gain_between
 from flatout.rules.facts.machine_facts import all_cores_busy, cores_in_use, while_steps_ran
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Breakdown, Ceiling

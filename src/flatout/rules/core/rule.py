@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from flatout.rules.core.example import Example
-from flatout.rules.core.measured import measured_section
+from flatout.rules.core.measured_section import measured_section
 from flatout.rules.facts.input_stages import Stage
 from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.run import Run
@@ -34,7 +34,7 @@ class Rule:
         shown_by_few: reported even for a recording of very few steps.
         settings: by framework, the framework's own setting for the advice.
         setting_applies: whether those settings apply to a recording; always where it is None.
-        edit: the edit of the script that fixes it (a key of `flatout.edits.findings.EDITS`) and its arguments.
+        edit: the edit of the script that fixes it (a key of `flatout.edits.finding_cures.EDITS`) and its arguments.
     """
 
     code: str

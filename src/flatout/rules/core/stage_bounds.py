@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from flatout.analysis.headroom_stages import gain_between
 from flatout.analysis.judge import FLOOR
-from flatout.analysis.stairs import gain_between
 from flatout.rules.core.bounds import in_mean_steps
 from flatout.rules.core.rule import Rule
 from flatout.rules.facts.input_stages import WHOLE_INPUT, WHOLE_TRANSFER, Stage

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.support import why_no_private_world
 
 from flatout.engine.process.aftermath import Aftermath
-from flatout.engine.process.claims import write_claim
+from flatout.engine.process.journal_claims import write_claim
 from flatout.engine.process.launch import read_notes
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flatout.engine.process.claims import claims, write_claim
+from flatout.engine.process.journal_claims import claims, write_claim
 from flatout.engine.process.leftovers import refusals, restore_left_over, settle_left_over
 from flatout.engine.process.run_folder import one_at_a_time, run_folder
 from flatout.errors import UsageError
-from flatout.state import journal_folder
+from flatout.state_folder import journal_folder
 
 
 @pytest.fixture

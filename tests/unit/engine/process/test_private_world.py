@@ -12,8 +12,8 @@ import pytest
 from tests.e2e.support import picture, why_no_private_world
 
 from flatout.engine.process import private_world as world_module
+from flatout.engine.process.private_folders import make_rooms, remove_left_over_rooms
 from flatout.engine.process.private_world import HARMFUL_FILE, Refused, World
-from flatout.engine.process.rooms import make_rooms, remove_left_over_rooms
 from flatout.watch.forked_copy import go_on_alone
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="overlays are Linux's")]
@@ -153,7 +153,7 @@ def test_nothing_is_left_of_it(project, allowed):
 def test_a_room_whose_guard_was_killed_is_removed_and_one_in_use_is_not(monkeypatch):
     from flatout.engine.process.mounts import mounts
 
-    monkeypatch.setattr("flatout.engine.process.rooms._YOUNG_S", -1.0)
+    monkeypatch.setattr("flatout.engine.process.private_folders._YOUNG_S", -1.0)
     used, left = make_rooms(mounts()), make_rooms(mounts())
     if not used or not left:
         pytest.skip("no disk here is fit for a room")
@@ -168,7 +168,7 @@ def test_a_room_whose_guard_was_killed_is_removed_and_one_in_use_is_not(monkeypa
 
 
 def test_removing_a_room_changes_nothing_around_it(tmp_path):
-    from flatout.engine.process.rooms import Room
+    from flatout.engine.process.private_folders import Room
 
     room = tmp_path / "around" / "room"
     for folder in ("1/work/work", "2/upper/locked"):

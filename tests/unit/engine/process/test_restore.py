@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flatout.engine.process.claims import write_claim
+from flatout.engine.process.journal_claims import write_claim
 from flatout.engine.process.leftovers import restore_left_over
 from flatout.engine.process.restore import restore_files
-from flatout.state import journal_folder
+from flatout.state_folder import journal_folder
 
 
 @pytest.fixture

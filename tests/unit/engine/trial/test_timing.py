@@ -10,7 +10,7 @@ from flatout.engine.process.launch import Outcome
 from flatout.engine.process.target import Target
 from flatout.engine.trial import timing
 from flatout.engine.trial.block_results import Measured
-from flatout.engine.trial.follower import trial_failure
+from flatout.engine.trial.execution_watch import trial_failure
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.timing import Bench
 from flatout.fixes.core import apply

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from flatout.pipeline import compile_loader
 from flatout.pipeline.cache.batch_layout import Rows
 from flatout.pipeline.compile.batch_compiler import BatchCompiler
-from flatout.pipeline.compile.kernels.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
 from flatout.pipeline.compile.pointwise_table import num_pointwise, table_of
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.sample_form import SampleForm

@@ -19,7 +19,7 @@ from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.inspect.determinism import examine
 from flatout.pipeline.read.one_core import OneCore, usable
 from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher, in_flight, suit_one_core
-from flatout.pipeline.serve.plan import plan_of
+from flatout.pipeline.serve.loader_plan import plan_of
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
@@ -196,7 +196,9 @@ def test_samples_that_compute_are_left_to_all_cores(cpu_s, suited):
 
 
 def test_where_torch_computes_a_sample_on_several_cores_none_is_chosen(monkeypatch):
-    monkeypatch.setattr("flatout.pipeline.serve.plan.suit_one_core", lambda _times: True)  # on a busy machine, too
+    monkeypatch.setattr(
+        "flatout.pipeline.serve.loader_plan.suit_one_core", lambda _times: True
+    )  # on a busy machine, too
     for workers, chosen in ((0, False), (1, True)):
         plan = plan_of(DataLoader(Remote(), 8, num_workers=workers), MemoryBudget())
         assert plan.in_flight
@@ -204,7 +206,9 @@ def test_where_torch_computes_a_sample_on_several_cores_none_is_chosen(monkeypat
 
 
 def test_samples_that_leave_a_program_running_are_left_to_all_cores(monkeypatch):
-    monkeypatch.setattr("flatout.pipeline.serve.plan.suit_one_core", lambda _times: True)  # on a busy machine, too
+    monkeypatch.setattr(
+        "flatout.pipeline.serve.loader_plan.suit_one_core", lambda _times: True
+    )  # on a busy machine, too
     left = []
 
     class Serves(Remote):

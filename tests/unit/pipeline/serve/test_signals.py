@@ -12,7 +12,7 @@ from tests.unit.pipeline import unseen
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from flatout.pipeline import compile_loader
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 
 class TimeUp(Exception):

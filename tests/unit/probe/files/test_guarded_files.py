@@ -18,7 +18,7 @@ import pytest
 
 from flatout.engine.process.restore import restore_files
 from flatout.probe.files.guarded_files import FileKeeper
-from flatout.state import journal_folder
+from flatout.state_folder import journal_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -12,7 +12,7 @@ from flatout.probe.core.probe_failure import raise_it
 from flatout.probe.core.seams import Seams
 from flatout.probe.core.spans import TRANSFER
 from flatout.probe.system.device_copies import CopyWatch, holds_bytes
-from flatout.probe.system.devices import DeviceWatch
+from flatout.probe.system.device_waits import DeviceWatch
 
 
 @pytest.fixture

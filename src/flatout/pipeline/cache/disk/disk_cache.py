@@ -23,7 +23,7 @@ from flatout.pipeline.inspect.determinism import some_indices
 from flatout.pipeline.inspect.repeated_proof import agree, asked_again, plain_of
 from flatout.watch.forked_copy import ask_a_copy
 from flatout.watch.random_streams import random_states, restore_random_states
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["CacheFolder", "DiskCache", "file_of"]
 

@@ -34,7 +34,7 @@ import torch
 
 from flatout.pipeline.cache.disk.entry_format import BadEntry, EntryPlan, StoredArray, lay_out, read, write
 from flatout.units import format_bytes
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["Stored", "load", "save"]
 

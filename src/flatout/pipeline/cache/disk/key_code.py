@@ -14,7 +14,7 @@ from typing import Any
 
 from flatout.pipeline.cache.disk.key_files import Untold, digest
 from flatout.pipeline.cache.disk.key_versions import owner_of
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["Code"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["Allowance", "Files", "KeyLimits", "Untold", "digest"]
 

@@ -27,7 +27,7 @@ from flatout.pipeline.cache.disk.key_code import Code
 from flatout.pipeline.cache.disk.key_content import told_content
 from flatout.pipeline.cache.disk.key_files import Allowance, Files, KeyLimits, Untold, digest
 from flatout.pipeline.cache.disk.key_versions import environment
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["Key", "KeyLimits", "key_of"]
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel
-from flatout.pipeline.compile.kernels.original import functional
-from flatout.pipeline.compile.kernels.per_sample import each
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Params, RandomKernel
+from flatout.pipeline.compile.kernels.core.original import functional
+from flatout.pipeline.compile.kernels.core.per_sample import each
 from flatout.pipeline.compile.rng import Generator, uniform
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from flatout.native import native
 from flatout.native.operation import Operation
 from flatout.native.pixels import image_of, write_pixels
-from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel
-from flatout.pipeline.compile.kernels.original import functional
-from flatout.pipeline.compile.kernels.pillow import converted, mode_of
-from flatout.pipeline.compile.kernels.rows import put
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Params, RandomKernel
+from flatout.pipeline.compile.kernels.core.original import functional
+from flatout.pipeline.compile.kernels.core.pillow import converted, mode_of
+from flatout.pipeline.compile.kernels.core.row_copies import put
 from flatout.pipeline.compile.rng import Generator, order, uniform
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
-from flatout.pipeline.compile.kernels.original import functional
-from flatout.pipeline.compile.kernels.strides import collated
-from flatout.pipeline.compile.kernels.whole_batch import checked
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Params, RandomKernel, Unsuited
+from flatout.pipeline.compile.kernels.core.original import functional
+from flatout.pipeline.compile.kernels.core.strides import collated
+from flatout.pipeline.compile.kernels.core.whole_batch import checked
 from flatout.pipeline.compile.rng import Generator, aspect, below, happens, log_ratio, torchs, uniform
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from flatout.native import native
 from flatout.native.operation import Operation
-from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel, Unsuited
-from flatout.pipeline.compile.kernels.original import functional
-from flatout.pipeline.compile.kernels.rows import put, taken
-from flatout.pipeline.compile.kernels.strides import collated
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Params, RandomKernel, Unsuited
+from flatout.pipeline.compile.kernels.core.original import functional
+from flatout.pipeline.compile.kernels.core.row_copies import put, taken
+from flatout.pipeline.compile.kernels.core.strides import collated
 from flatout.pipeline.compile.rng import Generator, happens
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.compile.kernels.convert import as_it_is
-from flatout.pipeline.compile.kernels.kernel import Drawn, Kernel, Params, RandomKernel
-from flatout.pipeline.compile.kernels.original import functional, is_v2
-from flatout.pipeline.compile.kernels.pillow import converted, mode_of
-from flatout.pipeline.compile.kernels.rows import put, taken
-from flatout.pipeline.compile.kernels.strides import collated
-from flatout.pipeline.compile.kernels.whole_batch import checked, whole
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Kernel, Params, RandomKernel
+from flatout.pipeline.compile.kernels.core.original import functional, is_v2
+from flatout.pipeline.compile.kernels.core.pillow import converted, mode_of
+from flatout.pipeline.compile.kernels.core.row_copies import put, taken
+from flatout.pipeline.compile.kernels.core.strides import collated
+from flatout.pipeline.compile.kernels.core.whole_batch import checked, whole
 from flatout.pipeline.compile.rng import Generator, happens
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.compile.chain import flatten
-from flatout.pipeline.compile.kernels.kernel import Drawn, Kernel, Params, RandomKernel, Unsuited
-from flatout.pipeline.compile.kernels.original import is_v2
-from flatout.pipeline.compile.kernels.rows import put, taken
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Kernel, Params, RandomKernel, Unsuited
+from flatout.pipeline.compile.kernels.core.original import is_v2
+from flatout.pipeline.compile.kernels.core.row_copies import put, taken
 from flatout.pipeline.compile.rng import Generator, order, rounded, share, torchs
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from flatout.pipeline.compile.kernels.convert import as_it_is
-from flatout.pipeline.compile.kernels.kernel import Kernel, Unsuited
-from flatout.pipeline.compile.kernels.original import is_v2
-from flatout.pipeline.compile.kernels.strides import collated
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, Unsuited
+from flatout.pipeline.compile.kernels.core.original import is_v2
+from flatout.pipeline.compile.kernels.core.strides import collated
 from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["normalize"]

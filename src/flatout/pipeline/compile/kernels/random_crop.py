@@ -9,13 +9,13 @@ from torch import Tensor
 
 from flatout.native import native
 from flatout.native.operation import Operation
-from flatout.pipeline.compile.kernels.edges import Edges, edges_of, fill_of, padded
-from flatout.pipeline.compile.kernels.kernel import Compiled, Drawn, Params, RandomKernel, Unsuited
-from flatout.pipeline.compile.kernels.original import functional, is_v2, number_of_channels
-from flatout.pipeline.compile.kernels.pillow import mode_of
-from flatout.pipeline.compile.kernels.rows import windows
-from flatout.pipeline.compile.kernels.whole_batch import checked
-from flatout.pipeline.compile.kernels.window import common_fill
+from flatout.pipeline.compile.kernels.core.edge_lookup import Edges, edges_of, fill_of, padded
+from flatout.pipeline.compile.kernels.core.kernel import Compiled, Drawn, Params, RandomKernel, Unsuited
+from flatout.pipeline.compile.kernels.core.original import functional, is_v2, number_of_channels
+from flatout.pipeline.compile.kernels.core.pillow import mode_of
+from flatout.pipeline.compile.kernels.core.row_copies import windows
+from flatout.pipeline.compile.kernels.core.whole_batch import checked
+from flatout.pipeline.compile.kernels.crop_and_pad import common_fill
 from flatout.pipeline.compile.rng import Generator, below
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -8,10 +8,10 @@ from torch import Tensor
 from flatout.native import native
 from flatout.native.operation import Operation
 from flatout.pipeline.compile.kernels.convert import as_it_is
-from flatout.pipeline.compile.kernels.kernel import Kernel, Params, Unsuited
-from flatout.pipeline.compile.kernels.original import is_v2, pillow_filter
-from flatout.pipeline.compile.kernels.resample import resample
-from flatout.pipeline.compile.kernels.whole_batch import whole
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, Params, Unsuited
+from flatout.pipeline.compile.kernels.core.original import is_v2, pillow_filter
+from flatout.pipeline.compile.kernels.core.resample import resample
+from flatout.pipeline.compile.kernels.core.whole_batch import whole
 from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["resize", "resized"]

@@ -9,10 +9,10 @@ from torch import Tensor
 from flatout.native import native
 from flatout.native.operation import Operation
 from flatout.native.pixels import image_of, write_pixels
-from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel
-from flatout.pipeline.compile.kernels.original import functional, pillow_filter
-from flatout.pipeline.compile.kernels.pillow import for_each, mode_of
-from flatout.pipeline.compile.kernels.whole_batch import checked
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Params, RandomKernel
+from flatout.pipeline.compile.kernels.core.original import functional, pillow_filter
+from flatout.pipeline.compile.kernels.core.pillow import for_each, mode_of
+from flatout.pipeline.compile.kernels.core.whole_batch import checked
 from flatout.pipeline.compile.rng import Generator, aspect, below, log_ratio, uniform
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from flatout.pipeline.compile.kernels.kernel import Drawn, Params, RandomKernel
-from flatout.pipeline.compile.kernels.original import functional, is_v2
-from flatout.pipeline.compile.kernels.per_sample import each
-from flatout.pipeline.compile.kernels.window import common_fill
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Params, RandomKernel
+from flatout.pipeline.compile.kernels.core.original import functional, is_v2
+from flatout.pipeline.compile.kernels.core.per_sample import each
+from flatout.pipeline.compile.kernels.crop_and_pad import common_fill
 from flatout.pipeline.compile.rng import Generator, uniform
 from flatout.pipeline.compile.sample_form import SampleForm
 

@@ -11,7 +11,7 @@ from torchvision import transforms as T
 from torchvision import tv_tensors as Tv
 from torchvision.transforms import v2
 
-from flatout.pipeline.compile.kernels.kernel import Kernel, RandomKernel
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, RandomKernel
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.sample_form import SampleForm, pack, unpack
 

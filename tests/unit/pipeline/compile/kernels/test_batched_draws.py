@@ -12,7 +12,7 @@ from flatout.pipeline.compile.batched_draws import Draws, are_as_torchs
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.rng import aspect, below, happens, order, share, torchs, uniform
 from flatout.pipeline.compile.sample_form import SampleForm
-from flatout.pipeline.compile.steps import Steps
+from flatout.pipeline.compile.transform_steps import Steps
 
 LIMITS = st.tuples(st.floats(-9, 9, width=32), st.floats(0, 9, width=32)).map(lambda two: (two[0], two[0] + two[1]))
 DRAW = st.one_of(
@@ -77,7 +77,7 @@ CHAINS = {
 def test_what_operations_draw_for_a_batch_is_what_they_draw_by_torch_itself(chain, own, monkeypatch):
     made = []
     for known in (True, False):
-        monkeypatch.setattr("flatout.pipeline.compile.steps.are_as_torchs", lambda known=known: known)
+        monkeypatch.setattr("flatout.pipeline.compile.transform_steps.are_as_torchs", lambda known=known: known)
         form, kernels = SampleForm("image", "RGB"), []
         for operation in chain:
             kernels.append(kernel_for(operation, form))

@@ -5,8 +5,8 @@ import pytest
 import torch
 from tests.unit.pipeline.compile.kernels.samples import SIZES, T, Tv, check, check_chain, samples, v2
 
-from flatout.pipeline.compile.kernels.kernel import Unsuited
-from flatout.pipeline.compile.kernels.resample import agrees
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.resample import agrees
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.sample_form import SampleForm, pack
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.unit.pipeline.compile.kernels.samples import T, agree, samples, v2
 
-from flatout.pipeline.compile.kernels.kernel import RandomKernel, Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import RandomKernel, Unsuited
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.rng import happens
 from flatout.pipeline.compile.sample_form import SampleForm, pack

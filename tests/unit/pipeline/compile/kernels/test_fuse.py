@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 from flatout.native import native
 from flatout.pipeline.compile.chain import flatten
 from flatout.pipeline.compile.fuse import _PIECE_BYTES, fuse
-from flatout.pipeline.compile.kernels.kernel import Kernel, RandomKernel
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, RandomKernel
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.sample_form import pack
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.unit.pipeline.compile.kernels.samples import SIZES, T, check_random, samples, v2
 
-from flatout.pipeline.compile.kernels.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
 from flatout.pipeline.compile.registry import kernel_for
 from flatout.pipeline.compile.sample_form import pack
 

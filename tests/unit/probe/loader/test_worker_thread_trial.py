@@ -2,16 +2,16 @@
 
 import pytest
 
-from flatout.probe.loader import worker_threads
-from flatout.probe.loader.worker_threads import ThreadTrial
+from flatout.probe.loader import worker_thread_trial
+from flatout.probe.loader.worker_thread_trial import ThreadTrial
 
 
 @pytest.fixture
 def machine(monkeypatch):
     """A worker whose threads and clock are figures of ours."""
     state = {"threads": 8, "now": 0.0}
-    monkeypatch.setattr(worker_threads, "get_num_threads", lambda: state["threads"])
-    monkeypatch.setattr(worker_threads, "set_num_threads", lambda number: state.update(threads=number))
+    monkeypatch.setattr(worker_thread_trial, "get_num_threads", lambda: state["threads"])
+    monkeypatch.setattr(worker_thread_trial, "set_num_threads", lambda number: state.update(threads=number))
     return state
 
 

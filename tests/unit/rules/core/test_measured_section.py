@@ -6,7 +6,7 @@ import sys
 from tests.architecture.source import REPO
 
 from flatout.rules import catalog
-from flatout.rules.core.measured import measured_section
+from flatout.rules.core.measured_section import measured_section
 
 
 def test_the_table_is_what_the_results_and_recordings_say():

@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate, pad
 
 from flatout.native import native
 from flatout.native.pixels import image_of
-from flatout.pipeline.compile.kernels.pillow import mode_of, one_by_one
+from flatout.pipeline.compile.kernels.core.pillow import mode_of, one_by_one
 
 __all__ = ["agrees", "resample"]
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 from tests.unit.report.specimens import finding
 
-from flatout.edits.findings import EDITS, edit_for, write_findings_in
+from flatout.edits.finding_cures import EDITS, edit_for, write_findings_in
 from flatout.edits.reading.project import read_project
 from flatout.rules.core.catalog import catalog
 from flatout.schema.facts import Frame

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from flatout.native.pixels import channels_lead
-from flatout.pipeline.compile.kernels.kernel import Unsuited
-from flatout.pipeline.compile.kernels.rows import new_images
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.row_copies import new_images
 
 __all__ = ["Edges", "cut", "edges_of", "fill_of", "padded"]
 

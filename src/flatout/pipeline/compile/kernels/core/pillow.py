@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from flatout.native.pixels import image_of, write_pixels
-from flatout.pipeline.compile.kernels.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
 from flatout.pipeline.compile.parallel import in_parallel
 
 __all__ = ["converted", "for_each", "mode_of", "one_by_one"]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from flatout.analysis.stairs import HOLDING, gain_between, left_between, stairs
+from flatout.analysis.headroom_stages import HOLDING, gain_between, left_between, stairs
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER, LOADER_ALONE, Ceiling
 
 

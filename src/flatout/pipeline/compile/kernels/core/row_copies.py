@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flatout.native.pixels import channels_lead
-from flatout.pipeline.compile.kernels.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
 
 __all__ = ["new_images", "put", "taken", "windows"]
 

@@ -8,11 +8,11 @@ from torch import Tensor
 from flatout.native import native
 from flatout.native.operation import Operation
 from flatout.pipeline.compile.kernels.convert import as_it_is
-from flatout.pipeline.compile.kernels.edges import Edges, cut, edges_of, fill_of, padded
-from flatout.pipeline.compile.kernels.kernel import Kernel, Params
-from flatout.pipeline.compile.kernels.original import is_v2, number_of_channels
-from flatout.pipeline.compile.kernels.pillow import mode_of
-from flatout.pipeline.compile.kernels.whole_batch import whole
+from flatout.pipeline.compile.kernels.core.edge_lookup import Edges, cut, edges_of, fill_of, padded
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, Params
+from flatout.pipeline.compile.kernels.core.original import is_v2, number_of_channels
+from flatout.pipeline.compile.kernels.core.pillow import mode_of
+from flatout.pipeline.compile.kernels.core.whole_batch import whole
 from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["center_crop", "common_fill", "pad"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatout.probe.core.window import Window
+from flatout.probe.core.recent_steps import Window
 from flatout.schema.live import RankNow
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Outside, Step

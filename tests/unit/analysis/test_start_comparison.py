@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.analysis.test_difference import finding, recording
 
 from flatout.analysis.difference import difference, judge_limit
-from flatout.analysis.starts import FEWEST_STARTS, Start, of_starts
+from flatout.analysis.start_comparison import FEWEST_STARTS, Start, of_starts
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.trial import Pair
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flatout.engine.process.mounts import Mount
-from flatout.state import state_folder
+from flatout.state_folder import state_folder
 
 __all__ = ["Room", "make_rooms", "remove_left_over_rooms"]
 

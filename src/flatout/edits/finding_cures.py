@@ -7,12 +7,12 @@ from functools import partial
 
 from flatout.edits.detached_values import detached
 from flatout.edits.no_gradients import without_gradients
-from flatout.edits.plan import EditOutcome
+from flatout.edits.process_flags import no_anomaly_detection
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
+from flatout.edits.recipe_edits import EditOutcome
 from flatout.edits.removed_calls import removed
 from flatout.edits.rewrite import Unplaced
-from flatout.edits.switches import no_anomaly_detection
 from flatout.edits.written_edit import WrittenEdit
 from flatout.rules.core.catalog import rule_of
 from flatout.schema.finding import Finding

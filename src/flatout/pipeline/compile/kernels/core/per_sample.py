@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from flatout.native.pixels import image_of, write_pixels
-from flatout.pipeline.compile.kernels.kernel import Draw, Params, RandomKernel, Unsuited
-from flatout.pipeline.compile.kernels.pillow import for_each, mode_of
-from flatout.pipeline.compile.kernels.strides import collated
+from flatout.pipeline.compile.kernels.core.kernel import Draw, Params, RandomKernel, Unsuited
+from flatout.pipeline.compile.kernels.core.pillow import for_each, mode_of
+from flatout.pipeline.compile.kernels.core.strides import collated
 from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["each"]

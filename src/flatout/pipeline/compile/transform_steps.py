@@ -9,7 +9,7 @@ import torch
 from flatout.pipeline.cache.row_view import RowView
 from flatout.pipeline.compile.batched_draws import Draws, are_as_torchs
 from flatout.pipeline.compile.fuse import fuse
-from flatout.pipeline.compile.kernels.kernel import Drawn, Kernel, RandomKernel, Unsuited, collected
+from flatout.pipeline.compile.kernels.core.kernel import Drawn, Kernel, RandomKernel, Unsuited, collected
 from flatout.pipeline.compile.native_steps import NativeSteps, Step
 from flatout.pipeline.compile.parallel import in_parallel
 from flatout.pipeline.compile.rng import Generator

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from flatout.edits.autocast import autocast
 from flatout.edits.copies import copy_argument
 from flatout.edits.loaders import loader_argument, wrapped_loader
-from flatout.edits.models import model_line
 from flatout.edits.optimizers import optimizer_argument
+from flatout.edits.process_flags import anomaly_off, switch_line
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.training_loaders import loader_calls
 from flatout.edits.rewrite import Unplaced
-from flatout.edits.switches import anomaly_off, switch_line
+from flatout.edits.trained_model import model_line
 from flatout.edits.written_edit import Context, WrittenEdit
 from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.edit import (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flatout.engine.process.claims import CLAIM_FILE, LOCK_FILE, claims, drop, held, misfit, write_claim
+from flatout.engine.process.journal_claims import CLAIM_FILE, LOCK_FILE, claims, drop, held, misfit, write_claim
 from flatout.errors import UsageError
-from flatout.state import journal_folder, own_folder, state_folder
+from flatout.state_folder import journal_folder, own_folder, state_folder
 
 
 @pytest.fixture

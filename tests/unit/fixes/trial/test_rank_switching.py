@@ -9,7 +9,7 @@ from tests.examples import examples
 from tests.unit.fixes.trial.test_alternation import Lever, a_step
 
 from flatout.fixes.trial.alternation import Alternation
-from flatout.fixes.trial.following import FollowingRank, LeadingRank
+from flatout.fixes.trial.rank_switching import FollowingRank, LeadingRank
 from flatout.schema.order import TimingOrder
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from flatout.report.declined import check_line, declined_lines, format_factor, format_gain, format_interval
-from flatout.report.look import Look
+from flatout.report.layout import Look
 from flatout.report.visible import cells
 from flatout.schema.recipe import Kept
 from flatout.schema.report import Report

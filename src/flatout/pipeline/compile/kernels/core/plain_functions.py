@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flatout.pipeline.compile.kernels.kernel import Kernel
-from flatout.pipeline.compile.kernels.strides import collated
+from flatout.pipeline.compile.kernels.core.kernel import Kernel
+from flatout.pipeline.compile.kernels.core.strides import collated
 from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["function_kernel"]

@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
-from flatout.pipeline.compile.kernels.kernel import Kernel, Unsuited
-from flatout.pipeline.compile.kernels.strides import collated
+from flatout.pipeline.compile.kernels.core.kernel import Kernel, Unsuited
+from flatout.pipeline.compile.kernels.core.strides import collated
 from flatout.pipeline.compile.sample_form import SampleForm
 
 __all__ = ["checked", "whole"]

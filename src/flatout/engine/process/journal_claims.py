@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from flatout.errors import UsageError
-from flatout.state import journal_folder, own_folder, state_folder
+from flatout.state_folder import journal_folder, own_folder, state_folder
 
 __all__ = ["LOCK_FILE", "Claim", "claims", "drop", "held", "misfit", "write_claim"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flatout.report.changes import ReportedChange, ReportedChanges
+from flatout.report.written_changes import ReportedChange, ReportedChanges
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report
 from flatout.schema.run import Run
@@ -62,8 +62,8 @@ def _project(run: Run) -> "Project | None":
 
 def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[ReportedChange]:
     """Yield what can be written for a finding: its own edit, then its fixes, with the settings that come first."""
-    from flatout.edits.findings import edit_for, write_findings_in
-    from flatout.edits.plan import write_recipe_in
+    from flatout.edits.finding_cures import edit_for, write_findings_in
+    from flatout.edits.recipe_edits import write_recipe_in
     from flatout.fixes.core.catalog import find_fix
     from flatout.schema.trial import Selection
 
@@ -79,7 +79,7 @@ def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Rep
 
 
 def _recipe(project: "Project", report: Report) -> ReportedChange | None:
-    from flatout.edits.plan import write_recipe_in
+    from flatout.edits.recipe_edits import write_recipe_in
 
     if report.recipe is None:
         return None

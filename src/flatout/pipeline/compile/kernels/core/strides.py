@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from flatout.pipeline.compile.kernels.kernel import Unsuited
+from flatout.pipeline.compile.kernels.core.kernel import Unsuited
 
 __all__ = ["collated", "usual_strides"]
 

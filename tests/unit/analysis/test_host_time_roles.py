@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from flatout.analysis.roles import assign_roles
+from flatout.analysis.host_time_roles import assign_roles
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Causes, Frame, Header, LineCost, LoaderFacts, ModelFacts, OptimizerFacts, Run, Step
 

@@ -23,9 +23,9 @@ from tests.unit.report.specimens import (
 )
 
 from flatout.report.declined import format_interval, reason
-from flatout.report.look import Look
-from flatout.report.staircase import HandoverStair, headline
+from flatout.report.layout import Look
 from flatout.report.text import show, text
+from flatout.report.tune_summary import HandoverStair, headline
 from flatout.schema.trial import Check, Comparison, Equivalence, Pair, Verdict
 
 UNCUT = ("Recording: ", "Recipe: ", "Train under it: ")

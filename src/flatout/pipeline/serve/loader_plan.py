@@ -15,7 +15,7 @@ from flatout.pipeline.read.thread_prefetcher import in_flight, num_reading, read
 from flatout.pipeline.read.worker_reader import can_read
 from flatout.torch_loader.worker_start import computing_on, threads_of
 from flatout.watch.random_streams import draws_elsewhere, holds_generator
-from flatout.watch.signals import any_but_signals
+from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 
 __all__ = ["LoaderPlan", "plan_here", "plan_of"]
