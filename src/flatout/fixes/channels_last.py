@@ -27,8 +27,8 @@ goes on as without it. Numbers drawn in place into a feature map (`torch.empty_l
 elements. Feature maps taken from inside the outermost module (by hooks, by calls of inner modules) are channels-last.
 Where the script makes gradients itself, torch warns once of their layout. An optimizer that the script made with
 `fused=True` is given gradients and moments in the order of the weights: torch's fused CPU code mixes up elements where
-they differ. Left alone: a model under `DistributedDataParallel`, whose buckets are laid out already, and one that is
-already channels-last. Networks with group normalization can be slower.
+they differ. Not applied to models wrapped in `DistributedDataParallel`, whose gradient buckets have their layout
+already, nor to models that are already channels-last. Networks with group normalization can be slower.
 """
 
 import weakref

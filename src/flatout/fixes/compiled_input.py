@@ -35,8 +35,9 @@ it goes on.
 Where the transform is not known, nothing is gained in the first pass, so a training of one epoch gains nothing. Where
 workers decode images, the first pass took 1.2 times as long as the best plain loader's (2,000 JPEG, 2 cores, n=2; later
 ones a ninth): what they read is kept, and transformed in the training's process. It takes memory: at most 40% of what
-is free. The check costs 1 to 10 us a batch, more where a data set is made of very many small objects. Trials fill the
-memory with repeated rows, so that they see the speed of later epochs.
+is free. The check costs 1 to 10 us a batch, more where a data set is made of very many small objects. In a trial's
+timing the store is filled with repeated copies of a few samples, so that it shows the speed of later epochs without a
+full first pass; results are compared separately, with the real samples.
 """
 
 from collections.abc import Mapping

@@ -3,9 +3,9 @@
 ## What it measures
 
 In one forward pass of the deep run, the time of `norm`, `var`, `std`, `argmax` and `argmin` over some dimensions, by
-line, and its share of all operations of the pass. The longest of a line is timed again by itself, and so is an
-equivalent in other operations. It fires when the equivalent is at least three times as fast and saves 5% of the step.
-On the CPU only, where nothing is compiled.
+line, and its share of all operations of the pass. For each line, the longest such call is timed again by itself, and so
+is an equivalent expression. The finding is shown if the equivalent is at least three times as fast and saves 5% of the
+step. The rule applies to CPU code that is not compiled.
 
 ## Why it matters
 

@@ -15,10 +15,10 @@ which every device waits for the network, and it grows with the number of ranks.
 ## What to do
 
 Exchange less, or less often: gradients in 16 bits (`register_comm_hook` with `bf16_compress_hook`), several
-micro-batches for each exchange, larger batches. Freeze what is not trained (`requires_grad_(False)`): whatever requires
-gradients has them exchanged, even where no optimizer holds it, and freezing then saves more than the exchange. Look at
-`bucket_cap_mb`: the last bucket is never hidden. On one machine, check that the backend is the right one (nccl for
-GPUs).
+micro-batches for each exchange, larger batches. Freeze what is not trained (`requires_grad_(False)`): the gradient of
+every parameter with `requires_grad=True` is exchanged, even if no optimizer updates it, and freezing then saves more
+than the exchange. Look at `bucket_cap_mb`: the last bucket is never hidden. On one machine, check that the backend is
+the right one (nccl for GPUs).
 
 ## When it is wrong
 

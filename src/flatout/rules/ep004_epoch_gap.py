@@ -14,8 +14,9 @@ metrics over all samples.
 
 ## What to do
 
-Do work that never changes only once, move work into the dataset's constructor, draw plots every N epochs. Where it is
-the collector and no call requests it: `flatout.collect_rarely()`.
+Do work that never changes only once, move work into the dataset's constructor, draw plots every N epochs. If the time
+is automatic garbage collection (the script does not call `gc.collect()` itself), call `flatout.collect_rarely()` once
+before the training loop.
 
 ## When it is wrong
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flatout.units import format_ms, format_ratio, format_share
 
-__all__ = ["measured_section"]
+__all__ = ["measured_section", "threshold_tables"]
 
 _MACHINE = "2 shared cores of an AMD EPYC, torch 2.13.0"
 _WIDTH = 119  # as the docstrings are written
@@ -16,7 +16,7 @@ _NOTHING = "No recording of this fault is kept here yet."
 
 
 def measured_section(code: str, page: str) -> str:
-    """Return the section of the rule `code`: promised bounds, measured gains of the repair, effects of the thresholds.
+    """Return the section of the rule `code`: predicted speed-ups, and measured gains of the repair.
 
     `page`: the rule's docstring; where it holds a measured figure and there are no other results, there is no section.
     """
@@ -26,9 +26,13 @@ def measured_section(code: str, page: str) -> str:
     blocks += [_recorded(row) for row in rows if "device" in row]
     if not blocks and not ("Measured" in page or "n=" in page):
         blocks = [_NOTHING]
-    curves = [row for row in rows if "threshold" in row]
-    blocks += [_thresholds(curves)] if curves else []
     return "## Measured\n\n" + "\n\n".join(blocks) if blocks else ""
+
+
+def threshold_tables(code: str) -> str:
+    """Return what the rule `code` would find with other thresholds, "" where nothing was tried."""
+    curves = [row for row in _table().get(code, ()) if "threshold" in row]
+    return _thresholds(curves) if curves else ""
 
 
 def _table() -> Mapping[str, Sequence[Mapping[str, Any]]]:
@@ -39,12 +43,12 @@ def _planted(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of the planted scripts in which this rule's finding came first."""
     dates = " and ".join(sorted({str(row["on"]) for row in rows}))
     head = (
-        "Planted in a script of `benchmarks/planted`, and taken out of its twin: the most that the finding allowed, "
-        "and how much faster the twin trained, of the scripts with this fault alone in which it was named first "
-        f"(one diagnosis each, {_MACHINE}, {dates})."
+        "Each row is a script of `benchmarks/planted` with only this fault, and a twin without it, where this rule was "
+        "the first finding. *At most* is the speed-up that the finding predicted for this cause alone, *without the "
+        f"fault* how much faster the twin really trained (one diagnosis each, {_MACHINE}, {dates})."
     )
     lines = [f"| {row['script']} | {_most(row['promised'])} | {format_ratio(row['gain'])} |" for row in rows]
-    return "\n".join([_wrapped(head), "", "| script | at most | without the flaw |", "|---|---|---|", *lines])
+    return "\n".join([_wrapped(head), "", "| script | at most | without the fault |", "|---|---|---|", *lines])
 
 
 def _most(promised: float) -> str:
@@ -64,10 +68,10 @@ def _thresholds(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a table for each threshold: what the rule would find on recorded scripts at other values of it."""
     flawed, healthy, gpus = rows[0]["of"]
     head = (
-        f"With other thresholds, on recordings of {healthy} healthy scripts, {flawed} with planted faults and {gpus} "
-        f"of GPUs ({rows[0]['on']}): healthy scripts that would be named; others, of which it is no planted cause, "
-        f"though it may be true; and of the {rows[0]['scripts']} with this cause those that would be missed. In bold: "
-        "ours."
+        f"The rule with other thresholds (bold: the one in use), on recordings of {healthy} healthy scripts, {flawed} "
+        f"with inserted faults and {gpus} of GPUs ({rows[0]['on']}). *healthy*: scripts without a fault that would get "
+        "this finding; *others*: scripts with another fault that would get it, possibly correct; *missed*: of the "
+        f"{rows[0]['scripts']} scripts with this fault, those that would not get it."
     )
     return "\n\n".join([_wrapped(head), *map(_curve, rows)])
 

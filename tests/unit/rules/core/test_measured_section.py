@@ -6,7 +6,7 @@ import sys
 from tests.architecture.source import REPO
 
 from flatout.rules import catalog
-from flatout.rules.core.measured_section import measured_section
+from flatout.rules.core.measured_section import measured_section, threshold_tables
 
 
 def test_the_table_is_what_the_results_and_recordings_say():
@@ -16,7 +16,7 @@ def test_the_table_is_what_the_results_and_recordings_say():
 
 def test_a_planted_fault_is_shown_with_what_its_repair_brought():
     section = measured_section("IN005", "")
-    assert section.startswith("## Measured\n\nPlanted in a script of `benchmarks/planted`")
+    assert section.startswith("## Measured\n\nEach row is a script of `benchmarks/planted`")
     assert "| rare_defects | 1.91x | 2.2x |" in section
 
 
@@ -43,8 +43,8 @@ def test_where_nobody_measured_it_that_is_said():
     assert measured_section("XX001", "A page.") == "## Measured\n\nNo recording of this fault is kept here yet."
 
 
-def test_what_other_thresholds_would_find_stands_below_with_ours_in_bold():
-    section = measured_section("CO001", "")
+def test_what_other_thresholds_would_find_is_told_with_ours_in_bold():
+    section = threshold_tables("CO001")
     rows = [line.split("|") for line in section.partition("| `MIN_SHARE` |")[2].splitlines()]
     values = [cell.strip() for cell in rows[0] if cell.strip()]
     assert values[3] == "**0.15**"
