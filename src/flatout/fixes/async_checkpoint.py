@@ -27,9 +27,9 @@ BITWISE: training computes the same numbers; the file holds what the object was 
 
 After an end that Python does not notice (SIGKILL, a crash), files appear some seconds later: the second process imports
 torch first. A launcher that restarts the training at once, without `flatout run`, may still find the previous
-checkpoint. Files that are not written yet are lost where the second process ends, too (the machine stops, a batch
-system or a container ends with all its processes, somebody kills every Python), where it could not be started, and on
-other systems than Linux. A folder `.NAME.` with 12 hex digits is then left beside them, and the files that they were to
+checkpoint. A checkpoint that is not written yet is lost if the second process ends, too (the machine stops, a batch
+system or a container ends with all its processes, somebody kills every Python), if it could not be started, and on
+systems other than Linux. A folder `.NAME.` with 12 hex digits is then left beside them, and the files that they were to
 replace are whole. All other ends wait: `os._exit` with any status, signals that nobody handles, `os.abort`, `os.execv`.
 
 Something outside the process that looks for the file without being started by it may see it later than before. The fix
@@ -38,9 +38,10 @@ workers run. A replaced file gets another inode, as by a rename; a file with a s
 left to torch. Native code that opens the path by itself does not wait (`torch.jit.save` does): it reads the previous
 file, and what it writes there stays, with a line on standard error. A file too large for the disk raises where the
 script saves; a disk that fills up later (a quota, another program) shows at the next save, at the next access, or at
-the end of the process with exit status 1. A script that renames its file right after saving waits there, and nothing is
-gained. The fix holds a copy of what is saved in memory (at most a third of what is free, else the file is written at
-once), and is left out where several ranks train, since another rank may read the file.
+the end of the process with exit status 1. There is no gain for scripts that save to a temporary name and rename it at
+once: the rename waits until the file is written. The fix holds a copy of what is saved in memory (at most a third of
+what is free, else the file is written at once), and is left out where several ranks train, since another rank may read
+the file.
 """
 
 import atexit

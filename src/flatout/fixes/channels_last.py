@@ -25,10 +25,11 @@ same elements: torch draws in memory order, so they are drawn in the default ord
 channels-last tensors: the first such line ends the fix, everything is put back in the default order, and the training
 goes on as without it. Numbers drawn in place into a feature map (`torch.empty_like(x).normal_()`) fall on other
 elements. Feature maps taken from inside the outermost module (by hooks, by calls of inner modules) are channels-last.
-Where the script makes gradients itself, torch warns once of their layout. An optimizer that the script made with
-`fused=True` is given gradients and moments in the order of the weights: torch's fused CPU code mixes up elements where
-they differ. Not applied to models wrapped in `DistributedDataParallel`, whose gradient buckets have their layout
-already, nor to models that are already channels-last. Networks with group normalization can be slower.
+Where the script makes gradients itself, torch warns once of their layout. For an optimizer that the script made with
+`fused=True`, gradients and optimizer state are put into the memory layout of the weights, because torch's fused CPU
+code mixes up elements if the layouts differ. Not applied to models wrapped in `DistributedDataParallel`, whose gradient
+buckets have their layout already, nor to models that are already channels-last. Networks with group normalization can
+be slower.
 """
 
 import weakref

@@ -23,8 +23,9 @@ many scripts; a gather runs at the speed of memory. Nobody waits for workers to 
 ## How equal
 
 BITWISE: the same samples, bits, strides and random states. Before anything is kept, each data set is asked twice for
-some samples, from other random states, in a forked copy of the process. Left alone is a data set that holds a file or a
-generator, counts its calls or answers differently, and one that draws random numbers outside of a transform that it
+some samples, from other random states, in a forked copy of the process. Loaders are left unchanged if the data set has
+a file open from the start, has a random generator outside of its transform, changes itself when it is read (counts its
+calls, for instance), returns different samples when asked twice, or draws random numbers outside of a transform that it
 holds. Before each batch, all that samples are made from is checked for changes: attributes, containers, arrays,
 tensors, globals, files. Where something has changed, the script's own code makes the batch, from the random state that
 it would have. A change that is seen too late stops the training (`docs/input.md`); with `flatout run --on-change warn`
@@ -32,12 +33,12 @@ it goes on.
 
 ## When it is wrong
 
-Where the transform is not known, nothing is gained in the first pass, so a training of one epoch gains nothing. Where
-workers decode images, the first pass took 1.2 times as long as the best plain loader's (2,000 JPEG, 2 cores, n=2; later
-ones a ninth): what they read is kept, and transformed in the training's process. It takes memory: at most 40% of what
-is free. The check costs 1 to 10 us a batch, more where a data set is made of very many small objects. In a trial's
-timing the store is filled with repeated copies of a few samples, so that it shows the speed of later epochs without a
-full first pass; results are compared separately, with the real samples.
+Where the transform is not known, nothing is gained in the first pass, so a training of one epoch gains nothing. If
+workers decode images, the first pass can be slower, because workers only read, and the transforms run in the training
+process: for 2,000 JPEG files on 2 cores it took 1.2 times as long as with the best plain loader, and later passes a
+ninth (n=2). It takes memory: at most 40% of what is free. The check costs 1 to 10 us a batch, more where a data set is
+made of very many small objects. In a trial's timing the store is filled with repeated copies of a few samples, so that
+it shows the speed of later epochs without a full first pass; results are compared separately, with the real samples.
 """
 
 from collections.abc import Mapping

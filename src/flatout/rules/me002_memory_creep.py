@@ -3,10 +3,10 @@
 ## What it measures
 
 Resident memory of the training's largest process, without mapped files, sampled while steps ran. The first tenth of the
-steps, at least five, is left out: optimizer states and buffers are made there. It fires when the last third of the
-samples is above the first by 5%, by 64 MiB and by twice the fluctuation within a third, the middle third is between
-them, and memory still grows within the last third. It needs at least twenty steps and 6 s of them; `--whole` looks for
-longer.
+steps, at least five, is left out: optimizer states and buffers are made there. The recording is divided into thirds. It
+fires if the last third is above the first by 5%, by 64 MiB and by twice the fluctuation within a third, the middle
+third is between them, and memory still grows within the last third. It needs at least twenty steps and 6 s of them;
+`--whole` looks for longer.
 
 ## Why it matters
 
