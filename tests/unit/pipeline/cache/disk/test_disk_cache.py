@@ -539,7 +539,7 @@ def open_things(folder):
 def test_many_iterators_leave_no_thread_no_handle_and_no_mapping(data, tmp_path):
     right(Numbers(data), tmp_path / "kept")
     before = open_things(tmp_path)
-    for number in range(200):
+    for number in range(examples(200)):
         loader = compile_loader(DataLoader(Numbers(data), batch_size=5), folder=tmp_path / "kept", max_bytes=number)
         for place, _ in enumerate(loader):
             if place == number % 7:
