@@ -278,7 +278,7 @@ while True:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        time.sleep(0.02)
+        time.sleep(0.05)  # a worker takes some 3 ms to wake up on a slow machine
 """
 
 
