@@ -22,6 +22,7 @@ from pathlib import Path
 
 from flatout.engine.diagnose import Limits, diagnose
 from flatout.engine.process.target import parse_target
+from flatout.machine import processor_name
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
@@ -301,18 +302,12 @@ def show(row: Row) -> None:
     )
 
 
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two shares a phase instead of five")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds TEXT")
     options = parser.parse_args()
-    print(f"Python {platform.python_version()}, torch {version('torch')}, {processor()}, {os.cpu_count()} cores")
+    print(f"Python {platform.python_version()}, torch {version('torch')}, {processor_name()}, {os.cpu_count()} cores")
     print(f"goal: every phase within {GOAL * 100:.0f} points of the script's stopwatch, shares sum to 1 +- {CLOSED}\n")
     print(f"{'case':<24} {'truth':>7} {'measured':>9} {'points':>8} {'worst':>8} {'in':<11} {'sum':>6} {'n':>4}")
     rows = []

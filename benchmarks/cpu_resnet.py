@@ -18,6 +18,8 @@ from pathlib import Path
 import torch
 from trainings import step_ms, tell
 
+from flatout.machine import processor_name
+
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE / "cpu_resnet" / "train.py"
 BY_HAND = {
@@ -39,7 +41,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the text here, too")
     options = parser.parse_args()
     lines = [
-        f"ResNet on 32x32, batch 64, CPU training, {platform.processor() or platform.machine()}, "
+        f"ResNet on 32x32, batch 64, CPU training, {processor_name()}, "
         f"{os.cpu_count()} CPUs, Python {platform.python_version()}, torch {torch.__version__}",
         GOAL,
     ]

@@ -9,13 +9,14 @@ and with whatever else this machine is doing. A tune counts as a false win when 
 import argparse
 import datetime
 import os
-import platform
 import statistics
 from collections import Counter
 from importlib.metadata import version
 from itertools import cycle, islice
 
 from tunes import SCRIPTS, bounds, tune
+
+from flatout.machine import processor_name
 
 GOAL = "goal: a recipe with any fix kept in <= 2% of >= 60 tunes"
 FIXES = """
@@ -48,7 +49,7 @@ def main() -> None:
     options = parser.parse_args()
     number = options.tunes or (3 if options.quick else 60)
     names = [f"nothing-{each}" for each in range(options.candidates)]
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}, "
+    print(f"{processor_name()}, {os.cpu_count()} CPUs, torch {version('torch')}, "
           f"{datetime.date.today()}, budget {options.budget:.0f} s, "
           f"{options.candidates} candidates a tune; {GOAL}")  # fmt: skip
     verdicts: Counter[str] = Counter()

@@ -13,7 +13,6 @@ that is the number of starts or recordings, printed beside it.
 import argparse
 import datetime
 import os
-import platform
 import random
 import statistics
 import subprocess
@@ -32,6 +31,7 @@ from flatout.cli.recordings import find_recording, read_report
 from flatout.engine.compare_versions import LOOKS, are_enough, pace_of, pairs_in, target_in
 from flatout.engine.trial.block_results import Measured, enough
 from flatout.engine.trial.timing import Bench
+from flatout.machine import processor_name
 from flatout.schema.difference import Difference
 from flatout.schema.report import Report
 
@@ -247,7 +247,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=0, help="recordings on each side of a comparison")
     options = parser.parse_args()
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}, "
+        f"{processor_name()}, {os.cpu_count()} CPUs, torch {version('torch')}, "
         f"{datetime.date.today()}, load {os.getloadavg()[0]:.1f}, limit {LIMIT:.0%}"
     )
     for script in options.only or list(SCRIPTS)[: 1 if options.quick and not options.recordings else None]:

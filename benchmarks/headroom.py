@@ -11,7 +11,6 @@ as it is, in processes that follow each other in turns.
 
 import argparse
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 from flatout.analysis.headroom_stages import left_between
 from flatout.engine.diagnose import Limits, diagnose
 from flatout.engine.process.target import parse_target
+from flatout.machine import processor_name
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, LOADER_ALONE
 
 GOAL = "goal: the ceiling within 10% of the truth in the median, within 25% in nine cases of ten"
@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=list(KINDS), metavar="KIND", help="may be repeated")
     options = parser.parse_args()
     rounds = options.rounds or (1 if options.quick else 2)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}; {GOAL}\n")
+    print(f"{processor_name()}, {os.cpu_count()} CPUs, torch {version('torch')}; {GOAL}\n")
     print(f"{'input':30}{'held':24}{'flatout':>9} {'95% interval':16}{'by hand':>8}{'error':>8}  pairs")
     found = []
     for kind in options.only or KINDS:

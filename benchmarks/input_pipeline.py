@@ -28,6 +28,8 @@ from input_by_hand import BY_HAND, BY_HAND_ON_DEVICE
 from input_peers import PACKAGES, PEERS, package_of
 from input_workloads import WORKLOADS, Goal, Setting, Workload, loops_per_ms, write_photos
 
+from flatout.machine import processor_name
+
 HERE = Path(__file__).resolve().parent
 DISTURBED = 0.25
 BEST = {
@@ -212,7 +214,7 @@ def head(seconds: float, rounds: int, failed: dict[str, str]) -> str:
         except PackageNotFoundError:
             return f"no {package}"
 
-    machine = f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
+    machine = f"{processor_name()}, {len(os.sched_getaffinity(0))} CPUs"
     packages = ", ".join(known(each) for each in ("torch", "torchvision", "pillow", "numpy"))
     return "\n".join([
         f"Input pipelines, samples/s; {machine}, Python {platform.python_version()}, {packages}",

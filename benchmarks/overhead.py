@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from flatout.machine import processor_name
+
 WORKLOADS = {  # name: (hidden units, batch, steps a block, chunks of the block, loader)
     "0.3 ms, no loader": (32, 16, 240, 3, False),
     "0.6 ms, DataLoader": (32, 16, 180, 3, True),
@@ -163,7 +165,7 @@ def main() -> None:
         return
     import torch
 
-    print(f"light probes, {platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, "
+    print(f"light probes, {processor_name()}, {os.cpu_count()} CPUs, "
           f"Python {platform.python_version()}, torch {torch.__version__}")  # fmt: skip
     print(GOALS)
     for name in WORKLOADS:

@@ -38,6 +38,8 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
+from flatout.machine import processor_name
+
 SUITE = Path(__file__).resolve().parent / "planted"
 MARK, SECOND_MARK = "# <<", "# <<2"
 TRAINED_S = 2.0
@@ -384,18 +386,11 @@ def summary(judged: dict[Script, dict]) -> list[str]:
     return lines
 
 
-def processor() -> str:
-    """Return the name of the processor, or its architecture where the system does not tell."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def machine() -> dict[str, str | int]:
     """Return what the numbers depend on."""
     installed = {d.metadata["Name"] for d in metadata.distributions()}
     versions = {name: metadata.version(name) for name in ("flatout", "torch", "numpy") if name in installed}
-    return {"cpu": processor(), "num_cpus": os.cpu_count() or 0, "python": platform.python_version(), **versions}
+    return {"cpu": processor_name(), "num_cpus": os.cpu_count() or 0, "python": platform.python_version(), **versions}
 
 
 def store(path: Path, results: dict) -> None:

@@ -12,7 +12,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import random
 import statistics
 import subprocess
@@ -28,6 +27,7 @@ from tunes import SCRIPTS, bounds, tune
 from flatout.analysis.blocks import candidate_first, stretch
 from flatout.analysis.judge import allocate, compare
 from flatout.analysis.statistics import block_mean
+from flatout.machine import processor_name
 from flatout.schema.order import TimingOrder
 from flatout.schema.trial import Pair
 
@@ -160,7 +160,7 @@ def main() -> None:
     if options.record:
         record(options.record, options.seconds)
         return
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}, "
+    print(f"{processor_name()}, {os.cpu_count()} CPUs, torch {version('torch')}, "
           f"{datetime.date.today()}, load {os.getloadavg()[0]:.1f}")  # fmt: skip
     if not options.no_trials:
         trials(25.0 if options.quick else 240.0, 300 if options.quick else 2000)

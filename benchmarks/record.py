@@ -12,6 +12,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from flatout.machine import processor_name
+
 HERE = Path(__file__).resolve().parent
 HISTORY = HERE / "history"
 PACKAGES = ("torch", "numpy", "torchvision")
@@ -65,13 +67,7 @@ def _commit() -> str | None:
 def _machine() -> str:
     """Return cores, processor and GPU."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return ", ".join([f"{cores} cores", _processor(), *_gpu()])
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return ", ".join([f"{cores} cores", processor_name(), *_gpu()])
 
 
 def _gpu() -> list[str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from record import record
 
 from flatout.cli.recordings import read_report
+from flatout.machine import processor_name
 from flatout.report.html.page import page
 from flatout.schema.codec import RUN_FILE, write_run
 from flatout.schema.phase import STEP_PHASES
@@ -95,7 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     number = 1 if options.quick else 7
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, "
+        f"{processor_name()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, "
         f"jinja2 {version('jinja2')}, {datetime.date.today()}, load {os.getloadavg()[0]:.1f}"
     )
     with tempfile.TemporaryDirectory() as folder:

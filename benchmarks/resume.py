@@ -13,7 +13,6 @@ is given again until it ends by itself. Counted: other recipes, processes left b
 
 import argparse
 import os
-import platform
 import random
 import signal
 import subprocess
@@ -26,6 +25,8 @@ from pathlib import Path
 
 import psutil
 from tunes import SCRIPTS, write_project
+
+from flatout.machine import processor_name
 
 GOAL = "goal: the same recipe each time, no process left, no file changed"
 FIXES = """
@@ -86,7 +87,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     kills = options.kills or (3 if options.quick else 25)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}; {GOAL}")
+    print(f"{processor_name()}, {os.cpu_count()} CPUs, torch {version('torch')}; {GOAL}")
     rng = random.Random(options.seed)
     script = next(iter(SCRIPTS))
     with tempfile.TemporaryDirectory() as name:

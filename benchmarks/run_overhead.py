@@ -14,7 +14,6 @@ attached costs.
 import argparse
 import math
 import os
-import platform
 import random
 import statistics
 import subprocess
@@ -28,6 +27,7 @@ from record import record
 
 from flatout.analysis.judge import t_quantile
 from flatout.engine.recipe import RECIPE_FILE, write_recipe
+from flatout.machine import processor_name
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.trial import Equivalence, Selection
 
@@ -146,7 +146,7 @@ def compare_ways(ways: Sequence[str], goal: str, begin: Callable, note: Callable
     parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
     options = parser.parse_args()
     starts, pairs = (3, 8) if options.quick else (12, 30)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, torch {version('torch')}")
+    print(f"{processor_name()}, {os.cpu_count()} CPUs, torch {version('torch')}")
     print(f"{starts} starts x {pairs} pairs of blocks; in brackets 95% interval over starts; {goal}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from record import record
 
+from flatout.machine import processor_name
+
 ROUNDS = 15
 GOALS_MS = {"import flatout": 50, "flatout --help": 200}
 BARE = [sys.executable, "-c", "pass"]
@@ -49,12 +51,6 @@ def show(name: str, values_ms: list[float], recorded: bool) -> None:
         record("startup", name, median, **more)
 
 
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
@@ -62,7 +58,7 @@ def main() -> None:
     commands = [BARE, IMPORT, HELP]
     one_round(commands, 0)  # reads the files into the page cache and writes the byte code
     rounds = [one_round(commands, number) for number in range(ROUNDS)]
-    print(f"Python {platform.python_version()}, torch {version('torch')}, click {version('click')}, {processor()}")
+    print(f"Python {platform.python_version()}, torch {version('torch')}, click {version('click')}, {processor_name()}")
     print(f"a bare interpreter: {statistics.median(bare for bare, _, _ in rounds):.1f} ms")
     show("import flatout", [imported - bare for bare, imported, _ in rounds], options.record)
     show("flatout --help", [helped for _, _, helped in rounds], options.record)

@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from flatout.machine import processor_name
+
 PLAIN = "python train.py"
 Change = tuple[str, str]
 
@@ -39,7 +41,7 @@ class Trainings:
 def where(what: str, rounds: int, device: str = "") -> str:
     """Return what is measured and on which machine."""
     return (
-        f"{what}, {device or platform.processor() or platform.machine()}, "
+        f"{what}, {device or processor_name()}, "
         f"{len(os.sched_getaffinity(0))} CPUs, Python {platform.python_version()}, torch {torch.__version__}, "
         f"torchvision {version('torchvision')}; n={rounds} trainings each, in rounds: medians, in brackets the range"
     )

@@ -1,4 +1,4 @@
-"""What a process may take of its machine: cores and memory, as its affinity and its control groups allow.
+"""The machine: its processor, and the cores and memory that a process may take of it.
 
 Containers and job schedulers limit both by Linux control groups, of which neither `os.cpu_count()` nor the free memory
 of the machine knows: with `docker run --cpus 2` on 64 cores a process sees 64 and is stopped most of the time.
@@ -9,12 +9,22 @@ import contextlib
 import functools
 import math
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["group_memory_left", "usable_cores"]
+__all__ = ["group_memory_left", "processor_name", "usable_cores"]
 
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def processor_name() -> str:
+    """Return the model of the processor as Linux tells it, elsewhere the family."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def usable_cores() -> int:

@@ -288,8 +288,8 @@ def test_a_prepared_folder_changes_nothing_runs_nothing_and_is_told_in_one_line(
 
 def test_an_unfinished_tune_that_came_with_a_project_is_left_alone_with_the_reason(place):
     """A tune is gone on with only in a folder that is this user's, whose trials keep within the bounds of fixes."""
+    from flatout.engine.trial.interrupted_tune import taken_up
     from flatout.engine.trial.journal import TrialJournal
-    from flatout.engine.trial.taking_up import taken_up
     from flatout.schema.trial import Candidate, Equivalence, Selection, Trial, Verdict
 
     assert taken_up(place.kept)[0] is not None

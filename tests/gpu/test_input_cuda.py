@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from flatout.pipeline import compile_loader
 from flatout.pipeline.compile.pointwise_table import table_of
 from flatout.pipeline.device.batch_tensors import replaced, tensors_of
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 from tests.unit.pipeline.compile.test_batch_compiler import Pictures
 from tests.unit.pipeline.device.test_device_pass import (
     AUGMENTED,

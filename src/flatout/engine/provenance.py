@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flatout.engine.process.target import Target, script_digest
 from flatout.errors import UsageError
-from flatout.machine import usable_cores
+from flatout.machine import processor_name, usable_cores
 from flatout.schema.recipe import Recipe
 
 __all__ = ["Here", "here", "require_same_script", "warnings"]
@@ -99,18 +99,7 @@ def _torch_version() -> str:
 
 def _devices() -> tuple[str, ...]:
     """Return the names of the processor and of the accelerators, as torch calls them."""
-    return (_cpu(), *_gpus())
-
-
-def _cpu() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return (processor_name(), *_gpus())
 
 
 def _gpus() -> tuple[str, ...]:

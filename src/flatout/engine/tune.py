@@ -18,9 +18,9 @@ from flatout.engine.process.run_folder import one_at_a_time, run_folder
 from flatout.engine.process.target import Target, script_digest
 from flatout.engine.progress import Progress
 from flatout.engine.trial.candidates import candidates
+from flatout.engine.trial.interrupted_tune import taken_up
 from flatout.engine.trial.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
 from flatout.engine.trial.search import Search
-from flatout.engine.trial.taking_up import taken_up
 from flatout.errors import FlatoutError, Interrupted
 from flatout.schema.report import Report
 from flatout.schema.secrets import digest, masked_words

@@ -67,7 +67,7 @@ def _is_costly(loader: LoaderFacts) -> bool:
 def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones, or earlier trainings, delivered."""
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
-    from flatout.watch.random_streams import in_a_worker
+    from flatout.watch.dataset_state import in_a_worker
 
     place = Path(folder).absolute() if site.purpose == "run" else None  # a trial's files would be taken for results
     linked = next((part for part in (Path(folder), *Path(folder).parents) if part.is_symlink()), None)

@@ -69,7 +69,7 @@ def _may_be_kept(loader: LoaderFacts) -> bool:
 def patch(site: "Site", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones delivered."""
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
-    from flatout.watch.random_streams import in_a_worker
+    from flatout.watch.dataset_state import in_a_worker
 
     kept = LoaderCaches(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), on_change=on_change)
 

@@ -53,7 +53,7 @@ def patch(site: "Site", *, threads: int) -> None:
 
     import torch
 
-    from flatout.watch.random_streams import in_a_worker
+    from flatout.watch.dataset_state import in_a_worker
 
     set_threads, thread = torch.set_num_threads, get_ident()
     asked: list[int] = []  # what the script has asked for

@@ -106,7 +106,7 @@ class _Served:
         """Serve every pass whose batches are made from what is kept."""
         from flatout.pipeline.device.device_pass import begin_ahead
         from flatout.pipeline.serve.passes import KeptPass
-        from flatout.watch.random_streams import in_a_worker
+        from flatout.watch.dataset_state import in_a_worker
 
         def iterate(loader: Any) -> Any:
             if in_a_worker() or not self._ready() or self._kept.others_lead():

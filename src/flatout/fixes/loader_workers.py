@@ -126,7 +126,7 @@ def patch(
 def _suits(loader: Any, plan: "HandoverPlan") -> bool:
     """Return whether other workers than those of `loader` may make its batches, by what it is."""
     from flatout.torch_loader.worker_pool import draws_at_start
-    from flatout.watch.random_streams import in_a_worker, unsafe
+    from flatout.watch.dataset_state import in_a_worker, unsafe
 
     wanted = loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)
     if not wanted or loader in plan.left_alone or in_a_worker():

@@ -54,7 +54,7 @@ def patch(site: "Site") -> None:
     """Keep the workers of every loader that has some and would end them."""
     from flatout.torch_loader.kept_workers import KeptWorkers
     from flatout.torch_loader.reseeding import only_seeds
-    from flatout.watch.random_streams import holds_generator, in_a_worker
+    from flatout.watch.dataset_state import holds_generator, in_a_worker
 
     pools = KeptWorkers(lambda: site.hit("DataLoader"))
 

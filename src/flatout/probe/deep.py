@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeepWatch"]
 
+_MOMENTS = ("start", "step", "called", "backward", "stop", "measure")
 _SLOW_NS = 100_000_000  # so long a step, and a deep run may end before the steps that are drawn best
 
 
@@ -65,6 +66,7 @@ class DeepWatch:
             offer=lambda name, switch: self._offered.append((name, switch)),
         )
         self._probes = [(probe, probe.make(self._context)) for probe in probes()]
+        self._told = {moment: self._tellers(moment) for moment in _MOMENTS}
 
     def watch(self, name: str) -> Any:
         """Return the watch of the probe with that name."""
@@ -114,10 +116,11 @@ class DeepWatch:
 
     def _each(self, moment: str, *given: Any) -> None:
         """Tell every probe that asks to be told of that moment."""
-        for probe, watch in self._probes:
-            tell = getattr(probe, moment)
-            if tell is not None:
-                tell(watch, *given)
+        for tell, watch in self._told[moment]:
+            tell(watch, *given)
+
+    def _tellers(self, moment: str) -> list[tuple[Callable[..., None], Any]]:
+        return [(tell, watch) for probe, watch in self._probes if (tell := getattr(probe, moment)) is not None]
 
     def _follow_device(self, step: Step, number: int) -> None:
         """Record what the device does in the steps that are drawn, and little more."""

@@ -19,8 +19,8 @@ from typing import Any
 from flatout.torch_loader.noted_batches import Flagged
 from flatout.torch_loader.worker_origins import WorkerOrigin, WorkerOrigins
 from flatout.torch_loader.worker_pool import IndicesAhead, WorkerPool, generator_of
+from flatout.watch.dataset_state import parts, random_states, same, undrawn, unsafe
 from flatout.watch.files.opened_files import are_as_before, mark_of
-from flatout.watch.random_streams import parts, random_states, same, undrawn, unsafe
 
 __all__ = ["Handover", "HandoverPlan"]
 

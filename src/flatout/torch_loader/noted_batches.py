@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from flatout.watch.dataset_state import random_states, undrawn
 from flatout.watch.files.opened_files import FileMark, OpenedFiles
 from flatout.watch.first_use import Attributes
 from flatout.watch.memory.object_graph import available
-from flatout.watch.random_streams import random_states, undrawn
 from flatout.watch.state_watch import StateWatch
 
 __all__ = ["CheckedCollate", "Flagged", "NotedSampler", "StrictCollate"]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flatout.watch.batch_side_effects import keeps_results
+from flatout.watch.dataset_state import holds_generator, random_states, undrawn
 from flatout.watch.files.opened_files import FileMark, OpenedFiles, are_as_before, files_held
 from flatout.watch.first_use import Attributes
 from flatout.watch.memory.object_graph import available
-from flatout.watch.random_streams import holds_generator, random_states, undrawn
 from flatout.watch.state_watch import StateWatch
 
 __all__ = ["Begin", "NotingCollate", "Reseed", "only_seeds"]

@@ -14,7 +14,7 @@ from typing import Any
 from flatout.errors import ChangedTooLate
 from flatout.torch_loader.handover import Handover, HandoverPlan
 from flatout.torch_loader.worker_pool import IndicesAhead
-from flatout.watch.random_streams import random_states, restore_random_states, undrawn
+from flatout.watch.dataset_state import random_states, restore_random_states, undrawn
 
 __all__ = ["WorkerResizing"]
 

@@ -4,8 +4,8 @@ import functools
 from typing import Any
 
 from flatout.watch.components import attributes_of, parts
+from flatout.watch.dataset_state import RandomStates, random_states, restore_random_states, same
 from flatout.watch.forked_copy import ask_a_copy
-from flatout.watch.random_streams import RandomStates, random_states, restore_random_states, same
 from flatout.watch.state_watch import StateWatch
 
 __all__ = ["Attributes", "begins_alike"]

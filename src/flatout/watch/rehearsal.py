@@ -14,11 +14,11 @@ import torch
 
 from flatout.watch.batch_owners import owned
 from flatout.watch.batch_side_effects import told_of
+from flatout.watch.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.watch.files.file_questions import Asked, asked_of_files, may_be_data, read_by_number
 from flatout.watch.files.opened_files import OpenedFiles, files_held
 from flatout.watch.forked_copy import ask_a_copy, in_a_copy
 from flatout.watch.memory.object_graph import available
-from flatout.watch.random_streams import random_states, restore_random_states, same, undrawn
 from flatout.watch.refused_writes import refused_write
 from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flatout.watch.components import attributes_of, is_filled, is_generator, is_own, module_of, names_in, parts
+from flatout.watch.dataset_state import random_states, restore_random_states, undrawn
 from flatout.watch.memory.layouts import is_plain_instance
 from flatout.watch.own_generators import access
-from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 
 __all__ = ["StateGuard", "streams_alone"]
 

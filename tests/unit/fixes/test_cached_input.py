@@ -18,7 +18,7 @@ from flatout.probe.model.modules import ModuleWatch
 from flatout.rules.core.catalog import catalog
 from flatout.schema.run import Header, LoaderFacts, Run, SamplePrefix
 from flatout.schema.trial import Selection
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 BATCHES = 5
 

@@ -8,7 +8,7 @@ from tests.unit.fixes.training import under
 from torch.utils.data import DataLoader
 
 from flatout.errors import ChangedTooLate
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from flatout.fixes.core.catalog import find_fix, fixes
 from flatout.rules.core.catalog import catalog
 from flatout.schema.run import Environment, Header, LoaderFacts, ModelFacts, Run
 from flatout.schema.trial import Equivalence
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 HEADINGS = ["## What it does", "## Why it helps", "## How equal", "## When it is wrong"]
 ALL = {fix.name: fix for fix in fixes()}

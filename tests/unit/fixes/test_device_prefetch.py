@@ -19,7 +19,7 @@ from flatout.schema.run import Environment, Header, LoaderFacts, Run
 from flatout.torch_loader import lookahead
 from flatout.torch_loader.batch_copies import Marked, asked_device, tensors_at
 from flatout.torch_loader.lookahead import Lookahead, TransferStreams, Wanted
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 pytestmark = pytest.mark.slow
 

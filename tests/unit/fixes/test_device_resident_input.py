@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from flatout.fixes import device_resident_input
 from flatout.pipeline.device.lazy_tensor import LazyTensor, Twin
 from flatout.schema.run import Environment, Header, LoaderFacts, Run
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 v1 = torchvision.transforms
 RESIZED = v1.Compose([v1.Resize(12), v1.ToTensor(), v1.Normalize(*RGB)])

@@ -19,7 +19,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRa
 
 from flatout.fixes.loader_workers import choices
 from flatout.schema.run import Environment, Header, LoaderFacts, Run, SamplePrefix
-from flatout.watch.random_streams import parts, same, unsafe
+from flatout.watch.dataset_state import parts, same, unsafe
 
 pytestmark = pytest.mark.slow
 

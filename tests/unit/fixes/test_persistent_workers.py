@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from flatout.fixes.persistent_workers import choices
 from flatout.schema.run import Header, LoaderFacts, Run
 from flatout.torch_loader.reseeding import only_seeds
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from tests.unit.pipeline.programs import _copied, _spoil
 from torch.utils.data import DataLoader
 
 from flatout.pipeline import compile_loader
-from flatout.watch.random_streams import random_states, same
+from flatout.watch.dataset_state import random_states, same
 
 OPTIONS = {"batch_size": 6, "shuffle": True}
 

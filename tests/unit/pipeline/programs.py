@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
-from flatout.watch.random_streams import random_states
+from flatout.watch.dataset_state import random_states
 
 Pair = namedtuple("Pair", "image label")
 

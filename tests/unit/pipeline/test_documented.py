@@ -14,7 +14,7 @@ from tests.unit.pipeline.programs import _copied, _spoil
 from torch.utils.data import DataLoader
 
 from flatout.pipeline import compile_loader
-from flatout.watch.random_streams import random_states, same
+from flatout.watch.dataset_state import random_states, same
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker")  # said where there is one core
 

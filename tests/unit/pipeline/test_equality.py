@@ -24,7 +24,7 @@ from torch.utils.data import (
 from flatout.pipeline import compile_loader
 from flatout.pipeline.inspect.determinism import some_indices
 from flatout.pipeline.serve import loader_plan
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 MANY = settings(  # each looks at the data set in two copies of the process, which take most of its time
     max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -9,7 +9,7 @@ from flatout.pipeline.cache.gather import gathering
 from flatout.pipeline.cache.row_store import RowStore
 from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.inspect.determinism import some_indices
-from flatout.watch.random_streams import random_states, restore_random_states
+from flatout.watch.dataset_state import random_states, restore_random_states
 
 __all__ = ["worth_keeping"]
 

@@ -17,7 +17,7 @@ from flatout.pipeline.cache.ranks import SharedBlock, local_ranks
 from flatout.pipeline.cache.row_store import RowStore, mapped_bytes
 from flatout.pipeline.compile.batch_compiler import BatchCompiler
 from flatout.pipeline.inspect.determinism import ask
-from flatout.watch.random_streams import random_states, restore_random_states
+from flatout.watch.dataset_state import random_states, restore_random_states
 from flatout.watch.script_signals import any_but_signals
 
 if TYPE_CHECKING:

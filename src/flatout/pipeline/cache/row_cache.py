@@ -17,7 +17,7 @@ from flatout.pipeline.inspect.row_independence import DEPENDS, DRAWS, rows_equal
 from flatout.pipeline.read.worker_reader import Given
 from flatout.units import format_bytes
 from flatout.watch.batch_owners import stands_twice
-from flatout.watch.random_streams import random_states, restore_random_states, undrawn
+from flatout.watch.dataset_state import random_states, restore_random_states, undrawn
 from flatout.watch.refused_writes import in_words
 from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard

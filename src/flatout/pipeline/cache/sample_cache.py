@@ -19,10 +19,10 @@ from flatout.pipeline.read.batch_reader import AroundBatches
 from flatout.pipeline.read.sample_copies import copied, size_of
 from flatout.pipeline.read.sample_reader import Entry, Reader, at_once, behind, reader_of
 from flatout.units import format_bytes
+from flatout.watch.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.watch.forked_copy import ask_a_copy
 from flatout.watch.freshness import Freshness
 from flatout.watch.own_generators import generators_in, restore_states, states_of
-from flatout.watch.random_streams import random_states, restore_random_states, same, undrawn
 from flatout.watch.refused_writes import in_words
 from flatout.watch.rehearsal import rehearse
 from flatout.watch.script_signals import any_but_signals

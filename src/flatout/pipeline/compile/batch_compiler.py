@@ -19,7 +19,7 @@ from flatout.pipeline.compile.transform_steps import Step, Steps
 from flatout.pipeline.inspect.determinism import detached, some_indices
 from flatout.pipeline.read.sources import SampleSource, Value, source_of
 from flatout.pipeline.read.worker_reader import Given, ReadValues
-from flatout.watch.random_streams import random_states, restore_random_states, same, seed_streams, undrawn
+from flatout.watch.dataset_state import random_states, restore_random_states, same, seed_streams, undrawn
 from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["BatchCompiler", "compiler_of"]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flatout.native import native
 from flatout.pipeline.compile.kernels.core.kernel import Kernel, RandomKernel, Unsuited
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 __all__ = ["Table", "num_pointwise", "table_of"]
 

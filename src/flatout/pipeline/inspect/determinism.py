@@ -19,7 +19,7 @@ from flatout.pipeline.inspect.concurrent_requests import ConcurrentRequests, wai
 from flatout.pipeline.inspect.named_draws import names_draws
 from flatout.torch_loader.worker_start import start_method, starts_anew
 from flatout.watch.components import attributes_of
-from flatout.watch.random_streams import (
+from flatout.watch.dataset_state import (
     drawn_on_device,
     draws_elsewhere,
     fingerprint,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.watch.components import is_filled, names_in
-from flatout.watch.random_streams import parts
+from flatout.watch.dataset_state import parts
 from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["names_draws"]

@@ -9,7 +9,7 @@ import torch
 
 from flatout.pipeline.inspect.determinism import ask, streams_kept
 from flatout.torch_loader.worker_start import computing_on
-from flatout.watch.random_streams import random_states, restore_random_states, same, seed_streams
+from flatout.watch.dataset_state import random_states, restore_random_states, same, seed_streams
 from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["ProofPace", "agree", "agrees_here", "asked_again", "plain_of"]

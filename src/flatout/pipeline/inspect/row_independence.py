@@ -14,7 +14,7 @@ from torch.utils.data.dataloader import default_collate
 
 from flatout.pipeline.cache.batch_layout import Layout, layout_of
 from flatout.pipeline.cache.numpy_collate import quicker
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 from flatout.watch.refused_writes import in_words
 from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard

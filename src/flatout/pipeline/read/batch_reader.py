@@ -5,7 +5,7 @@ from typing import Any
 from flatout.pipeline.inspect.determinism import detached
 from flatout.pipeline.read.sample_copies import Mark, loaded
 from flatout.watch.components import attributes_of
-from flatout.watch.random_streams import fingerprint
+from flatout.watch.dataset_state import fingerprint
 
 __all__ = ["AroundBatches", "transforms_batches"]
 

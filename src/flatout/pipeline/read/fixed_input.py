@@ -16,7 +16,7 @@ from flatout.pipeline.inspect.determinism import samples_of
 from flatout.pipeline.read.batch_reader import AroundBatches
 from flatout.pipeline.read.sample_copies import copied
 from flatout.pipeline.read.sample_reader import AroundTransform, at_once, behind, reader_of
-from flatout.watch.random_streams import holds_generator, random_states, restore_random_states, same, undrawn
+from flatout.watch.dataset_state import holds_generator, random_states, restore_random_states, same, undrawn
 
 __all__ = ["PLACES", "FixedInput", "hold"]
 

@@ -13,7 +13,7 @@ from flatout.pipeline.inspect.repeated_proof import asked_again
 from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher
 from flatout.pipeline.read.worker_reader import WorkerReader, can_read
 from flatout.pipeline.serve.loader_plan import LoaderPlan
-from flatout.watch.random_streams import unsafe
+from flatout.watch.dataset_state import unsafe
 
 __all__ = ["Prefetch", "asking", "prefetch_for"]
 

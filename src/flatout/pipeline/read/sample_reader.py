@@ -11,7 +11,7 @@ from flatout.pipeline.read.batch_reader import AroundBatches, transforms_batches
 from flatout.pipeline.read.sample_copies import Mark, loaded
 from flatout.pipeline.read.sources import slots
 from flatout.watch.components import attributes_of
-from flatout.watch.random_streams import fingerprint, random_states, restore_random_states, undrawn
+from flatout.watch.dataset_state import fingerprint, random_states, restore_random_states, undrawn
 from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["AroundTransform", "Entry", "Reader", "at_once", "behind", "reader_of"]

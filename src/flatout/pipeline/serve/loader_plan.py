@@ -14,7 +14,7 @@ from flatout.pipeline.read.one_core import programs
 from flatout.pipeline.read.thread_prefetcher import in_flight, num_reading, reads_quickly, suit_one_core
 from flatout.pipeline.read.worker_reader import can_read
 from flatout.torch_loader.worker_start import computing_on, threads_of
-from flatout.watch.random_streams import draws_elsewhere, holds_generator
+from flatout.watch.dataset_state import draws_elsewhere, holds_generator
 from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 

@@ -35,10 +35,10 @@ from flatout.torch_loader.persistent_seed import WorkerSeeds
 from flatout.torch_loader.sampler_order import Indices, OddIndices
 from flatout.torch_loader.worker_start import computing_on, threads_of
 from flatout.torch_loader.worker_streams import drawn_from
+from flatout.watch.dataset_state import random_states, restore_random_states, undrawn
 from flatout.watch.files.file_questions import Asked
 from flatout.watch.forked_copy import ask_a_copy, in_a_copy
 from flatout.watch.freshness import Freshness
-from flatout.watch.random_streams import random_states, restore_random_states, undrawn
 from flatout.watch.rehearsal import Rehearsal, Tried, rehearse
 from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import streams_alone

@@ -15,7 +15,7 @@ from flatout.pipeline.serve.batch_buffer import BatchBuffer
 from flatout.torch_loader.noted_batches import CheckedCollate, Flagged, NotedSampler
 from flatout.torch_loader.sampler_order import DrawnAhead, InOneDraw, OddIndices, batches_of, indices_of, may_draw_ahead
 from flatout.torch_loader.worker_streams import WorkerStreams
-from flatout.watch.random_streams import random_states, undrawn
+from flatout.watch.dataset_state import random_states, undrawn
 
 __all__ = ["Deliver", "KeptPass", "fill", "noted", "weakly_called"]
 

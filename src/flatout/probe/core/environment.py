@@ -6,7 +6,7 @@ import platform
 
 import torch
 
-from flatout.machine import usable_cores
+from flatout.machine import processor_name, usable_cores
 from flatout.schema.run import DeviceMemory, Environment
 
 __all__ = ["describe_environment", "describe_memory"]
@@ -26,17 +26,6 @@ _VARIABLES = (
 )
 
 
-def _cpu() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def _memory_bytes() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -46,7 +35,7 @@ def _memory_bytes() -> int:
 
 def describe_environment() -> Environment:
     """Return the environment as the script sees it now; initializes no device that the script has not."""
-    kind, device, count = "cpu", _cpu(), 0
+    kind, device, count = "cpu", processor_name(), 0
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         kind, device, count = "cuda", torch.cuda.get_device_name(), torch.cuda.device_count()
     return Environment(
@@ -54,7 +43,7 @@ def describe_environment() -> Environment:
         device_kind=kind,
         num_devices=count,
         num_cpus=usable_cores(),
-        cpu=_cpu(),
+        cpu=processor_name(),
         memory_bytes=_memory_bytes(),
         platform=platform.platform(),
         python=platform.python_version(),

@@ -67,13 +67,12 @@ def _causes_first(findings: Sequence[Finding], of: Mapping[str, Rule]) -> list[F
     order = graphlib.TopologicalSorter({name: rule.after for name, rule in by_name.items() if rule.after})
     for place, name in enumerate(order.static_order(), 1):
         rule = by_name.get(name)
-        causes = [each for each in ordered if rule is not None and of[each.code].name in rule.after]
+        if rule is None:  # found nothing
+            continue
+        causes = [each for each in ordered if of[each.code].name in rule.after]
         for number, general in enumerate(ordered):
-            bounds = [
-                cause.max_speedup
-                for cause in causes
-                if rule is not None and general.code == rule.code and _alike(cause, general, rule)
-            ]
+            alike = [cause for cause in causes if general.code == rule.code and _alike(cause, general, rule)]
+            bounds = [cause.max_speedup for cause in alike]
             if bounds:
                 ordered[number] = replace(general, max_speedup=min(bounds))
                 moved[general.code] = place

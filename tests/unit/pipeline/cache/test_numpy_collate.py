@@ -13,7 +13,7 @@ from torch.utils.data import default_collate
 
 from flatout.pipeline.cache import numpy_collate
 from flatout.pipeline.cache.numpy_collate import quicker
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 QUICK = quicker(default_collate)
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64")

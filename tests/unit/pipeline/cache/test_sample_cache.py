@@ -17,7 +17,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 from flatout.pipeline import compile_loader
 from flatout.pipeline.read.sample_copies import copied
 from flatout.pipeline.serve.compiled_loader import LoaderCaches
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 pytestmark = pytest.mark.slow
 

@@ -32,7 +32,7 @@ from flatout.pipeline.device.begun_batches import BegunBatches
 from flatout.pipeline.device.device_stream import Arrived, DeviceStream
 from flatout.pipeline.device.pinned_ring import PinnedRing, travels
 from flatout.pipeline.serve import compiled_loader as compiled
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 v1 = torchvision.transforms
 v2 = pytest.importorskip("torchvision.transforms.v2")

@@ -7,7 +7,7 @@ from tests.unit.pipeline.device.test_device_pass import AUGMENTED, RESIZED, UNKN
 from torch.utils.data import DataLoader, Dataset
 
 from flatout.pipeline import compile_loader
-from flatout.watch.random_streams import random_states, restore_random_states, seed_streams, undrawn
+from flatout.watch.dataset_state import random_states, restore_random_states, seed_streams, undrawn
 
 
 class Streams:

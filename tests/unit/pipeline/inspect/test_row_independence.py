@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, default_collate
 from flatout.pipeline import compile_loader
 from flatout.pipeline.inspect import row_independence
 from flatout.pipeline.inspect.row_independence import DEPENDS, RowIndependence
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 LONG = 4
 FIRST = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]  # each begins and ends with a long one

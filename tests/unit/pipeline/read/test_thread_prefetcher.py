@@ -23,7 +23,7 @@ from flatout.pipeline.device.begun_batches import BegunBatches
 from flatout.pipeline.inspect import concurrent_requests, determinism
 from flatout.pipeline.inspect.determinism import examine
 from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher, in_flight
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 pytestmark = pytest.mark.slow
 

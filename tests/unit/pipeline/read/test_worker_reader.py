@@ -19,7 +19,7 @@ from flatout.pipeline.cache.row_view import WrittenRows
 from flatout.pipeline.read.sources import source_of
 from flatout.pipeline.read.worker_reader import ReadValues, WorkerReader, can_read
 from flatout.pipeline.serve.compiled_loader import LoaderCaches
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 pytestmark = [
     pytest.mark.slow,

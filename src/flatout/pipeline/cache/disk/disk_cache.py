@@ -21,8 +21,8 @@ from flatout.pipeline.cache.disk.keys import Key, KeyLimits, key_of
 from flatout.pipeline.cache.row_cache import RowCache
 from flatout.pipeline.inspect.determinism import some_indices
 from flatout.pipeline.inspect.repeated_proof import agree, asked_again, plain_of
+from flatout.watch.dataset_state import random_states, restore_random_states
 from flatout.watch.forked_copy import ask_a_copy
-from flatout.watch.random_streams import random_states, restore_random_states
 from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["CacheFolder", "DiskCache", "file_of"]

@@ -28,7 +28,7 @@ from flatout.pipeline import compile_loader
 from flatout.pipeline.cache.disk import background_writes, disk_cache, entries
 from flatout.pipeline.cache.disk.background_writes import BackgroundWrites
 from flatout.pipeline.cache.packed import Packed, pack
-from flatout.watch.random_streams import same
+from flatout.watch.dataset_state import same
 
 pytestmark = pytest.mark.slow
 
