@@ -13,6 +13,8 @@ import hypothesis
 import psutil
 import pytest
 
+from tests.examples import FULL
+
 # Before torch is imported: Inductor then compiles in this process instead of starting workers that live to its end.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # where others compute beside it, a parallel region waits for its last thread
@@ -33,6 +35,30 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a run started in the background; children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.register_at_fork(after_in_child=compute_on_one_thread)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `make test-full` alone runs, unless tests are named or selected by a word."""
+    if FULL or config.option.keyword or any("::" in argument for argument in config.args):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = [item for same in cases.values() for item in _left_out(same)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def _left_out(cases: list[pytest.Item]) -> list[pytest.Item]:
+    """Return those of a test function's cases that its marks `full` and `few` leave to `make test-full`."""
+    few = cases[0].get_closest_marker("few")
+    kept = range(len(cases))
+    if few is not None and few.args[0] < len(cases):
+        last = max(few.args[0] - 1, 1)
+        kept = [number * (len(cases) - 1) // last for number in range(few.args[0])]
+    return [item for at, item in enumerate(cases) if at not in kept or item.get_closest_marker("full")]
 
 
 def compute_on_one_thread() -> None:

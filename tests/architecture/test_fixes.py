@@ -31,6 +31,7 @@ def _defines_fix(node: ast.stmt) -> bool:
     return any(isinstance(target, ast.Name) and target.id == "FIX" for target in targets)
 
 
+@pytest.mark.slow
 def test_every_fix_file_is_found_and_named_by_its_fix():
     names = sorted(module.path.stem.replace("_", "-") for module in fix_files())
     assert [fix.name for fix in fixes()] == names
@@ -90,6 +91,7 @@ def test_the_fixes_that_rules_name_exist_or_are_announced():
     assert not unknown
 
 
+@pytest.mark.slow
 def test_the_pages_in_docs_are_those_of_the_fixes():
     done = subprocess.run(
         [sys.executable, REPO / "scripts" / "docs", "--check"], capture_output=True, text=True, timeout=60, check=False

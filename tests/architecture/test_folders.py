@@ -4,6 +4,8 @@ import ast
 import re
 from collections import Counter
 
+import pytest
+
 from tests.architecture.source import Module, imports, modules, none_of
 
 MAX_MODULES = 25
@@ -11,6 +13,7 @@ ONE_FILE_EACH = ("fixes", "rules")  # a fix and a rule is one file; their folder
 CODE = re.compile(r"(IN|TR|SY|HO|CO|ME|DI|EP|MS)\d{3}")
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_by_way_of_others():
     known = modules()
     graph = {name: {one for one in _imported(module) if one != name} for name, module in known.items()}

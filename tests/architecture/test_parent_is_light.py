@@ -31,6 +31,7 @@ def test_importing_flatout_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize("layer", [layer for layer in PARENT if layer not in ("", "__main__")])
+@pytest.mark.slow
 def test_the_parent_loads_neither_torch_nor_numpy(layer: str):
     names = [m.name for m in modules().values() if m.layer == layer]
     if not names:

@@ -36,6 +36,7 @@ def test_every_file_belongs_to_a_script_and_every_script_has_files(folder: str) 
 
 
 @pytest.mark.parametrize("script", FLAWED, ids=lambda script: script.name)
+@pytest.mark.slow
 def test_lines_are_marked_exactly_where_a_line_is_asked_for(script: planted.Script) -> None:
     for cause in script.causes:
         assert bool(script.marked_lines(cause)) or not cause.line
@@ -47,6 +48,7 @@ def test_only_flawed_scripts_have_marks(folder: str) -> None:
 
 
 @pytest.mark.parametrize("script", FLAWED, ids=lambda script: script.name)
+@pytest.mark.slow
 def test_a_twin_differs_from_its_script_by_more_than_marks(script: planted.Script) -> None:
     def bare(folder: str) -> str:
         text = "\n".join(path.read_text() for path in script.files(folder))

@@ -80,6 +80,7 @@ def test_every_rule_file_is_found_by_its_name():
 
 
 @pytest.mark.parametrize("rule", catalog(), ids=lambda rule: f"{rule.code}-{rule.name}")
+@pytest.mark.slow
 def test_a_rule_fires_on_its_examples_and_on_none_of_the_quiet_ones(rule: Rule):
     for example in rule.fires_on:
         finding = rule.check(example.run, example.breakdown, example.headroom)
@@ -89,6 +90,7 @@ def test_a_rule_fires_on_its_examples_and_on_none_of_the_quiet_ones(rule: Rule):
         assert rule.check(example.run, example.breakdown, example.headroom) is None
 
 
+@pytest.mark.slow
 def test_the_pages_in_docs_are_those_of_the_rules():
     rule_files()
     done = subprocess.run(

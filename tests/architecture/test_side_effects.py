@@ -3,6 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from tests.architecture.source import Module, modules, none_of
 
 MAY_PRINT_AND_EXIT = ("cli", "__main__")
@@ -31,6 +33,7 @@ def test_only_the_command_line_prints_and_exits():
     )
 
 
+@pytest.mark.slow
 def test_only_the_seams_set_attributes_of_foreign_modules():
     """Best effort: sees `torch.x = y`, `del torch.x` and `setattr(torch.X, ...)` on names that an import bound."""
     none_of(

@@ -28,6 +28,7 @@ def shell(line):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("where", "why"), [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
+@pytest.mark.few(4)
 def test_a_stdout_that_takes_nothing_is_told_in_one_line(command, where, why, project):
     done = shell(f"{{flatout}} {command} {where}")
     assert done.returncode == 2

@@ -97,6 +97,7 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("page", pages())
+@pytest.mark.slow
 def test_every_link_of_a_page_leads_somewhere(page):
     for target in LINK.findall(text_of(page)):
         if re.match(r"[a-z]+:", target):

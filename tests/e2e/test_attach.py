@@ -37,6 +37,7 @@ print("input", repr(sys.stdin.read()), __name__, __file__, flush=True)
     assert flatout.left_behind() == []
 
 
+@pytest.mark.full
 def test_a_script_has_its_own_arguments(plain):
     _, ended = plain
     for mode in ("timed", "deep"):
@@ -96,6 +97,7 @@ def test_a_module_is_observed(flatout):
     assert ended.run.header.script == "package.train"
 
 
+@pytest.mark.full
 def test_a_python_with_options_is_observed(flatout):
     flatout.write(training(before="assert sys.flags.dev_mode"))
     ended = flatout.diagnose("--", "python", "-X", "dev", "-W", "ignore", "train.py")
@@ -139,6 +141,7 @@ def main():
 """
 
 
+@pytest.mark.full
 def test_workers_are_observed_however_they_are_started(flatout):
     """The deep run names the line that is slow in each of them."""
     source = (

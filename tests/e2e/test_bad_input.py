@@ -32,6 +32,7 @@ def test_a_folder_in_place_of_a_script_is_wrong_usage(flatout):
     assert "src is a folder without __main__.py." in said(ended)
 
 
+@pytest.mark.full
 def test_a_python_that_is_named_by_its_path_is_a_launcher(flatout):
     flatout.write(training(steps=12))
     ended = flatout.diagnose("--", sys.executable, "train.py")
@@ -82,6 +83,7 @@ def test_a_python_that_nothing_can_attach_to_is_refused_before_it_runs(flatout, 
     assert not (flatout.folder / "ran").exists()
 
 
+@pytest.mark.full
 def test_a_script_that_hides_an_isolated_python_is_ended_soon_with_the_reason(flatout):
     flatout.write("import time; time.sleep(60)")
     launcher = flatout.write(f"#!/bin/sh\nexec {sys.executable} -I train.py\n", "launch.sh")
@@ -179,6 +181,7 @@ def test_a_module_that_does_not_exist_is_the_script_s_failure(flatout):
     assert "No module named" in said(ended)
 
 
+@pytest.mark.full
 def test_a_dataset_that_fails_at_one_index_is_told_by_its_index(flatout):
     before = "def check(self, index, get=Data.__getitem__):\n"
     before += "    if index == 17: raise ValueError(f'sample {index} is damaged')\n"
@@ -209,6 +212,7 @@ def test_a_script_without_an_optimizer_step_is_told_so(flatout):
     assert "optimizer steps" in said(ended)
 
 
+@pytest.mark.full
 def test_a_script_that_hangs_before_its_first_step_is_ended_at_the_budget(flatout):
     flatout.write("import torch, time\nprint('waiting for the data', flush=True)\ntime.sleep(600)\n")
     ended = flatout("diagnose", "--budget", "9s", "train.py")
@@ -221,6 +225,7 @@ def test_a_script_that_hangs_before_its_first_step_is_ended_at_the_budget(flatou
 # -------------------------------------------------------------------------------------------- strange, and it works
 
 
+@pytest.mark.full
 def test_a_script_of_two_steps_is_measured_and_said_to_be_short(flatout):
     flatout.write(training(steps=2))
     ended = flatout.diagnose("train.py")
@@ -229,6 +234,7 @@ def test_a_script_of_two_steps_is_measured_and_said_to_be_short(flatout):
     assert "MS002 too-few-steps" in ended.out
 
 
+@pytest.mark.full
 def test_losses_that_are_nan_do_not_keep_a_script_from_being_measured(flatout):
     flatout.write(training(before="torch.nn.init.constant_(model.weight, float('nan'))"))
     ended = flatout("diagnose", "--steps", "20", "--json", "out.json", "train.py")
@@ -238,6 +244,7 @@ def test_losses_that_are_nan_do_not_keep_a_script_from_being_measured(flatout):
     assert json.loads((flatout.folder / "out.json").read_text(), parse_constant=pytest.fail)["schema"] == 1
 
 
+@pytest.mark.full
 def test_hostile_names_are_escaped_and_work(flatout):
     name = 'it\'s [bold]a "b"\n\u00fc \x1b[31m.py'
     flatout.write(training(each_step="sys.stdout.flush()"), name)
@@ -273,6 +280,7 @@ def lines(tmp_path_factory):
     return (ended.recording / "run.jsonl").read_text().splitlines()
 
 
+@pytest.mark.full
 def test_a_recording_whose_last_line_was_cut_off_is_shown(flatout, lines):
     flatout.write("\n".join(lines)[:-20], "kept/run.jsonl")
     ended = flatout("report", "kept")

@@ -94,6 +94,7 @@ def told(dom, name):
 
 @pytest.mark.parametrize("name", list(PAGES))
 @pytest.mark.parametrize("width", [1100, 500])
+@pytest.mark.few(1)
 def test_a_page_is_drawn_without_a_word_on_the_console(browse, name, width):
     text = PAGES[name]()
     dom, console = browse(watched(text, PROBE), width=width, picture=f"{name}-{width}")
@@ -161,6 +162,7 @@ AUDIT = """<script>addEventListener("load", () => axe.run().then(found => {
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["diagnosis", "tune", "many-steps", "comparison"])
+@pytest.mark.few(1)
 def test_an_audit_of_accessibility_finds_nothing_serious(browse, axe, name, dark):
     text = watched(PAGES[name](), f"<script>{axe}</script>{AUDIT}")
     dom, _ = browse(text, dark=dark)

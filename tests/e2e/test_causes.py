@@ -105,6 +105,7 @@ def named(flatout, script, code, times=3):
         pytest.param("max(len(row) for row, _ in samples)", False, id="to the longest of the batch"),
     ],
 )
+@pytest.mark.full
 def test_padding_that_a_recurrent_layer_computes_is_found_at_the_call_of_the_model(flatout, longest, found):
     script = PADDED.replace("{longest}", longest)
     codes = diagnosed(flatout, script)
@@ -120,6 +121,7 @@ def test_padding_that_a_recurrent_layer_computes_is_found_at_the_call_of_the_mod
     ("order", "found"),
     [pytest.param("ColorJitter(), RandomCrop()", True), pytest.param("RandomCrop(), ColorJitter()", False)],
 )
+@pytest.mark.full
 def test_work_on_pixels_that_are_cropped_away_is_found(flatout, order, found):
     script = CROPPED.replace("{order}", order)
     codes = diagnosed(flatout, script)
@@ -160,6 +162,7 @@ while True:
 
 
 @pytest.mark.parametrize(("again", "found"), [pytest.param("model(x)", True), pytest.param("logits", False)])
+@pytest.mark.full
 def test_a_second_pass_that_only_counts_hits_is_found_at_its_line(flatout, again, found):
     script = COUNTED.replace("{again}", again)
     codes = diagnosed(flatout, script)
@@ -233,6 +236,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_gradients_that_no_optimizer_reads_are_found_where_the_model_is_called(flatout):
     script = UNTRAINED.format(asks=True, trained="head")
     found = named(flatout, script, "CO022")
@@ -245,6 +249,7 @@ def test_gradients_that_no_optimizer_reads_are_found_where_the_model_is_called(f
 LEFT = "The operator 'aten::linalg_svd' is not currently supported on the MPS backend and will fall back to run on the"
 
 
+@pytest.mark.full
 def test_an_operation_that_torch_says_is_left_to_the_cpu_is_told_at_its_line(flatout):
     """No such device here: the script says it in torch's words, through which torch's C++ says it, too."""
     said = f'__import__("warnings").warn("{LEFT} CPU.")'
@@ -321,6 +326,7 @@ while True:
 
 
 @pytest.mark.parametrize("anew", [True, False])
+@pytest.mark.full
 def test_what_a_connection_needs_made_for_every_sample_is_found_at_its_line(flatout, anew):
     script = CONNECTING.replace("{anew}", str(anew))
     codes = diagnosed(flatout, script)
@@ -393,6 +399,7 @@ def store():
 
 
 @pytest.mark.parametrize(("how", "workers", "found"), [("", 0, True), ("", 2, True), (", block_size=4096", 0, False)])
+@pytest.mark.full
 def test_bytes_from_the_network_that_nobody_reads_are_found_at_the_line_that_reads(flatout, store, how, workers, found):
     script = REMOTE.replace("{port}", str(store)).replace("{how}", how).replace("{workers}", str(workers))
     codes = diagnosed(flatout, script, workers=workers)
@@ -417,6 +424,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_what_float64_costs_is_timed_on_a_copy_of_the_model(flatout):
     found = diagnosed(flatout, DOUBLE.replace("{dtype}", "float64"), loads=False)["CO002"]
     assert re.search(
@@ -455,6 +463,7 @@ while True:
 
 
 @pytest.mark.parametrize(("threads", "tried"), [(3, True), (1, False)])
+@pytest.mark.full
 def test_workers_with_several_threads_make_batches_with_one_in_turn(flatout, threads, tried):
     flatout.write(THREADS.replace("{threads}", str(threads)))
     ended = flatout.diagnose("train.py", steps=150)
@@ -487,6 +496,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_graphs_that_pile_up_in_a_validation_are_counted(flatout):
     flatout.write(PILED)
     ended = flatout.diagnose("train.py", steps=40)
@@ -519,6 +529,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_collecting_between_epochs_is_found_at_the_line_that_asks_for_it(flatout):
     found = diagnosed(flatout, TIDIED)["EP004"]
     assert TIDIED.splitlines()[found.location.line - 1].endswith("# ASKS")

@@ -14,6 +14,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.alone,
+    pytest.mark.full,
     pytest.mark.timeout(600),  # a tune and two trainings: 190 to 240 s each beside three other test runs on two cores
 ]
 

@@ -30,6 +30,7 @@ def versions(flatout, monkeypatch):
     return write
 
 
+@pytest.mark.full
 def test_the_slower_checkout_is_told_and_why(versions, flatout):
     before, after = versions(
         A=training(before=READS, each_step=WRITES),
@@ -44,6 +45,7 @@ def test_the_slower_checkout_is_told_and_why(versions, flatout):
     assert found.surroundings == ()
 
 
+@pytest.mark.full
 def test_a_checkout_that_fails_by_itself_is_named(versions):
     before, after = versions(A=training(), B=training(each_step="if done == 12: raise KeyError('lr')"))
     with pytest.raises(ScriptFailed, match=r"(?s)^B, .*KeyError"):

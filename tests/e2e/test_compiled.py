@@ -1,5 +1,7 @@
 """Scripts that compile their model: what ends a graph and what is compiled again, and nothing that is not so."""
 
+import pytest
+
 from flatout.analysis.breakdown import account
 from flatout.rules.core.find import find
 from tests.e2e.support import training
@@ -51,6 +53,7 @@ def test_the_line_that_ends_a_graph_is_named_and_the_compiler_is_not_taken_for_a
     assert "CO003" not in said
 
 
+@pytest.mark.full
 def test_a_function_whose_attributes_change_is_said_to_be_compiled_again(flatout):
     said = found(flatout, training(before=CHANGING))
     assert said["CO006"].location.function == "forward"

@@ -33,6 +33,7 @@ def own_checkpoint(flatout):
     return picture(flatout.folder)
 
 
+@pytest.mark.full
 def test_what_a_killed_flatout_measured_can_be_shown(flatout):
     flatout.write(training())
     process = flatout.start("diagnose", "train.py")
@@ -43,6 +44,7 @@ def test_what_a_killed_flatout_measured_can_be_shown(flatout):
     kept(flatout)
 
 
+@pytest.mark.few(1)
 def test_a_killed_flatout_leaves_no_process_and_the_user_s_files(flatout, world, own_checkpoint):
     process = flatout.start("diagnose", "train.py")
     flatout.wait_for_steps()
@@ -53,6 +55,7 @@ def test_a_killed_flatout_leaves_no_process_and_the_user_s_files(flatout, world,
     assert picture(flatout.folder) == own_checkpoint
 
 
+@pytest.mark.full
 def test_a_killed_guard_costs_the_rest_of_its_run_and_no_more(flatout, own_checkpoint):
     process = flatout.start("diagnose", "train.py")
     flatout.wait_for_steps()
@@ -65,6 +68,7 @@ def test_a_killed_guard_costs_the_rest_of_its_run_and_no_more(flatout, own_check
     kept(flatout)
 
 
+@pytest.mark.full
 def test_a_guard_killed_with_a_process_that_left_the_script_leaves_nothing(flatout):
     flatout.write(training(before="if __name__ == '__main__' and not os.fork(): os.setsid(); time.sleep(600)"))
     process = flatout.start("diagnose", "--steps", "20", "train.py")
@@ -74,6 +78,7 @@ def test_a_guard_killed_with_a_process_that_left_the_script_leaves_nothing(flato
     assert flatout.left_behind() == []
 
 
+@pytest.mark.full
 def test_flatout_and_guard_killed_together_are_tidied_up_by_the_next(flatout, world, own_checkpoint):
     before = "if __name__ == '__main__' and not os.fork(): os.setsid(); time.sleep(600)"
     flatout.write(training(before=before, each_step="torch.save(model.state_dict(), 'checkpoint.pt')"))
@@ -103,6 +108,7 @@ def test_a_flatout_started_while_the_guard_of_a_killed_one_still_works_waits_for
     assert picture(flatout.folder) == own_checkpoint
 
 
+@pytest.mark.full
 def test_a_killed_script_is_told_with_its_signal_and_what_was_measured(flatout, own_checkpoint):
     process = flatout.start("diagnose", "train.py")
     flatout.wait_for_steps()
@@ -117,6 +123,7 @@ def test_a_killed_script_is_told_with_its_signal_and_what_was_measured(flatout, 
     kept(flatout)
 
 
+@pytest.mark.full
 def test_a_killed_worker_is_the_script_s_failure_and_what_was_measured_is_kept(flatout):
     long_epoch = (
         "Data.__len__ = lambda self: 1_000_000\nData.__getitem__ = lambda self, i: (self.x[i % 64], self.y[i % 64])"
@@ -186,6 +193,7 @@ def test_ctrl_c_in_the_deep_run(swift):
     kept(swift)
 
 
+@pytest.mark.full
 def test_ctrl_c_pressed_twice(swift):
     process = swift.start("diagnose", "train.py")
     swift.wait_for_steps()
@@ -196,6 +204,7 @@ def test_ctrl_c_pressed_twice(swift):
 
 
 @pytest.mark.parametrize("moment", [round(random.Random(seed).uniform(0.02, 3.0), 2) for seed in range(4)])
+@pytest.mark.few(1)
 def test_ctrl_c_at_any_moment(flatout, moment):
     flatout.write(training(each_step="open('log.txt', 'a').write('x')"))
     flatout.write("mine", "log.txt")
@@ -222,6 +231,7 @@ def test_a_terminated_flatout_leaves_nothing(swift):
 # ------------------------------------------------------------------------------------------ scripts with their own way
 
 
+@pytest.mark.full
 def test_a_script_that_swallows_everything_is_ended_all_the_same(flatout):
     swallow = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -240,6 +250,7 @@ while True:
     assert flatout.left_behind() == []
 
 
+@pytest.mark.full
 def test_processes_that_a_script_forks_end_with_it(flatout):
     fork = """
 import multiprocessing
@@ -261,6 +272,7 @@ if __name__ == '__main__':
 
 
 @pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.full
 def test_a_script_that_ends_at_once_is_measured_up_to_there(flatout, code):
     flatout.write(training(each_step=f"if done == 60: os._exit({code})"))
     ended = flatout.diagnose("train.py", steps=200)
@@ -271,6 +283,7 @@ def test_a_script_that_ends_at_once_is_measured_up_to_there(flatout, code):
         assert "train.py failed with exit code 3 after" in said(ended)
 
 
+@pytest.mark.full
 def test_a_script_that_prints_100_mb_is_measured_and_its_log_stays_small(flatout):
     flatout.write(training(each_step="sys.stdout.write(f'{done:07}{chr(120) * 99_992}{chr(10)}' * 50)"))
     ended = flatout.diagnose("train.py")
@@ -333,6 +346,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_nothing_is_run(flatout_o
     assert not (flatout.folder / "ran").exists()
 
 
+@pytest.mark.full
 def test_a_disk_that_fills_while_the_script_runs_keeps_the_user_s_files(flatout_on_small_disk):
     flatout = flatout_on_small_disk
     script = training(each_step="print('x' * 20_000, flush=True)\ntorch.save(model.state_dict(), 'checkpoint.pt')")
@@ -347,6 +361,7 @@ def test_a_disk_that_fills_while_the_script_runs_keeps_the_user_s_files(flatout_
     assert picture(flatout.folder) == before
 
 
+@pytest.mark.full
 def test_a_disk_that_fills_up_costs_the_recording_and_not_the_report(flatout_on_small_disk):
     """The log of the script takes all room: what was measured before is shown."""
     flatout = flatout_on_small_disk

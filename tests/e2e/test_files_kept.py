@@ -133,6 +133,7 @@ def project(world, flatout):
     return flatout
 
 
+@pytest.mark.few(1)
 def test_whatever_a_script_does_to_files_it_sees_it_and_the_folder_stays(project):
     project.write(training(before=EVERYTHING, each_step="save_everything(done)"))
     before = picture(project.folder)
@@ -146,6 +147,7 @@ def test_whatever_a_script_does_to_files_it_sees_it_and_the_folder_stays(project
 
 
 @pytest.mark.parametrize("victim", ["script", "flatout"])
+@pytest.mark.few(1)
 def test_the_folder_stays_when_something_is_killed_in_the_middle(project, victim, world):
     project.write(training(before=EVERYTHING, each_step="save_everything(done)"))
     before = picture(project.folder)
@@ -159,6 +161,7 @@ def test_the_folder_stays_when_something_is_killed_in_the_middle(project, victim
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.full
 def test_what_workers_write_is_undone_too(project, method):
     method_line = f"torch.multiprocessing.set_start_method('{method}', force=True)"
     project.write(training(before=f"{method_line}\n{WORKER}", workers=2))
@@ -178,6 +181,7 @@ if __name__ == '__main__':
 """
 
 
+@pytest.mark.full
 def test_every_rank_of_torchrun_is_measured_and_its_files_are_undone(project):
     save = """
 if dist.get_rank() == 1:

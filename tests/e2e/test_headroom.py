@@ -63,6 +63,7 @@ def test_what_the_input_costs_is_measured_by_holding_it(diagnosed):
     assert read_run(Path(report.folder)).ceilings == report.headroom
 
 
+@pytest.mark.full
 def test_samples_that_a_worker_makes_are_held_there(diagnosed):
     report = diagnosed(training(before=WAITING, step_s=0.003, workers=1))
     found = {each.ceiling: each for each in report.headroom}
@@ -83,6 +84,7 @@ Data = Stream
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.full
 def test_a_batch_of_a_stream_is_held_whose_length_nobody_knows(diagnosed, workers):
     report = diagnosed(training(before=STREAM, step_s=0.003, workers=workers).replace("shuffle=True, ", ""))
     found = {each.ceiling: each for each in report.headroom}
@@ -91,6 +93,7 @@ def test_a_batch_of_a_stream_is_held_whose_length_nobody_knows(diagnosed, worker
 
 
 @pytest.mark.parametrize(("options", "step_s"), [({}, 0.06), ({"steps": 20}, 0.003)])
+@pytest.mark.full
 def test_where_there_is_nothing_to_wait_for_or_no_time_is_given_nothing_is_held(diagnosed, options, step_s):
     before = WAITING if options else ""
     report = diagnosed(training(before=before, step_s=step_s), **options)
@@ -98,6 +101,7 @@ def test_where_there_is_nothing_to_wait_for_or_no_time_is_given_nothing_is_held(
     assert not (Path(report.folder) / "headroom").exists()
 
 
+@pytest.mark.full
 def test_what_was_measured_before_is_kept_when_holding_the_input_fails(diagnosed, monkeypatch):
     def fail(*_, **__):
         raise ValueError("something odd")

@@ -270,6 +270,7 @@ def place(tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.few(5)
 def test_a_prepared_folder_changes_nothing_runs_nothing_and_is_told_in_one_line(name, place):
     prepare, words, code, told = CASES[name]
     prepare(place)

@@ -99,6 +99,7 @@ def _environment(project):
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | own | project.environment
 
 
+@pytest.mark.full
 def test_a_training_shows_a_panel_and_is_what_it_was(project, terminal):
     project.recipe("counts")
     project.write(
@@ -118,6 +119,7 @@ def test_a_training_shows_a_panel_and_is_what_it_was(project, terminal):
     assert shown.left[10:] == ["flatout: counts: SGD.step 300"]
 
 
+@pytest.mark.full
 def test_an_empty_recipe_attaches_the_probes_alone(project, terminal):
     project.recipe()
     watched = "print(sorted(name for name in sys.modules if name.startswith('flatout.fixes')))"
@@ -128,6 +130,7 @@ def test_an_empty_recipe_attaches_the_probes_alone(project, terminal):
     assert shown.left[2].startswith("flatout: train.py: 300 steps in ")
 
 
+@pytest.mark.full
 def test_a_script_that_fails_shows_its_traceback_and_its_exit_code(project, terminal):
     project.recipe("counts")
     project.write(training(steps=200, after="1 / 0"))
@@ -137,6 +140,7 @@ def test_a_script_that_fails_shows_its_traceback_and_its_exit_code(project, term
     assert any(line.startswith("flatout: train.py: 200 steps") for line in shown.left)
 
 
+@pytest.mark.full
 def test_ctrl_c_reaches_the_script_once_and_the_terminal_is_as_it_was(project, terminal):
     project.recipe("counts")
     handler = "import signal\ndef told(*_):\n    print('got it')\n    sys.exit(9)\nsignal.signal(signal.SIGINT, told)"
@@ -147,6 +151,7 @@ def test_ctrl_c_reaches_the_script_once_and_the_terminal_is_as_it_was(project, t
     assert any(line.startswith("flatout: train.py: ") for line in shown.left)
 
 
+@pytest.mark.full
 def test_a_script_that_does_not_handle_ctrl_c_ends_as_it_would_alone(project, terminal):
     project.recipe("counts")
     project.write(training())
@@ -161,6 +166,7 @@ def test_a_flatout_that_was_killed_leaves_no_script_and_no_hidden_cursor(project
     assert terminal("--live", "train.py", act="kill").code == -9
 
 
+@pytest.mark.full
 def test_what_a_script_does_to_its_terminal_does_not_reach_the_panel(project, terminal):
     project.recipe("counts")
     hostile = r"print('\x1b[2J\x1b[H\x1b[?1049h\x1b]0;title\x07\x1b[31mred\x1b[0m', end='\r' if done % 2 else '\n')"
@@ -172,6 +178,7 @@ def test_what_a_script_does_to_its_terminal_does_not_reach_the_panel(project, te
     assert "True os.terminal_size(columns=80, lines=40)" in shown.left
 
 
+@pytest.mark.full
 def test_two_ranks_have_a_line_each(project, terminal):
     project.recipe("counts", script="ddp.py")
     project.write(DISTRIBUTED.replace("range(5)", "range(600)"), "ddp.py")
@@ -183,6 +190,7 @@ def test_two_ranks_have_a_line_each(project, terminal):
 
 
 # ------------------------------------------------------------------------------------------------- where it is not seen
+@pytest.mark.full
 def test_where_stderr_is_no_terminal_that_is_said_and_the_training_is_as_without_it(project):
     project.recipe("counts")
     project.write(

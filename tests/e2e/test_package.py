@@ -71,6 +71,7 @@ def source(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.few(1)
 def test_the_source_distribution_installs_in_an_empty_folder(source, tmp_path, compiler):
     """Without a compiler the parts in C are left out, and all else is there."""
     given = {} if compiler else {"CC": "/bin/false", "CXX": "/bin/false"}

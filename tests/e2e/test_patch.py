@@ -84,6 +84,7 @@ def plain(tmp_path_factory):
 
 
 @pytest.mark.parametrize("fixes", [*([fix] for fix in BITWISE), ["anomaly-off", "loader-workers"]], ids=" ".join)
+@pytest.mark.few(1)
 def test_a_patched_script_trains_to_the_same_bits_and_the_same_random_state(tmp_path, plain, fixes):
     patched(tmp_path, *fixes)
     weights, random = trained(tmp_path)
@@ -92,6 +93,7 @@ def test_a_patched_script_trains_to_the_same_bits_and_the_same_random_state(tmp_
 
 
 @pytest.mark.parametrize("fix", ["bf16-autocast", "fused-optimizer", "denormals"])
+@pytest.mark.full
 def test_a_script_patched_for_another_class_trains_to_nearly_the_same_weights(tmp_path, plain, fix):
     import torch
 
@@ -145,6 +147,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_what_a_diagnosis_found_is_written_without_a_recipe_and_trains_to_the_same_bits(tmp_path):
     (tmp_path / "train.py").write_text(WASTEFUL)
     plain = trained(tmp_path)

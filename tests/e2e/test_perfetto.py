@@ -160,6 +160,7 @@ def test_perfetto_finds_every_step_and_phase_where_it_was_to_the_nanosecond(open
     assert spans_of(found, 3) == [(run.outside[0].start_ns - run.header.launched_ns, 1_234_567_891, "validation")]
 
 
+@pytest.mark.full
 def test_perfetto_names_processes_threads_and_counters(opened):
     report = recorded()
     found = opened(chrome_trace(report))
@@ -177,6 +178,7 @@ def test_perfetto_names_processes_threads_and_counters(opened):
     assert counted[2_250_000_000, "cores training"] == 0
 
 
+@pytest.mark.full
 def test_perfetto_opens_a_trace_whose_names_are_hostile(opened):
     text = chrome_trace(specimens.hostile())
     found = opened(text)
@@ -185,6 +187,7 @@ def test_perfetto_opens_a_trace_whose_names_are_hostile(opened):
     assert found["all_slices"] == [[text.count('"ph": "X"')]]
 
 
+@pytest.mark.full
 def test_perfetto_says_what_is_wrong_with_a_trace(opened):
     """What the tests above rely on."""
     crossing = [{"ph": "X", "name": "a", "ts": at, "dur": 10, "pid": 1, "tid": 1} for at in (0, 5)]

@@ -51,6 +51,7 @@ def test_what_children_and_c_code_write_never_reaches_the_user(project):
     assert "private copy" not in text(ended)
 
 
+@pytest.mark.full
 def test_without_a_private_copy_what_children_and_c_code_changed_is_named(project):
     project.write(training(before=CHILDREN))
     ended = project.diagnose("train.py", FLATOUT_WORLD="off")
@@ -70,6 +71,7 @@ def test_they_are_named_when_the_script_fails_before_its_first_step(project):
     assert f"{project.folder / 'b.txt'} (removed)" in text(ended)
 
 
+@pytest.mark.full
 def test_a_foreign_recording_s_journal_overwrites_nothing_and_is_refused_with_one_line(project):
     project.write(training())
     files = project.folder / ".flatout" / "train.py" / "20260101-000000" / "files"
@@ -83,6 +85,7 @@ def test_a_foreign_recording_s_journal_overwrites_nothing_and_is_refused_with_on
     assert text(ended).count("is no journal of yours") == 1
 
 
+@pytest.mark.full
 def test_a_script_that_fails_for_its_private_copy_is_started_once_more_without(project):
     refuse = """
 if "overlay" in open("/proc/self/mountinfo").read().partition(" - overlay overlay ")[1]:
@@ -95,6 +98,7 @@ if "overlay" in open("/proc/self/mountinfo").read().partition(" - overlay overla
         assert "no private copy of the file system here (the script failed in one)" in text(ended)
 
 
+@pytest.mark.full
 def test_who_holds_the_guard_s_lock_is_said_and_waited_for(project, monkeypatch):
     project.write(training())
     monkeypatch.setenv("XDG_STATE_HOME", str(project.folder.parent / "state"))
@@ -111,6 +115,7 @@ def test_who_holds_the_guard_s_lock_is_said_and_waited_for(project, monkeypatch)
 
 
 @pytest.mark.skipif(bool(why_no_private_world()), reason=f"no private copy here: {why_no_private_world()}")
+@pytest.mark.full
 def test_flatout_and_guard_killed_leave_no_change_and_no_room_after_the_next_start(project, monkeypatch):
     project.write(training(before=CHILDREN))
     rooms = Path("/var/tmp") if os.access("/var/tmp", os.W_OK) else Path(tempfile.gettempdir())
@@ -152,6 +157,7 @@ def as_nobody():
     shutil.rmtree(top)
 
 
+@pytest.mark.full
 def test_a_user_who_is_not_root_has_the_private_copy_too(as_nobody):
     act = """
 import shutil, subprocess

@@ -84,12 +84,14 @@ def straggler(flatout, script):
         pytest.param(SLOW_DISK, "", "input", "# DISK", id="slow disk"),
     ],
 )
+@pytest.mark.few(1)
 def test_the_rank_that_is_slower_is_named_with_its_line(flatout, before, each_step, phase, mark):
     found, line = straggler(flatout, training(before=RANKS + before, each_step=each_step))
     assert found.phase == phase
     assert line.endswith(mark)
 
 
+@pytest.mark.full
 def test_the_rank_with_larger_batches_is_named_with_their_size(flatout):
     found, line = straggler(flatout, training(before=RANKS + LONGER_BATCHES))
     assert found.phase == "forward"
@@ -97,10 +99,12 @@ def test_the_rank_with_larger_batches_is_named_with_their_size(flatout):
     assert "its batches hold 16 samples, not 8" in found.message
 
 
+@pytest.mark.full
 def test_two_equal_ranks_hold_up_nobody(flatout):
     assert distributed(flatout, training(before=RANKS, step_s=0.02)) == []
 
 
+@pytest.mark.full
 def test_an_exchange_after_every_micro_batch_is_found_at_the_call_of_the_model(flatout):
     script = accumulating(apart=False)
     found = [each for each in distributed(flatout, script) if each.code == "DI004"]
@@ -109,6 +113,7 @@ def test_an_exchange_after_every_micro_batch_is_found_at_the_call_of_the_model(f
     assert script.splitlines()[found[0].location.line - 1].endswith("# CALLED")
 
 
+@pytest.mark.full
 def test_accumulation_without_exchanges_is_as_it_should_be(flatout):
     assert "DI004" not in {each.code for each in distributed(flatout, accumulating(apart=True))}
 
@@ -123,9 +128,10 @@ if __name__ == "__main__":
 
 
 @pytest.mark.alone
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("meeting", "codes"), [("dist.barrier()", ["DI006"]), ("", [])], ids=["meet", "go on"])
 def test_ranks_that_wait_at_the_end_of_uneven_epochs_are_told_from_those_that_go_on(flatout, meeting, codes):
-    found = distributed(flatout, training(before=UNEVEN, each_epoch=meeting, step_s=0.02))
+    found = distributed(flatout, training(before=UNEVEN, each_epoch=meeting, step_s=0.05))
     uneven = [each for each in found if each.code == "DI006"]
     assert [each.code for each in uneven] == codes
     assert all("Rank 1 has 8 batches in an epoch, and 2 ranks have 6.0 on average" in each.message for each in uneven)

@@ -89,6 +89,7 @@ def lines(ended):
 
 # ----------------------------------------------------------------------------------------------------- the script's own
 @pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.full
 def test_the_exit_code_is_the_script_s(project, code):
     project.recipe("counts")
     project.write(training(steps=3, after=f"sys.exit({code})"))
@@ -101,6 +102,7 @@ def test_a_script_killed_by_a_signal_ends_as_the_shell_says(project):
     assert project("run", "train.py").code == 128 + 9
 
 
+@pytest.mark.full
 def test_a_checkpoint_is_there_when_flatout_ends_also_where_the_script_was_killed_while_it_was_written(project):
     project.recipe("async-checkpoint")
     slow = "from flatout.fixes.checkpoint import snapshot; snapshot.Snapshot.write = lambda *_: time.sleep(60)"
@@ -122,6 +124,7 @@ def test_a_checkpoint_is_there_when_flatout_ends_also_where_the_script_was_kille
         ("", "found nothing to act on"),
     ],
 )
+@pytest.mark.few(1)
 def test_a_fix_that_did_nothing_is_not_blamed_for_the_end_of_the_script(end, said, project):
     project.recipe("idle")
     project.write(training(steps=3, after=end))
@@ -137,6 +140,7 @@ def test_a_traceback_is_the_script_s_own(project):
     assert "flatout/" not in ended.err.replace(str(project.folder), "")
 
 
+@pytest.mark.full
 def test_output_is_the_same_to_the_last_byte_and_arguments_are_untouched(project):
     project.recipe("counts", "modules")
     project.write(training(steps=5, each_step="print(repr(loss.item()))", after="print(sys.argv, __name__, __file__)"))
@@ -146,6 +150,7 @@ def test_output_is_the_same_to_the_last_byte_and_arguments_are_untouched(project
     assert len(ended.out.splitlines()) == 6
 
 
+@pytest.mark.full
 def test_binary_output_and_errors_pass_through(project):
     project.recipe("counts")
     project.write(training(steps=3, after=r"os.write(1, b'\xff\x00\r\n'); os.write(2, b'\xfe\x01')"))
@@ -167,6 +172,7 @@ def test_input_passes_through(project):
     assert ended.stdout == data
 
 
+@pytest.mark.full
 def test_a_module_runs_as_a_module(project):
     project.recipe("counts", script="mine.train")
     project.write("", "mine/__init__.py")
@@ -197,6 +203,7 @@ def started(project, *, handlers=HANDLERS):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.few(1)
 def test_a_signal_sent_to_flatout_reaches_the_script_once_and_its_answer_counts(project, name):
     process = started(project)
     process.send_signal(getattr(signal, name))
@@ -217,6 +224,7 @@ def test_signals_that_end_nothing_are_handed_on_too(project):
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.few(1)
 def test_a_script_without_handlers_ends_as_it_would_alone(project, name, code):
     process = started(project, handlers="")
     process.send_signal(getattr(signal, name))
@@ -233,6 +241,7 @@ def test_a_script_never_outlives_a_flatout_that_was_killed(project):
     assert not project.left_behind()
 
 
+@pytest.mark.full
 def test_signals_that_were_blocked_or_ignored_are_so_in_the_script(project):
     project.recipe("counts")
     check = "print(signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGCHLD))"
@@ -258,6 +267,7 @@ print(seen.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
+@pytest.mark.full
 def test_ctrl_c_in_a_terminal_reaches_the_script_once(project):
     project.recipe("counts")
     project.write(training(before=HANDLERS, each_step="if done == 3: print('ready', flush=True)"))
@@ -290,6 +300,7 @@ def test_a_fix_that_raises_is_left_out_with_one_line_and_training_goes_on(projec
     ]
 
 
+@pytest.mark.full
 def test_only_the_fixes_that_were_asked_for_are_applied(project):
     project.recipe("counts", "modules")
     project.write(training(steps=3))
@@ -319,6 +330,7 @@ def test_a_process_that_does_not_import_torch_is_left_alone(project):
     assert project("run", "train.py").out == "[]\n"
 
 
+@pytest.mark.full
 def test_files_are_the_script_s_own(project):
     project.recipe("counts")
     project.write(training(steps=3, after="open('made.txt', 'w').write('x'); torch.save(model, 'whole.pt')"))
@@ -342,6 +354,7 @@ def test_a_checkpoint_under_a_bitwise_recipe_is_that_of_the_plain_script(project
     assert (project.folder / "model.pt").read_bytes() == before
 
 
+@pytest.mark.full
 def test_workers_and_forked_trainings_count_too(project):
     project.recipe("counts")
     forks = """
@@ -358,6 +371,7 @@ def test_workers_and_forked_trainings_count_too(project):
     assert "counts: SGD.step 15" in lines(project("run", "train.py"))
 
 
+@pytest.mark.full
 def test_spawned_trainings_count_too(project):
     project.recipe("counts")
     spawns = """
@@ -395,6 +409,7 @@ def test_every_rank_of_torchrun_trains_under_the_recipe(project):
     assert told[-2:] == ["rank 0: 5 optimizer steps", "rank 1: 5 optimizer steps"]
 
 
+@pytest.mark.full
 def test_a_python_that_imports_torch_before_the_script_is_reached(project):
     project.recipe("counts")
     project.write("import torch\n", "library/sitecustomize.py")
@@ -431,6 +446,7 @@ def test_a_changed_script_is_a_warning(project):
     assert any(line.startswith("warning: proven with 999 CPU cores, here are ") for line in lines(ended))
 
 
+@pytest.mark.full
 def test_other_data_than_it_was_proven_with_are_a_warning(project):
     project.write(training(steps=3))
     project.recipe("counts", proof=replace(PROOF, samples={"Data": 50}))
@@ -444,6 +460,7 @@ def test_without_a_recipe_the_next_step_is_named(project):
     assert "flatout tune train.py" in ended.err
 
 
+@pytest.mark.full
 def test_the_recipe_beside_the_script_is_found_and_another_can_be_named(project):
     project.write(training(steps=3), "sub/train.py")
     project.recipe("counts", name="sub/flatout.toml")

@@ -99,6 +99,7 @@ def timed(flatout, monkeypatch):
     fixes.cache_clear()
 
 
+@pytest.mark.full
 def test_a_candidate_that_hangs_is_ended(timed, flatout):
     flatout.write(training())
     assert timed(["train.py"], "t-hang", Pace(), max_s=60, stall_s=4).failure.verdict is Verdict.TIMED_OUT
@@ -131,6 +132,7 @@ def test_a_killed_tune_goes_on_where_it_was(tune, flatout):
     assert [fix["name"] for fix in recipe["fix"]] == ["t-apart"]
 
 
+@pytest.mark.full
 def test_ctrl_c_keeps_the_trials_and_says_how_to_go_on(flatout, tune):
     process = flatout.start("tune", "--only", "t-half", "--only", "t-nothing", "train.py")
     deadline = time.monotonic() + 90

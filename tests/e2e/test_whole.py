@@ -1,5 +1,7 @@
 """`flatout diagnose --whole`: the training as it is, from start to end, and a record of all of it."""
 
+import pytest
+
 from flatout.schema.codec import RUN_FILE, read_run
 from tests.e2e.support import training
 
@@ -25,6 +27,7 @@ def test_every_step_is_recorded_and_what_the_script_writes_stays(flatout):
     assert run.utilization
 
 
+@pytest.mark.full
 def test_a_script_that_fails_is_told_with_what_was_recorded(flatout):
     flatout.write(training(each_step="if done == 50: raise SystemExit(7)"))
     ended, run = whole(flatout, "train.py")

@@ -94,6 +94,7 @@ def test_the_script_trains_on_a_small_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_script_learns_the_bundled_digits_and_cleans_up(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     lines = train(tmp_path, "--epochs", "4", TMPDIR=str(tmp_path / "tmp"))

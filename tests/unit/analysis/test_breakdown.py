@@ -68,6 +68,7 @@ def runs(draw):
 
 
 @given(runs())
+@pytest.mark.slow
 def test_the_shares_of_the_step_sum_to_one(run):
     breakdown = account(run)
     whole = sum(part.share for part in breakdown.phases)
@@ -76,6 +77,7 @@ def test_the_shares_of_the_step_sum_to_one(run):
 
 
 @given(runs())
+@pytest.mark.slow
 def test_the_seconds_sum_to_the_wall_time(run):
     breakdown = account(run)
     steady_s = breakdown.measured * breakdown.mean_ms / 1000
@@ -86,6 +88,7 @@ def test_the_seconds_sum_to_the_wall_time(run):
 
 
 @given(runs())
+@pytest.mark.slow
 def test_every_phase_is_listed_in_order_and_every_step_counted(run):
     breakdown = account(run)
     assert tuple(part.phase for part in breakdown.phases) == STEP_PHASES
@@ -96,6 +99,7 @@ def test_every_phase_is_listed_in_order_and_every_step_counted(run):
 
 
 @given(runs())
+@pytest.mark.slow
 def test_recorded_time_outside_the_steps_is_never_lost(run):
     breakdown = account(run)
     for phase in (Phase.VALIDATION, Phase.CHECKPOINT, Phase.EPOCH_GAP):

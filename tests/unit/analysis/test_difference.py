@@ -74,6 +74,7 @@ def test_the_two_sides_exchanged_give_the_inverse():
     assert there.chance + back.chance == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_interval_holds_what_is_true_as_often_as_it_says():
     held = 0
     for seed in range(300):
@@ -83,6 +84,8 @@ def test_the_interval_holds_what_is_true_as_often_as_it_says():
 
 
 @pytest.mark.parametrize(("number", "between"), [(5, 0.02), (3, 0.02), (2, 0.02), (1, 0.02), (1, 0.03)])
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_of_equal_sides_one_in_a_hundred_is_called_slower(number, between):
     red = 0
     for seed in range(400):

@@ -120,6 +120,7 @@ def test_where_no_more_pairs_can_be_had_the_next_look_is_made_of_those_there_are
     assert last_look(steady(1.02, 32, spread=0.2), alpha=ALPHA, looks=LOOKS) == "undecided"
 
 
+@pytest.mark.slow
 def test_a_look_that_the_time_made_early_keeps_what_brings_nothing_no_more_often_than_was_paid_for():
     generator, kept = random.Random(3), 0
     for _ in range(TRIALS):
@@ -296,6 +297,7 @@ NOISES = [gaussian, heavy_tailed, stalls, autocorrelated, wandering, drifting, a
 
 
 @pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.slow
 def test_what_brings_nothing_is_kept_no_more_often_than_was_paid_for(noise):
     generator = random.Random(noise.__name__)
     kept = sum(decision_of(blocks(noise, generator))[0] == "faster" for _ in range(TRIALS))
@@ -317,6 +319,7 @@ def ticking(generator, lengths, period):
 
 
 @pytest.mark.parametrize("period", [2.0, 3.0, 4.0, 4.2, 8.0])
+@pytest.mark.slow
 def test_a_load_that_comes_in_step_with_the_blocks_makes_few_false_wins(period):
     """A fixed order A B B A keeps such a thing in more than a third of the trials (period 4)."""
     generator = random.Random(period)

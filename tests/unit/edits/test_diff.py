@@ -95,6 +95,7 @@ FIXES = {
     names=st.sets(st.sampled_from(sorted(FIXES)), min_size=1),
     windows=st.booleans(),
 )
+@pytest.mark.slow
 def test_a_script_that_is_patched_already_is_not_changed_again(tmp_path, script, names, windows):
     fixes = {name: FIXES[name] for name in sorted(names)}
     code = (script.replace("\n", "\r\n") if windows else script).encode()

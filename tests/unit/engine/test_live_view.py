@@ -54,6 +54,7 @@ class Onlooker:
         self.moments.append(now)
 
 
+@pytest.mark.slow
 def test_a_training_is_followed_until_it_ends(tmp_path):
     onlooker = Onlooker()
     busy = "import time\nuntil = time.monotonic() + 2\nwhile time.monotonic() < until: pass"

@@ -81,6 +81,7 @@ def in_a_child(check):
 
 
 @pytest.mark.parametrize("name", ACCESSES)
+@pytest.mark.few(5)
 def test_whoever_looks_at_a_file_sees_it_whole(name, workdir, gate):
     with under("async-checkpoint") as process:
         path = str(workdir / "model.pt")
@@ -237,6 +238,7 @@ def run(body, workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "os._exit(0)", "1 / 0", "import atexit; atexit.register(again)"])
+@pytest.mark.few(1)
 def test_the_end_of_the_process_waits_for_the_file(end, workdir):
     again = "again = lambda: torch.save({'x': torch.ones(5_000_000)}, 'again.pt')\n"
     done = run(again + "torch.save({'x': torch.ones(5_000_000)}, 'model.pt')\n" + end, workdir)
@@ -247,6 +249,7 @@ def test_the_end_of_the_process_waits_for_the_file(end, workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])
+@pytest.mark.few(1)
 def test_a_disk_that_fills_up_after_the_save_shows_in_the_exit_status(end, workdir):
     slow = "from flatout.fixes.checkpoint.snapshot import Snapshot as S\nimport time\nwrite = S.write\n"
     slow += "S.write = lambda *a: (time.sleep(0.5), write(*a))\n"
@@ -276,6 +279,7 @@ def test_what_was_saved_before_a_limit_of_files_is_whole(workdir):
         pytest.param("os.chroot('.')", marks=pytest.mark.skipif(os.geteuid() != 0, reason="not root")),
     ],
 )
+@pytest.mark.few(1)
 def test_what_was_saved_before_the_script_lets_go_of_files_or_rights_is_whole(act, workdir):
     save = "torch.save({'x': torch.ones(5_000_000)}, 'one.pt')\n"
     done = run(f"{save}import os\n{act}\n", workdir)

@@ -57,6 +57,7 @@ def wait(process):
 
 
 @pytest.mark.parametrize("order", [("cached-input", "compiled-input"), ("compiled-input", "cached-input")])
+@pytest.mark.slow
 def test_beside_compiled_input_it_serves_and_the_other_stays_out_of_the_way(order, workdir):
     wanted = batches(load())
     for hits in (2 * BATCHES, 3 * BATCHES):

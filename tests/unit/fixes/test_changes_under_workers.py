@@ -44,6 +44,7 @@ def is_a_race(fix, kind, moment):
 
 @pytest.mark.parametrize("kind", STATES, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("fix", FIXES, ids=NAMES)
+@pytest.mark.few(4)
 def test_a_change_acts_as_it_does_under_plain_loaders(fix, kind, tmp_path):
     turn = STATES.index(kind) + FIXES.index(fix)
     for moment in MOMENTS if fix is FIXES[0] else ("never", MOMENTS[1 + turn % 4]):
@@ -57,6 +58,7 @@ def test_a_change_acts_as_it_does_under_plain_loaders(fix, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", BY_THEMSELVES, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("fix", FIXES, ids=NAMES)
+@pytest.mark.few(1)
 def test_a_data_set_that_changes_by_being_read_is_as_under_plain_loaders(fix, kind, tmp_path):
     for moment in MOMENTS[:2]:
         (tmp_path / moment).mkdir()
@@ -99,6 +101,7 @@ def retype(loader, number):
 
 @pytest.mark.parametrize("change", [swap, shift, retype])
 @pytest.mark.parametrize("fix", FIXES, ids=NAMES)
+@pytest.mark.few(2)
 def test_functions_of_a_loader_and_settings_of_the_process_count(fix, change):
     name, settings, own = fix
     plain = settings_change(own, change)

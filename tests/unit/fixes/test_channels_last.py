@@ -57,6 +57,7 @@ def test_switched_off_everything_is_in_the_usual_order_again():
 
 
 @pytest.mark.parametrize("make", [torch.optim.Adam, lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9)])
+@pytest.mark.slow
 def test_every_kind_of_file_has_the_strides_of_the_plain_script(make):
     plain, plain_optimizer, _ = train(make=make)
     with under("channels-last"):
@@ -132,6 +133,7 @@ def test_gradients_flow_through_converted_inputs():
 
 
 @pytest.mark.parametrize("convolution", [nn.Conv2d(1, 8, 3), nn.Conv2d(8, 4, 1), nn.Conv2d(8, 8, 3, groups=8)])
+@pytest.mark.slow
 def test_weights_of_one_channel_or_one_pixel_are_laid_out_as_torch_does(convolution):
     model = nn.Sequential(convolution, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     usual, batch = convolution.weight.stride(), torch.randn(2, convolution.in_channels, 8, 8)
@@ -189,6 +191,7 @@ def test_safetensors_gets_contiguous_tensors(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "make", [lambda ps: torch.optim.Adam(ps, fused=True), lambda ps: torch.optim.SGD(ps, 0.1, 0.9, fused=True)]
 )
+@pytest.mark.slow
 def test_fused_optimizers_get_gradients_and_moments_in_the_order_of_the_weight(make):
     def run():
         model, optimizer, losses = train(steps=2, make=make)
@@ -243,6 +246,7 @@ class Noisy(nn.Module):
 
 
 @pytest.mark.parametrize("again", [False, True])
+@pytest.mark.slow
 def test_the_same_elements_are_dropped_and_get_the_same_noise(again):
     torch.manual_seed(3)
     plain = Noisy(again)
@@ -283,6 +287,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.slow
 def test_a_late_view_of_what_lies_channels_last_ends_the_fix_and_not_the_training(name):
     def run():
         seen = []

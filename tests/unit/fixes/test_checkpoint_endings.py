@@ -26,6 +26,7 @@ def assert_left(found):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.few(1)
 def test_a_process_leaves_its_checkpoints_however_it_ends(part, tmp_path):
     assert_left(outcomes(tmp_path, FEW_WAYS, [end for end in ENDS if end != DAEMON][part::PARTS]))
 
@@ -35,16 +36,19 @@ def test_a_daemon_leaves_its_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.few(1)
 def test_a_checkpoint_is_left_as_torch_leaves_it_however_it_is_saved(part, tmp_path):
     assert_same(outcomes(tmp_path, list(WAYS)[part::4], FEW_ENDS))
 
 
 @pytest.mark.parametrize("end", UNSEEN)
+@pytest.mark.few(1)
 def test_a_process_that_dies_unseen_leaves_its_checkpoints_a_moment_later(end, tmp_path):
     ways = ("over an old file", "six files") if end == "SIGKILL from outside" else ("under a tight umask",)
     assert_same(outcomes(tmp_path, ways, [end]))
 
 
+@pytest.mark.full
 def test_names_that_are_not_ascii_are_written_by_the_other_process_too(tmp_path):
     ways = ("names that are not ASCII", "a folder that is not ASCII", "other options after")
     assert_same(outcomes(tmp_path, ways, ["SIGKILL from outside"]))

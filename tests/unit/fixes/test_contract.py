@@ -160,6 +160,8 @@ def _leaves(value):
 
 
 @pytest.mark.parametrize("name", ON_REQUEST_OR_HERE)
+@pytest.mark.few(4)
+@pytest.mark.slow
 def test_a_fix_acts_and_leaves_results_as_equal_as_it_says(name, monkeypatch):
     case = CASES[name]
     for variable, value in find_fix(name).environment.items():
@@ -174,6 +176,8 @@ def test_a_fix_acts_and_leaves_results_as_equal_as_it_says(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ON_REQUEST_OR_HERE)
+@pytest.mark.few(4)
+@pytest.mark.slow
 def test_a_fix_put_in_place_twice_changes_nothing_more(name):
     plain = CASES[name].script()
     ours, _ = under(name, CASES[name].script, times=2)
@@ -181,6 +185,8 @@ def test_a_fix_put_in_place_twice_changes_nothing_more(name):
 
 
 @pytest.mark.parametrize("name", ON_REQUEST_OR_HERE)
+@pytest.mark.few(5)
+@pytest.mark.slow
 def test_every_attribute_and_flag_is_put_back(name):
     before = state()
     under(name, CASES[name].script)
@@ -190,6 +196,8 @@ def test_every_attribute_and_flag_is_put_back(name):
 
 
 @pytest.mark.parametrize("name", ON_REQUEST_OR_HERE)
+@pytest.mark.few(5)
+@pytest.mark.slow
 def test_a_fix_that_is_switched_off_lets_the_script_run_as_it_is(name):
     case = CASES[name]
     plain = case.script()
@@ -200,6 +208,7 @@ def test_a_fix_that_is_switched_off_lets_the_script_run_as_it_is(name):
 
 
 @pytest.mark.parametrize("name", [name for name in ON_REQUEST_OR_HERE if CASES[name].already])
+@pytest.mark.slow
 def test_a_script_that_does_it_already_gets_no_hit(name):
     with CASES[name].before():
         _, (hits,) = under(name, CASES[name].already)
@@ -215,6 +224,7 @@ def test_a_script_that_does_it_already_gets_no_hit(name):
         ({"cached-input", "device-resident-input", "compiled-input"}, {"loader-workers", "device-prefetch"}),
     ],
 )
+@pytest.mark.slow
 def test_all_fixes_of_the_table_together_leave_results_equal(without, acting, tmp_path):
     bitwise = [name for name in ON_REQUEST_OR_HERE if ALL[name].equivalence is Equivalence.BITWISE]
     settings = {name: CASES[name].settings for name in bitwise} | {"cached-input": {"folder": str(tmp_path)}}

@@ -69,6 +69,7 @@ def test_a_batch_that_the_script_has_written_to_is_copied_as_it_is_then():
         assert process.site.hits == {}
 
 
+@pytest.mark.full
 def test_errors_come_at_their_batch():
     def until_error():
         seen = []

@@ -154,6 +154,7 @@ SCRIPTS = [copying, changing_before, looking_seldom, of_another_type]
 
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("transform", [RESIZED, FLIPPED])
+@pytest.mark.slow
 def test_a_script_sees_what_it_would_see(script, transform):
     plain = seen_by(script, Pictures(transform))
     with under("device-resident-input", kind="cpu") as process:
@@ -201,6 +202,7 @@ def test_what_is_refused_is_the_script_s_own(dataset):
 
 
 @pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
+@pytest.mark.slow
 def test_a_loader_with_workers_gives_the_same_batches(options):
     def script(batch):
         return [part.to("cpu") for part in batch]

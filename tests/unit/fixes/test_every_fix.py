@@ -114,6 +114,7 @@ def differs(kind, ours, plain):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SCRIPTS.glob("*.py")))
+@pytest.mark.few(1)
 def test_a_script_comes_out_as_plain_under_every_fix(name, tmp_path):
     script, tried = SCRIPTS / f"{name}.py", fixes()
     selections = [(fix.name, settings(fix.name, script)) for fix in tried]

@@ -205,6 +205,7 @@ def frozen():
     return gc.get_freeze_count() > SET_ASIDE
 
 
+@pytest.mark.slow
 def test_garbage_is_collected_every_so_many_steps_and_at_no_other_moment():
     collected = []
 
@@ -230,6 +231,7 @@ class Collects(Rows):
         return gc.isenabled()
 
 
+@pytest.mark.slow
 def test_loader_workers_collect_as_ever():
     with under("gc-control"):
         train(steps=2)
@@ -271,6 +273,8 @@ print("a child collects:", bool(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1
         ("gc.disable()", ["collects by itself: False frozen: False", "collected: []"]),
     ],
 )
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_a_line_in_the_script_makes_the_collector_run_rarely(before, said):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", RARELY.format(before=before, set_aside=SET_ASIDE)],

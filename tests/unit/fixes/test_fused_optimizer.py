@@ -15,6 +15,7 @@ CASES = [(implementation, kind) for implementation, kinds in KINDS.items() for k
 
 
 @pytest.mark.parametrize(("implementation", "kind"), CASES)
+@pytest.mark.slow
 def test_steps_are_as_close_as_rounding_and_the_state_has_the_same_form(implementation, kind):
     plain, plain_optimizer, _ = train(make=lambda ps: kind(ps, lr=0.01))
     with under("fused-optimizer", implementation=implementation) as process:
@@ -94,6 +95,7 @@ class Own(torch.optim.Adam):
         lambda ps: torch.optim.LBFGS(ps),
     ],
 )
+@pytest.mark.slow
 def test_what_it_does_not_know_or_what_has_it_already_is_left_alone(make):
     with under("fused-optimizer") as process:
         torch.manual_seed(0)
@@ -144,6 +146,7 @@ def test_a_scheduler_a_scaler_and_hooks_see_the_same_steps():
 
 
 @pytest.mark.parametrize("kind", KINDS["fused"])
+@pytest.mark.slow
 def test_weights_gradients_and_moments_in_different_memory_orders_are_updated_right(kind):
     def run():
         torch.manual_seed(0)

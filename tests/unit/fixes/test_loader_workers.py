@@ -107,6 +107,7 @@ def test_an_error_of_the_data_set_comes_at_its_batch_as_the_script_knows_it():
         assert process.site.hits["DataLoader"] == 1  # the one batch between the proof and the error
 
 
+@pytest.mark.full
 def test_a_worker_that_is_killed_is_replaced_by_the_training_process_and_raises_nothing():
     plain = walk(loader(shuffle=False), epochs=1)
     with under("loader-workers", workers=1) as process:
@@ -209,6 +210,7 @@ def test_loaders_that_workers_cannot_serve_equally_or_gainfully_are_left_alone(m
     ],
     ids=["subset", "weighted", "batch sampler", "samples", "collate"],
 )
+@pytest.mark.few(3)
 def test_samplers_of_torch_and_other_ways_to_batch_are_served(make):
     assert compare(make, {"workers": 2}) > 10
 

@@ -103,6 +103,7 @@ def test_watched_a_loop_comes_out_to_the_last_bit(name):
 
 @pytest.mark.parametrize("fixes", ARMS, ids="+".join)
 @pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.few(13)
 def test_under_a_fix_a_loop_comes_out_as_the_fix_promises(quickly, name, fixes):
     wanted, kind = plain(name), max((find_fix(fix).equivalence for fix in fixes), key=lambda kind: kind.rank)
     with Process(*((fix, {}) for fix in fixes)):

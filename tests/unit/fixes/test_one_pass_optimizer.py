@@ -102,6 +102,8 @@ def all_settings():
 
 
 @pytest.mark.parametrize(("name", "given"), list(all_settings()))
+@pytest.mark.few(8)
+@pytest.mark.slow
 def test_every_combination_of_settings_gives_torchs_bits(name, given):
     steps = 4
     first = int(name == "SGD")  # the step that makes the momenta
@@ -120,6 +122,7 @@ def test_torchs_own_step_is_asked_once_only(monkeypatch):
 
 
 @pytest.mark.parametrize("name", HITS)
+@pytest.mark.slow
 def test_optimizers_made_before_the_fix_came_make_their_steps_so_too(name):
     getattr(torch.optim, name)([torch.nn.Parameter(torch.ones(1))])  # torch calls hooks around its class from now on
     more = {"momentum": 0.9} if name == "SGD" else {"weight_decay": 0.1}
@@ -165,6 +168,7 @@ def test_a_closure_is_called_once_a_step():
 
 @pytest.mark.parametrize("beta1", [0.0, 1e-9])
 @pytest.mark.parametrize("given", [{}, {"weight_decay": 0.01}, {"maximize": True}], ids=str)
+@pytest.mark.slow
 def test_a_first_average_that_forgets_at_once_is_torchs(beta1, given):
     """torch's own vectors and their ends disagree about the sign of a zero there."""
 
@@ -246,6 +250,7 @@ BETWEEN = [
 
 
 @pytest.mark.parametrize("change", BETWEEN)
+@pytest.mark.slow
 def test_what_a_script_does_between_two_steps_ends_as_it_would(change):
     def run():
         weight, optimizer = warm()
@@ -381,6 +386,7 @@ print(torch.equal(train(), plain) or not flushes)
 """
 
 
+@pytest.mark.slow
 def test_denormals_that_only_some_threads_flush_come_out_as_torchs():
     done = subprocess.run([sys.executable, "-c", FLUSHED], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n"
@@ -394,6 +400,7 @@ def test_denormals_that_only_some_threads_flush_come_out_as_torchs():
     decay=st.sampled_from([0.0, 0.1]),
     threads=st.integers(1, 3),
 )
+@pytest.mark.slow
 def test_tensors_of_any_size_and_numbers_of_any_size_give_torchs_bits(sizes, name, scale, decay, threads):
     def run():
         draws = torch.Generator().manual_seed(1)
@@ -520,6 +527,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("name", LEFT)
+@pytest.mark.slow
 def test_what_is_another_step_is_torchs(name):
     assert_same(LEFT[name], hits=0)
 
@@ -566,6 +574,7 @@ def twice():
 
 @pytest.mark.parametrize("make", [overlapping, gradient_is_weight, twice])
 @pytest.mark.parametrize("kind", [torch.optim.Adam, functools.partial(torch.optim.SGD, momentum=0.9)])
+@pytest.mark.slow
 def test_memory_that_is_shared_is_torchs(make, kind):
     def run():
         weights, gradients = make()
@@ -682,6 +691,7 @@ print(torch.equal(train(), plain), made)
 """
 
 
+@pytest.mark.slow
 def test_a_line_in_a_script_does_the_same():
     done = subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True [True, True, True, True, True]\n"
@@ -716,6 +726,8 @@ MANY = list(many_tensors())
 @pytest.mark.skipif(not one_pass._LENT, reason="this torch does not lend tensors to compiled code")
 @pytest.mark.parametrize("other", range(len(MANY)))
 @pytest.mark.parametrize("one", range(len(MANY)))
+@pytest.mark.few(100)
+@pytest.mark.slow
 def test_compiled_code_sees_what_python_sees(one, other):
     step = kinds.AdamStep()
     made = one_pass.OnePass(LOOPS._single_tensor_adam, step, lambda: None)
@@ -732,6 +744,8 @@ def test_compiled_code_sees_what_python_sees(one, other):
 
 
 @pytest.mark.parametrize("change", BETWEEN)
+@pytest.mark.few(4)
+@pytest.mark.slow
 def test_a_torch_that_lends_no_tensors_makes_the_same_steps(change, monkeypatch):
     monkeypatch.setattr(one_pass, "_LENT", False)
     test_what_a_script_does_between_two_steps_ends_as_it_would(change)

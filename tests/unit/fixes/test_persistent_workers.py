@@ -78,6 +78,7 @@ def _scales(worker_id):
     ],
     ids=["plain", "one worker", "smaller last batch", "lazy file", "eager sampler", "generator"],
 )
+@pytest.mark.few(3)
 def test_workers_stay_and_nothing_shows_it(make):
     state = make().generator.get_state() if make().generator else None
     plain = walk(make)
@@ -90,6 +91,7 @@ def test_workers_stay_and_nothing_shows_it(make):
 
 @pytest.mark.parametrize("draw", [lambda: float(torch.rand(())), random.random, numpy.random.rand])
 @pytest.mark.parametrize("init", [None, _seeds])
+@pytest.mark.few(2)
 def test_random_numbers_in_the_workers_are_those_of_workers_started_anew(draw, init):
     assert compare(loader(functools.partial(Drawing, draw=draw), worker_init_fn=init)) == 2
 

@@ -64,6 +64,7 @@ def passes(data, rare, size, workers, wrap=lambda loader: loader):
 @pytest.mark.parametrize(
     ("data", "rare"), [(Counting, 0), (Counting, 5), (Counting, 13), (Counting, 23), (Relative, 0), (Opening, 0)]
 )
+@pytest.mark.few(1)
 def test_batches_are_those_of_the_script_s_own_workers(data, rare, size):
     plain, alone = passes(data, rare, size, 2), passes(data, rare, size, 0)
     assert passes(data, rare, size, 2, compile_loader) == plain

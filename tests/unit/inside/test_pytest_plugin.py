@@ -57,6 +57,7 @@ def faster(run):
     return replace(run, steps=tuple(steps))
 
 
+@pytest.mark.slow
 def test_the_first_run_keeps_a_baseline_and_the_next_is_held_to_it(step_time, baseline):
     assert [file.name for file in baseline] == ["1.jsonl", "2.jsonl", "3.jsonl"]
     found = step_time()
@@ -64,6 +65,7 @@ def test_the_first_run_keeps_a_baseline_and_the_next_is_held_to_it(step_time, ba
     assert found.ratio < 1 + LIMIT
 
 
+@pytest.mark.slow
 def test_a_training_that_became_slower_fails_with_the_page(step_time, baseline):
     rewrite(baseline, faster)
     with pytest.raises(pytest.fail.Exception) as failed:
@@ -72,6 +74,7 @@ def test_a_training_that_became_slower_fails_with_the_page(step_time, baseline):
     assert "Failed, limit 900%" in failed.value.msg
 
 
+@pytest.mark.slow
 def test_a_baseline_can_be_made_anew(step_time, baseline):
     rewrite(baseline, faster)
     assert step_time(update=True, repeats=2).ratio == pytest.approx(1)
@@ -79,12 +82,14 @@ def test_a_baseline_can_be_made_anew(step_time, baseline):
     assert step_time().ratio < 1 + LIMIT
 
 
+@pytest.mark.slow
 def test_a_baseline_of_another_machine_is_skipped(step_time, baseline):
     rewrite(baseline, lambda run: replace(faster(run), environment=replace(run.environment, num_cpus=999)))
     with pytest.raises(pytest.skip.Exception, match=r"of another machine \(cores\)"):
         step_time()
 
 
+@pytest.mark.slow
 def test_noise_that_hides_the_limit_is_skipped(step_time, baseline):
     uneven = iter((1, 3, 0.3))
 
@@ -99,6 +104,7 @@ def test_noise_that_hides_the_limit_is_skipped(step_time, baseline):
         step_time(limit=0.05)
 
 
+@pytest.mark.slow
 def test_several_trainings_of_one_test_have_baselines_of_their_own(step_time, baseline, tmp_path):
     with pytest.raises(pytest.skip.Exception):
         step_time(name="other")
@@ -122,6 +128,7 @@ def test_what_trains_for_too_few_steps_is_told(step_time):
         step_time(what=lambda: train(short))
 
 
+@pytest.mark.slow
 def test_an_empty_baseline_is_recorded_anew(step_time, baseline):
     for file in baseline:
         file.unlink()

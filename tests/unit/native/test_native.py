@@ -68,6 +68,7 @@ def test_any_window_is_resized_as_pillow_resizes_it(size, wanted, colored, lead,
 
 @settings(max_examples=examples(150))
 @given(SIZE, SIZE, st.booleans(), st.booleans(), st.integers(-80, 80), st.integers(-80, 80), st.integers(0, 3))
+@pytest.mark.slow
 def test_any_window_is_cut_filled_and_turned(size, wanted, colored, lead, top, left, turned):
     batch = bytes_of(2, size, colored, seed=abs(top), lead=lead)
     fill = (7, 200, 31) if colored else (7,)
@@ -87,6 +88,8 @@ def test_any_window_is_cut_filled_and_turned(size, wanted, colored, lead, top, l
 
 @pytest.mark.parametrize("height", [2, 3, 7, 32])
 @pytest.mark.parametrize("tall", [2, 3, 4, 5, 7, 8, 3.5, 1.25])
+@pytest.mark.few(53)
+@pytest.mark.slow
 def test_between_two_rows_every_pair_of_bytes_gives_what_pillow_gives(height, tall):
     ones, others = np.divmod(np.arange(65536), 256)
     rows = np.stack([ones, others] * height)[:height].astype(np.uint8)
@@ -150,6 +153,7 @@ def test_other_filters_are_left_to_pillow():
 @pytest.mark.parametrize("colored", [False, True])
 @pytest.mark.parametrize("lead", [False, True])
 @pytest.mark.parametrize("size", [(5, 7), (16, 13)])
+@pytest.mark.slow
 def test_a_table_of_any_type_is_looked_up(dtype, colored, lead, size):
     batch = bytes_of(3, size, colored, seed=1, lead=lead)
     channels = 3 if colored else 1
@@ -169,6 +173,7 @@ TENSOR = T.ToTensor()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 1, 87, 128, 255])
+@pytest.mark.few(1)
 def test_every_color_is_turned_round_as_pillow_turns_it(steps):
     channel = np.arange(256, dtype=np.uint8)
     colors = np.stack(np.meshgrid(channel, channel, channel, indexing="ij"), -1).reshape(4096, 4096, 3)
@@ -213,6 +218,8 @@ def made_of(steps: Steps, value) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("several_threads", [False, True])
+@pytest.mark.few(53)
+@pytest.mark.slow
 def test_a_chain_gives_what_it_gives_without_compiled_code(name, several_threads, monkeypatch):
     monkeypatch.setattr("flatout.pipeline.compile.native_steps._THREAD_BYTES", 1 if several_threads else 2**40)
     batch = bytes_of(37, (36, 33), colored=True, seed=3)

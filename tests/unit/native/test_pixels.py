@@ -51,6 +51,7 @@ IMAGES = {
 
 
 @pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.slow
 def test_pixels_are_those_that_pillow_gives_away(name):
     image = IMAGES[name]()
     expected = np.asarray(IMAGES[name]())

@@ -62,18 +62,21 @@ def agree(page, root, workers=0):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.fast], ids=lambda page: page.source)
+@pytest.mark.slow
 def test_a_documented_pipeline_gives_the_same_batches_compiled(page, root):
     assert agree(page, root)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if not page.fast], ids=lambda page: page.source)
+@pytest.mark.few(6)
 def test_each_documented_pipeline_gives_the_same_batches_compiled(page, root):
     assert agree(page, root)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if page.with_workers], ids=lambda page: page.source)
+@pytest.mark.few(4)
 def test_a_documented_pipeline_with_workers_gives_the_same_batches_compiled(page, root):
     assert agree(page, root, workers=2)
 

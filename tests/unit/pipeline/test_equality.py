@@ -132,6 +132,7 @@ def check(program):
 
 @settings(MANY, max_examples=examples(40))
 @given(pipelines())
+@pytest.mark.slow
 def test_a_pipeline_without_workers_gives_the_same_batches(program):
     check(program)
 
@@ -155,6 +156,7 @@ def test_any_pipeline_with_workers_gives_the_same_batches(program):
 @settings(MANY, max_examples=examples(60))
 @given(pipelines(workers=st.integers(0, 3)))
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.full
 def test_any_pipeline_of_samples_that_wait_gives_the_same_batches(program):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader_plan, "in_flight", lambda times, one_core: 64 if times else 0)  # all that no kernel makes
@@ -165,6 +167,7 @@ def test_any_pipeline_of_samples_that_wait_gives_the_same_batches(program):
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("stays", [True, False])
 @pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.few(3)
 def test_workers_that_take_over_get_the_seed_that_was_drawn_for_them(workers, stays, size):
     class Waits(Images):
         def __getitem__(self, index):
@@ -194,6 +197,7 @@ class Eager:
 @pytest.mark.parametrize("stays", [True, False])
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("collate", [None, programs.centred])
+@pytest.mark.few(4)
 def test_a_sampler_that_draws_at_once_does_so_as_often_as_in_the_plain_loader(workers, stays, own, collate):
     sampler = Eager(12, torch.Generator().manual_seed(3) if own else None)
     options = {"batch_sampler": sampler, "num_workers": workers, "persistent_workers": stays and workers > 0}
@@ -234,6 +238,8 @@ def kept(dataset, **options):
 
 
 @pytest.mark.parametrize("number", range(len(programs.datasets(12))))
+@pytest.mark.few(7)
+@pytest.mark.slow
 def test_what_is_the_same_each_time_is_kept(number):
     dataset = programs.datasets(12)[number]
     told = kept(dataset, shuffle=True)
@@ -269,6 +275,7 @@ def test_a_collate_function_that_mixes_samples_is_given_samples_that_are_kept():
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("length", [2, 12])
+@pytest.mark.slow
 def test_a_collate_function_that_mixes_samples_is_seen_through_where_the_first_batch_holds_one_twice(
     length, num_workers
 ):

@@ -21,6 +21,7 @@ def in_turn(w, model, optimizers, rounds=3):
             w.train_on(model, optimizer, torch.ones(2, 2))
 
 
+@pytest.mark.slow
 def test_of_optimizers_that_are_made_one_after_the_other_the_latest_are_held(w, monkeypatch):
     monkeypatch.setattr(training_loop, "_MOST_HELD", 8)
     made = []
@@ -82,6 +83,7 @@ def test_no_fused_step_is_offered_for_sparse_gradients(w, sparse):
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adagrad])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.slow
 def test_complex_parameters_are_told(w, kind, dtype):
     parameter = torch.nn.Parameter(torch.zeros(3, dtype=dtype))
     optimizer = kind([parameter], lr=0.1)

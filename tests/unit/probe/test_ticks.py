@@ -283,6 +283,8 @@ if sys.platform == "linux":
 
 
 @pytest.mark.parametrize("happens", _HAPPENS)
+@pytest.mark.few(5)
+@pytest.mark.slow
 def test_what_may_happen_to_a_process_that_is_watched(happens):
     body = [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", "-c", _AROUND + _HAPPENS[happens]]
     done = subprocess.run(body, capture_output=True, text=True, timeout=60)

@@ -18,6 +18,7 @@ from flatout.schema.run import Causes, Frame, LineCost, Utilization
 
 @pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("ending", list(EXPORTS))
+@pytest.mark.slow
 def test_every_report_can_be_exported(make, ending):
     text = EXPORTS[ending](make())
     assert text.endswith("\n")
@@ -110,6 +111,7 @@ def test_steps_as_they_ran_are_a_process_of_their_own():
     assert not {event["tid"] for event in spans} & {event["tid"] for event in events(report, "X") if event["pid"] == 0}
 
 
+@pytest.mark.slow
 def test_a_long_recording_is_cut_and_says_so():
     report = ordinary()
     steps = report.run.steps * (MAX_STEPS // 10)

@@ -175,6 +175,7 @@ def recorded(num_steps):
     return Report(run=whole, breakdown=account(whole))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_steps_make_a_small_page():
     made = data_of(page(recorded(100_000)))
     assert {chart["place"] for chart in made} == {"chart-steps", "chart-losses", "chart-cores", "chart-memory"}

@@ -149,6 +149,7 @@ values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(s
 
 
 @given(key=st.sampled_from(list(to_json(ordinary()))), value=values)
+@pytest.mark.slow
 def test_no_value_in_any_place_breaks_the_reader(key, value):
     try:
         from_json(json.dumps({**to_json(ordinary()), key: value}))

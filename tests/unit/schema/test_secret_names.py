@@ -99,6 +99,7 @@ def test_a_bare_noun_hides_what_is_no_word(noun, value):
 
 
 @pytest.mark.parametrize("line", PLAIN)
+@pytest.mark.slow
 def test_what_only_looks_like_such_a_name_hides_nothing(line):
     words = line.split(" ")
     assert list(masked_words(words)) == words

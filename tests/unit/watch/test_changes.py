@@ -20,6 +20,7 @@ def examined(script):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", GIVEN, ids=lambda script: script.name)
+@pytest.mark.few(3)
 def test_what_was_found_to_pass_unseen_comes_out_as_with_the_plain_loader(script):
     found = examined(script)
     assert found.verdict == SAME, "\n".join([found.line(), *found.details()])
@@ -27,6 +28,7 @@ def test_what_was_found_to_pass_unseen_comes_out_as_with_the_plain_loader(script
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", COMPOSED, ids=lambda script: script.name)
+@pytest.mark.few(5)
 def test_composed_scripts_come_out_as_with_the_plain_loader(script):
     found = examined(script)
     assert found.verdict == SAME, "\n".join([script.source, found.line(), *found.details()])

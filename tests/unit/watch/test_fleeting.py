@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -33,6 +34,7 @@ def passes(kept, dataset, number=1, **options):
     return seen, len(own)
 
 
+@pytest.mark.slow
 def test_after_two_that_were_gone_after_one_pass_others_of_the_type_are_left_alone():
     hits = []
     kept = LoaderCaches(purpose="timing", hit=lambda: hits.append(1))
@@ -46,6 +48,7 @@ def test_after_two_that_were_gone_after_one_pass_others_of_the_type_are_left_alo
         gc.collect()
 
 
+@pytest.mark.slow
 def test_one_of_them_that_stays_is_kept_from_its_second_pass_on():
     hits = []
     kept = LoaderCaches(hit=lambda: hits.append(1))
@@ -73,6 +76,7 @@ def test_loaders_made_anew_over_one_data_set_share_what_is_kept():
     assert kept._fleeting == {}
 
 
+@pytest.mark.slow
 def test_what_is_kept_on_disk_serves_the_next_one(tmp_path):
     kept = LoaderCaches(folder=tmp_path)
     for _ in range(4):

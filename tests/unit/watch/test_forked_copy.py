@@ -32,6 +32,8 @@ def run(program, code):
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv")
 @pytest.mark.parametrize("before", ["", "torch.set_num_threads(2)", "torch.set_num_threads(1)"])
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_nothing_is_written_where_only_a_user_namespace_is_allowed(before, workdir):
     unprivileged = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
     alone = subprocess.run([*unprivileged, "unshare", "--user", "--mount", "true"], capture_output=True, check=False)
@@ -51,6 +53,7 @@ def test_who_goes_on_alone_answers_and_ends_as_before():
     assert answer.value == (True, False, 1)
 
 
+@pytest.mark.slow
 def test_who_goes_on_alone_is_ended_with_who_waits_for_it():
     answer = ask_a_copy(lambda: go_on_alone() and __import__("time").sleep(60), longest_s=1.0)
     assert answer.failed == "a copy of the process gave no answer in 1 s"  # the fixture finds nothing left behind

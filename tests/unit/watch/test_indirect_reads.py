@@ -166,6 +166,7 @@ def values(loader):
 
 
 @pytest.mark.parametrize("name", READS, ids=lambda name: name.replace(" ", "-"))
+@pytest.mark.slow
 def test_what_is_read_without_its_name_is_in_the_next_batch(name, late):
     read, change = READS[name]
     data = Reads(read, HELD.get(name, lambda: None)())

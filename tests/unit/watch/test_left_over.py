@@ -121,6 +121,7 @@ def one_pass(loader, number):
 
 
 @pytest.mark.parametrize("make", WAYS.values(), ids=WAYS)
+@pytest.mark.few(1)
 def test_a_thousand_passes_leave_nothing(make):
     loader = flatout.compile_loader(make())
     for number in range(20):
@@ -132,6 +133,7 @@ def test_a_thousand_passes_leave_nothing(make):
 
 
 @pytest.mark.parametrize("make", WAYS.values(), ids=WAYS)
+@pytest.mark.full
 def test_loaders_that_are_gone_leave_nothing(make):
     list(flatout.compile_loader(make()))
     before = settled()

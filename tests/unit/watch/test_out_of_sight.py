@@ -157,6 +157,7 @@ def values(loader):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
+@pytest.mark.slow
 def test_what_is_out_of_sight_is_in_the_next_batch(case, settings, monkeypatch):
     read, change = CASES[case]
     loader = compile_loader(DataLoader(Reads(read), batch_size=8))

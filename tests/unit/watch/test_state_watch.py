@@ -146,6 +146,7 @@ def left_as_it_was():
 
 @pytest.mark.parametrize("pages", [True, False])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda name: name.replace(" ", "-"))
+@pytest.mark.slow
 def test_a_change_is_seen_at_the_next_look(change, pages, left_as_it_was, monkeypatch):
     if not pages:  # an older kernel
         monkeypatch.setattr(state_watch, "written_pages", lambda: None)
@@ -338,6 +339,8 @@ class Annotated(Dataset):
 
 
 @pytest.mark.parametrize("place", [0, 33_333, 99_999])
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_of_a_hundred_thousand_dictionaries_one_that_changes_is_seen(place):
     data = Annotated(100_000)
     watch = StateWatch([("Annotated", data)])

@@ -90,6 +90,7 @@ def make_verifier(workdir, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_fixes_are_held_to_what_they_promise(make_verifier):
     verifier = make_verifier()
 
@@ -125,6 +126,7 @@ def test_fixes_are_held_to_what_they_promise(make_verifier):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_script_shorter_than_the_window_is_compared_to_its_end(make_verifier):
     verifier = make_verifier(epochs=2)
     equality = verifier.check((Selection("passes-on"),), Equivalence.BITWISE)
@@ -147,6 +149,7 @@ def test_classes_that_no_single_run_can_tell_are_not_run(make_verifier):
         ("breaks", None, "division by zero", False),
     ],
 )
+@pytest.mark.few(1)
 def test_of_another_training_only_the_losses_are_looked_at(make_verifier, name, equal, reason, trained):
     equality = make_verifier(epochs=2).check((Selection(name),), Equivalence.SEMANTIC)
     assert equality.equal is equal
@@ -172,6 +175,7 @@ for step in range(40):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sees", [True, False])
+@pytest.mark.full
 def test_a_training_that_watching_changes_is_not_held_equal_to_itself(make_verifier, sees):
     verifier = make_verifier()
     Path("train.py").write_text(WATCHED.replace("SEES_US", '"_compiled_call_impl" in vars(type(model))' * sees or "0"))

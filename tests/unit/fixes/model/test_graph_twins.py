@@ -125,6 +125,7 @@ def compared(late):
 
 
 @pytest.mark.parametrize("late", LATE)
+@pytest.mark.few(3)
 def test_a_late_step_that_compiled_code_cannot_serve_comes_out_as_plain(quickly, late):
     compared(late)
 

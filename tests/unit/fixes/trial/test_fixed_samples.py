@@ -175,6 +175,7 @@ def test_each_worker_holds_samples_of_its_own():
     assert hits == {"in workers": 3}
 
 
+@pytest.mark.slow
 def test_workers_that_are_started_anew_know_nothing_of_it():
     batches, hits = drawn(Rows(), "sample", num_workers=1, multiprocessing_context="spawn")
     assert indices(batches) == OWN

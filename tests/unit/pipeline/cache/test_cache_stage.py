@@ -89,6 +89,7 @@ def test_samples_that_have_no_other_stage_are_kept_as_they_are(monkeypatch):
     "transform",
     [LARGE, v1.Compose([v1.Resize((40, 40)), v1.RandomCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])],
 )
+@pytest.mark.slow
 def test_samples_and_random_streams_are_the_same_whatever_is_kept(monkeypatch, times_as_long, transform):
     monkeypatch.setattr(cache_stage, "_TIMES_AS_LONG", times_as_long)
     told = compared(lambda: (Pictures(transform), {}))

@@ -17,6 +17,7 @@ def as_bytes(rows):
 
 
 @pytest.mark.parametrize(("dtype", "shape"), list(itertools.product(TYPES, SHAPES)))
+@pytest.mark.slow
 def test_rows_come_with_their_bits_and_strides(dtype, shape):
     bits = torch.randint(0, 256, (11, *shape, dtype.itemsize), dtype=torch.uint8)
     bits = bits & 1 if dtype is torch.bool else bits

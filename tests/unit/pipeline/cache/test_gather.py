@@ -144,6 +144,7 @@ def bytes_kept(monkeypatch):
 @pytest.mark.parametrize("torchs_threads", [False, True])
 @pytest.mark.parametrize("own_threads", [False, True])
 @pytest.mark.parametrize("shape", [(9, 9, 3), (28, 28)])
+@pytest.mark.slow
 def test_bytes_are_looked_up_where_they_are_kept(shape, own_threads, torchs_threads, monkeypatch):
     for module in ("native_steps", "row_operations"):
         monkeypatch.setattr(f"flatout.pipeline.compile.{module}.TORCHS_BYTES", 0 if torchs_threads else 2**40)
@@ -188,6 +189,7 @@ ARRAYS = {
 
 @pytest.mark.usefixtures("bytes_kept")
 @pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.slow
 def test_what_lies_in_arrays_is_gathered_there_and_nothing_is_kept(name):
     compiled = compile_loader(DataLoader(ARRAYS[name](), batch_size=6, shuffle=True))
     made = batches_of(compiled)

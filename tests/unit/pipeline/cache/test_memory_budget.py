@@ -80,6 +80,7 @@ def run(kind, max_bytes=None, free=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whole", "ragged", "random"])
 @pytest.mark.parametrize("share", [0.1, 0.9, 1.5])
+@pytest.mark.few(1)
 def test_no_more_is_taken_than_was_allowed(kind, share):
     found = run(kind, max_bytes=int(share * WHOLE))
     assert found["same"], found["told"]
@@ -93,6 +94,7 @@ def test_it_is_taken_where_it_is_allowed():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whole", "ragged", "random"])
+@pytest.mark.few(1)
 def test_a_process_with_little_memory_left_trains_on(kind):
     found = run(kind, free=64 * MIB)
     assert found["same"], found["told"]

@@ -98,6 +98,7 @@ def run_ranks(folder, extra="", values="300"):
     return [json.loads(process.communicate(timeout=120)[0].splitlines()[-1]) for process in running]
 
 
+@pytest.mark.full
 def test_each_rank_reads_its_part_once_and_finds_the_others_there(tmp_path):
     found = run_ranks(tmp_path)
     assert all(each["same"] for each in found)
@@ -108,12 +109,14 @@ def test_each_rank_reads_its_part_once_and_finds_the_others_there(tmp_path):
         assert sum(later) < 60  # proofs; alone, a rank would have to read 75 more in the second epoch
 
 
+@pytest.mark.slow
 def test_ranks_whose_data_differ_keep_apart(tmp_path):
     found = run_ranks(tmp_path, values="300 * RANK, 300 * RANK + 300")
     assert all(each["same"] for each in found)
     assert not set(found[0]["blocks"]) & set(found[1]["blocks"])
 
 
+@pytest.mark.full
 def test_samples_that_depend_on_the_rank_unseen_are_found_out_before_one_is_taken(tmp_path):
     found = run_ranks(tmp_path, extra="index = (index + 7 * int(os.environ['RANK'])) % 300")
     assert all(each["same"] for each in found)

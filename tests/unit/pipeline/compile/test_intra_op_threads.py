@@ -95,6 +95,8 @@ CHAINS = chains(torchvision.transforms)
 
 
 @pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_batches_have_the_same_bits_on_all_threads(two_threads, monkeypatch, name):
     monkeypatch.setattr(intra_op_threads, "_CLEARLY", float("inf"))  # taken after the first trial, whatever it measured
     decided, usual = [], IntraOpThreads._decide

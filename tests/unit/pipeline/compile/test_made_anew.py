@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -67,6 +68,7 @@ def test_what_is_kept_goes_with_the_data_set():
     assert budget.left > before
 
 
+@pytest.mark.slow
 def test_data_sets_that_are_made_anew_are_left_alone_after_two():
     for epoch in range(2):
         walked(Rows(epoch))

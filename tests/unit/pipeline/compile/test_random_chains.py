@@ -100,6 +100,8 @@ def cifar(transform):
 @pytest.mark.parametrize(("images", "workers"), [(Pictures, 0), (cifar, 0), (cifar, 2)])
 @pytest.mark.parametrize("generation", [T, v2], ids=["v1", "v2"])
 @pytest.mark.parametrize("name", chains(T))
+@pytest.mark.few(7)
+@pytest.mark.slow
 def test_random_chains_give_the_plain_loaders_batches_and_streams(name, generation, images, workers):
     dataset = images(generation.Compose(chains(generation)[name]))
     loader = agree(Program(dataset, {"batch_size": 7, "shuffle": True, "num_workers": workers}))
@@ -115,6 +117,7 @@ def test_what_is_read_quickly_needs_no_workers():
 
 @pytest.mark.parametrize("generation", [T, v2], ids=["v1", "v2"])
 @pytest.mark.parametrize("name", ["imagenet", "contrastive"])
+@pytest.mark.slow
 def test_images_of_several_sizes_are_drawn_for_with_their_own(name, generation):
     chain = [generation.RandomVerticalFlip(), *chains(generation)[name]]
     dataset = Pictures(generation.Compose(chain), sides=((12, 12), (9, 21), (30, 8)))

@@ -175,6 +175,7 @@ def test_random_operations_are_done_before_the_copy_and_scaling_after():
 
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("transform", [UNKNOWN, ONLY_ON_CPU])
+@pytest.mark.slow
 def test_what_has_no_table_is_finished_on_the_cpu(transform):
     assert "30 samples kept" in encode(transform)
     assert "30 samples kept" in encode(transform, max_device_bytes=0)
@@ -199,6 +200,7 @@ def test_what_is_kept_in_files_stays_there(tmp_path):
 @pytest.mark.parametrize("room", [None, 0])
 @MANY
 @given(pipelines())
+@pytest.mark.full
 def test_any_of_many_pipelines_gives_the_same_batches(room, program):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "DeviceStream", Apart)
@@ -209,6 +211,7 @@ def test_any_of_many_pipelines_gives_the_same_batches(room, program):
 @pytest.mark.usefixtures("apart")
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("dataset", [Images(12), programs.Counting(12), Pictures(AUGMENTED)])
+@pytest.mark.slow
 def test_a_loader_with_workers_gives_the_same_batches(dataset):
     assert on(Program(dataset, {"batch_size": 5, "shuffle": True, "num_workers": 1}, draws=True)).explain()
 
@@ -509,6 +512,8 @@ def test_a_batch_is_made_on_one_side_stream_and_handed_to_the_current_one(monkey
 @pytest.mark.parametrize("room", [None, 0])
 @pytest.mark.parametrize("transform", [RESIZED, AUGMENTED, UNKNOWN, ONLY_ON_CPU])
 @pytest.mark.parametrize("taken", [1, 2, 100])
+@pytest.mark.few(5)
+@pytest.mark.slow
 def test_nothing_that_holds_memory_of_a_device_is_left_to_the_collector(transform, room, taken):
     """What a forked worker's collector frees of a device's pinned memory ends the worker."""
     compiled = compile_loader(DataLoader(Pictures(transform), batch_size=7), device="cpu", max_device_bytes=room)
@@ -569,6 +574,7 @@ def test_what_cannot_be_made_anew_and_views_are_copied():
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.slow
 def test_data_sets_and_what_is_kept_of_them_go_with_the_script_s_last_hold_on_them(device):
     gone = []
     for _ in range(3):

@@ -163,6 +163,8 @@ def walked(loader):
 
 
 @pytest.mark.parametrize("kind", [PythonDraws, NumpyDraws, TorchDraws, DrawsInAMethod, DrawsInWhatItHolds])
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_what_seldom_draws_and_waits_draws_when_the_script_would(kind):
     ours = walked(compile_loader(DataLoader(waiting(kind), batch_size=10)))
     plain = walked(DataLoader(waiting(kind), batch_size=10))

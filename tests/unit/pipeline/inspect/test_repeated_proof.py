@@ -71,6 +71,7 @@ class OfAGlobal(Scaled):
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.full
 def test_workers_that_begin_with_globals_of_their_own_are_left_alone(method, monkeypatch):
     monkeypatch.setitem(globals(), "GLOBAL", 5.0)
     loaders = [DataLoader(OfAGlobal(), batch_size=8, num_workers=1, multiprocessing_context=method) for _ in range(2)]

@@ -146,6 +146,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("kind", TRANSFORMS)
+@pytest.mark.slow
 def test_a_transform_draws_from_a_generator_of_its_own_as_it_did(kind):
     def build():
         reset()
@@ -156,6 +157,7 @@ def test_a_transform_draws_from_a_generator_of_its_own_as_it_did(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TRANSFORMS)
+@pytest.mark.few(3)
 def test_in_workers_a_generator_of_its_own_is_left_alone(kind):
     def build():
         reset()
@@ -302,12 +304,14 @@ COLLATES = {
 
 
 @pytest.mark.parametrize("kind", COLLATES)
+@pytest.mark.slow
 def test_a_collate_function_is_called_once_a_batch_and_in_order(kind):
     assert "before they are collated" in compared(lambda: (Drawn(to_tensor), {"collate_fn": COLLATES[kind]()}))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", COLLATES)
+@pytest.mark.few(4)
 def test_in_workers_such_a_collate_function_is_left_alone(kind):
     said = compared(lambda: (Drawn(to_tensor), {"collate_fn": COLLATES[kind](), "num_workers": 2}))
     assert "left as it is" in said
@@ -471,6 +475,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.slow
 def test_what_a_script_writes_into_its_data_between_passes_is_seen(kind):
     build, write = WRITTEN[kind]
     assert "changes from pass to pass" in compared(lambda: (build(), {}), write, passes=6)
@@ -491,6 +496,8 @@ AT_RANDOM = T.Compose([T.RandAugment(), to_tensor])
 @pytest.mark.parametrize("place", [1, 2])
 @pytest.mark.parametrize("first", [to_tensor, RANDOM, AT_RANDOM])
 @pytest.mark.parametrize("then", [to_tensor, RANDOM, AT_RANDOM])
+@pytest.mark.few(3)
+@pytest.mark.slow
 def test_a_transform_that_is_replaced_between_passes_is_followed(first, then, place):
     compared(lambda: (Drawn(first), {}), replace_at(place, then), passes=4)
 
@@ -518,11 +525,13 @@ class SlowlySummed(Summed):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", [Summed, SlowlySummed])
+@pytest.mark.few(1)
 def test_what_a_sample_computes_has_the_bits_of_as_many_threads(two_threads, kind, workers):
     assert "6 samples kept" in compared(lambda: (kind(), {"num_workers": workers, "batch_size": 2}))
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_batch_is_summed_on_as_many_threads(two_threads):
     def summed(samples):
         return torch.stack([value for value, _ in samples]).double().expand(200_000, 2).float().sum()
@@ -627,6 +636,7 @@ class Labelled(Drawn):
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", MET)
+@pytest.mark.few(2)
 def test_what_is_met_gives_the_same_batches(name, workers):
     build, expected = MET[name]
     said = compared(build, num_workers=workers)
@@ -661,6 +671,7 @@ AUGMENTED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", AUGMENTED)
+@pytest.mark.few(2)
 def test_augmentations_without_a_kernel_are_called_as_they_were(name, workers):
     said = compared(lambda: (Drawn(T.Compose([AUGMENTED[name], to_tensor])), {"num_workers": workers}))
     assert "left as it is" in said if workers else "before what is random is done to them" in said

@@ -125,6 +125,7 @@ def test_samples_that_wait_are_examined_at_once(asked):
 
 
 @pytest.mark.parametrize("kind", [Refuses, Moves, Draws])
+@pytest.mark.few(1)
 def test_what_threads_cannot_answer_is_asked_for_one_after_the_other(asked, kind):
     times, states = [], torch.get_rng_state()
     assert examine(kind(wait_s=0.02), times) == ""
@@ -261,6 +262,7 @@ def noisy_in_pairs(samples):
 @pytest.mark.parametrize("collate", [noisy, noisy_in_pairs])
 @pytest.mark.parametrize("wait_s", [0.003, 0.0])
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.few(3)
 def test_trying_a_collate_function_that_draws_leaves_the_streams_where_they_stood(collate, wait_s, workers):
     options = {"batch_size": 4, "shuffle": True, "collate_fn": collate, "num_workers": workers}
     told = agree(Program(Remote(wait_s=wait_s), options)).explain()

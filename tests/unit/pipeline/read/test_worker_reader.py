@@ -64,6 +64,7 @@ def workers_only(monkeypatch):
 @pytest.mark.parametrize("transform", [RANDOM, PLAIN], ids=["random", "the same"])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.few(2)
 def test_a_training_sees_no_difference(workers_only, transform, persistent, workers):
     said = compared(built(transform), num_workers=workers, persistent_workers=persistent)
     assert said.startswith("made in batches; 40 samples kept")
@@ -137,6 +138,7 @@ def test_workers_read_and_this_process_does_not():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.few(1)
 def test_what_the_data_set_raises_comes_out_at_its_batch(workers):
     def raised(wrap):
         seed()

@@ -62,6 +62,8 @@ def same_passes(one, other):
 
 @pytest.mark.parametrize("settings", [{}, {"shuffle": True}, {"drop_last": True, "shuffle": True}], ids=str)
 @pytest.mark.parametrize("workers", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}], ids=str)
+@pytest.mark.few(5)
+@pytest.mark.slow
 def test_passes_give_what_they_gave_and_draw_what_they_drew(settings, workers, made):
     def loader():
         return DataLoader(Rows(), batch_size=SIZE, **settings, **workers)
@@ -128,6 +130,7 @@ KINDS = [torch.float32, torch.int64, torch.uint8, torch.bool, torch.bfloat16, to
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
 @pytest.mark.parametrize("shape", [(), (3,), (5, 7, 2), (300, 41)], ids=str)
+@pytest.mark.slow
 def test_rows_are_copied_as_they_are_selected(dtype, shape):
     rows = torch.from_numpy(np.random.RandomState(3).randint(0, 2, (50, *shape))).to(dtype)
     places = torch.randint(0, 50, (64,))
@@ -225,6 +228,7 @@ def test_rows_that_were_moved_are_not_read_where_they_were():
 
 
 @pytest.mark.usefixtures("two_threads")
+@pytest.mark.slow
 def test_a_forked_child_does_not_wait_for_threads_that_it_has_not():
     code = """if True:
         import os, torch

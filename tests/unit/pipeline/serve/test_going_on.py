@@ -33,6 +33,8 @@ def stacked(samples):
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
 @pytest.mark.parametrize("collate_fn", [None, stacked])
+@pytest.mark.few(2)
+@pytest.mark.slow
 def test_after_an_error_that_the_script_leaves_behind_batches_are_the_plain_ones(tmp_path, num_workers, collate_fn):
     made = compile_loader(DataLoader(FailsOnce(tmp_path / "failed"), 4, num_workers=num_workers, collate_fn=collate_fn))
     failed = 0
@@ -77,6 +79,7 @@ print(len(list(made)))
 """
 
 
+@pytest.mark.full
 def test_workers_that_compute_on_several_threads_can_be_forked_after_arrays_were_summed():
     ended = subprocess.run([sys.executable, "-c", FIRST_PASS], capture_output=True, text=True, timeout=90)
     assert ended.stdout.split() == ["2"], ended.stderr

@@ -97,6 +97,7 @@ def heard(number_asked, draws, collate_fn, passes=3):
     ],
     indirect=["handled"],
 )
+@pytest.mark.full
 def test_a_signal_is_heard_once_whenever_it_comes(handled, draws, collate_fn):
     _, number = heard(-1, draws, collate_fn)
     assert number > 20
@@ -106,6 +107,7 @@ def test_a_signal_is_heard_once_whenever_it_comes(handled, draws, collate_fn):
 
 
 @pytest.mark.parametrize("handled", ["function"], indirect=True)
+@pytest.mark.slow
 def test_batches_after_it_are_those_of_the_plain_loader(handled):
     _, number = heard(-1, False, None)
     for at in range(1, number + 1):
@@ -147,6 +149,8 @@ def test_of_some_kinds_others_pass():
             pass
 
 
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_torch_computes_on_as_many_threads_and_draws_from_its_stream_after_any_signal(
     two_threads, handled, no_collector
 ):
@@ -164,6 +168,7 @@ def test_torch_computes_on_as_many_threads_and_draws_from_its_stream_after_any_s
     torch.set_rng_state(before)
 
 
+@pytest.mark.slow
 def test_no_batch_comes_under_another_ones_name_after_signals_at_any_time(two_threads, no_collector):
     signalled = 0
 

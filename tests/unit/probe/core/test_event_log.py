@@ -23,6 +23,8 @@ def train(w, num_steps):
 
 @pytest.mark.parametrize("num_steps", [6, 60])
 @pytest.mark.parametrize("interval_ms", [0, 50, 10**6])
+@pytest.mark.few(3)
+@pytest.mark.slow
 def test_told_late_is_told_the_same(interval_ms, num_steps):
     seen = []
     for at_once in (True, False):

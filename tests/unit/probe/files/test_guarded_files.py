@@ -323,6 +323,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.slow
 def test_the_script_sees_what_it_wrote_and_the_folder_is_afterwards_as_before(project, case):
     before = picture(project)
     assert protected(project, case) == 0
@@ -331,6 +332,7 @@ def test_the_script_sees_what_it_wrote_and_the_folder_is_afterwards_as_before(pr
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.slow
 def test_a_second_execution_in_the_same_recording_is_undone_as_well(project, case):
     before = picture(project)
     for _ in range(2):
@@ -592,6 +594,7 @@ def test_a_kill_at_any_operation_is_undone(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_restoration_that_is_killed_is_completed_by_the_next(tmp_path):
     for seed in SEEDS:
         project = tmp_path / str(seed)

@@ -91,6 +91,7 @@ ROWS = torch.arange(12.0).reshape(6, 2)
 
 @pytest.mark.parametrize(("data", "served"), [(TensorDataset(ROWS), 4), (list(ROWS), 3)], ids=["made", "filled"])
 @pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.slow
 def test_every_pass_over_a_compiled_loader_is_one_whoever_makes_its_batches(w, data, served, device):
     plain = DataLoader(data, batch_size=BATCH)  # MADE
     loader = compile_loader(plain, device=device)

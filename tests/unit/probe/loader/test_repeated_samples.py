@@ -115,6 +115,7 @@ def test_the_same_sample_every_time():
 
 
 @pytest.mark.parametrize("kind", [Augmented, WithPython, WithNumpy])
+@pytest.mark.slow
 def test_the_first_random_draw_and_what_comes_before_it(kind):
     found = look_at_samples(kind())
     assert not found.deterministic
@@ -135,6 +136,7 @@ def test_a_generator_seeded_by_the_index_is_the_same_every_time():
     assert look_at_samples(SeededByIndex()).deterministic
 
 
+@pytest.mark.slow
 def test_following_lines_does_not_make_them_dear():
     found = look_at_samples(LongLoop())
     assert not found.deterministic
@@ -165,6 +167,7 @@ def test_what_cannot_be_tried_says_why(dataset, reason):
 
 
 @pytest.mark.parametrize("dataset", [Augmented(), WithPython(), WithNumpy(), Broken(), Stream()])
+@pytest.mark.slow
 def test_the_script_s_random_states_are_left_as_they_were(dataset):
     states = random.getstate(), torch.get_rng_state(), np.random.get_state()
     look_at_samples(dataset)

@@ -83,6 +83,8 @@ def a_table_filled_again(layer, x):
     ],
 )
 @pytest.mark.parametrize("batch", [fresh, lambda: NODES])
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_what_is_computed_again_of_what_stays_is_found(body, operations, batch):
     names = found(body, batch)
     assert operations <= names
@@ -126,11 +128,14 @@ def memory_as_it_is(layer, x):
     [a_new_tensor_each_time, random_numbers, a_running_mean, written_through_a_view, a_state_that_goes_on,
      memory_as_it_is],
 )  # fmt: skip
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_what_changes_is_not(body):
     wrong = {"nonzero", "exp", "cos", "tanh", "mul", "mul_", "add_", "mm", "mean", "bernoulli_", "rand", "copy_"}
     assert not found(body, fresh) & wrong
 
 
+@pytest.mark.full
 def test_a_product_of_what_stays_is_found_where_the_batch_stays_too():
     def body(layer, x):
         return x @ EDGES[:5, :4] + x @ layer.weight
@@ -140,10 +145,13 @@ def test_a_product_of_what_stays_is_found_where_the_batch_stays_too():
 
 
 @pytest.mark.parametrize(("steps", "possible"), [(4, False), (6, True)])
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_nothing_is_said_of_one_pass_or_of_what_is_compiled(steps, possible):
     assert watched(edges_found_again, steps=steps, possible=possible).facts() == ()
 
 
+@pytest.mark.slow
 def test_lines_are_the_users_and_the_costliest_comes_first():
     facts = watched(edges_found_again).facts()
     assert [each.seconds for each in facts] == sorted((each.seconds for each in facts), reverse=True)

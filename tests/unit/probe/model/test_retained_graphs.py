@@ -192,6 +192,7 @@ def test_a_module_that_was_never_set_up_is_looked_at_as_any_object(watch):
     assert "broken.kept" in [item.name for item in watch.find(sys._getframe())]
 
 
+@pytest.mark.slow
 def test_a_deep_model_with_many_steps(watch):
     model, total = nn.Sequential(*[nn.Linear(3, 3) for _ in range(150)]), 0
     for _ in range(120):

@@ -43,6 +43,7 @@ def watched(body, shape=(2, 200_000), steps=8, possible=False):
         (lambda x: x.argmin(dim=0), "argmin"),
     ],
 )
+@pytest.mark.slow
 def test_reductions_over_a_dimension_are_timed_in_two_ways(body, operation):
     (found,) = watched(body)
     assert found.operation == operation
@@ -112,6 +113,7 @@ def test_the_other_ways_come_to_the_same(dim):
         (lambda x: x.std(dim=0, correction=1), "/ (n - 1)"),
     ],
 )
+@pytest.mark.slow
 def test_the_other_way_divides_as_the_script_does(body, divisor):
     (found,) = watched(body)
     assert found.instead.endswith(divisor)

@@ -43,6 +43,7 @@ def asks(times):
         gc.collect()  # ASKED
 
 
+@pytest.mark.slow
 def test_what_one_line_asks_for_is_put_to_that_line():
     kept = [Node() for _ in range(20_000)]
     found = watched(lambda: asks(6))
@@ -66,6 +67,7 @@ def test_collections_that_nobody_asks_for_have_no_line():
     assert found.place is None
 
 
+@pytest.mark.slow
 def test_a_call_of_the_collector_by_another_name_is_known_for_one():
     assert watched(lambda: asks(3)).place.line == line_of_collect()
 
@@ -113,6 +115,7 @@ def test_objects_that_are_made_at_one_line_do_not_ask_for_the_collections_they_c
     assert (found.place, found.called) == (None, 0)
 
 
+@pytest.mark.slow
 def test_another_threads_collections_are_not_counted():
     def elsewhere():
         thread = threading.Thread(target=asks, args=(5,))
@@ -152,6 +155,7 @@ def test_what_is_collected_between_steps_is_no_part_of_them():
     assert found.between_at.file == __file__
 
 
+@pytest.mark.slow
 def test_two_lines_that_ask_are_counted_together():
     def both():
         for _ in range(4):

@@ -15,6 +15,7 @@ from tests.watched import line_of, nap, slow_decode
 
 from flatout.probe.core.user_places import caller, is_user_file, leaf_module, user_stack
 from flatout.probe.model import padding
+from flatout.probe.system import line_sampler
 from flatout.probe.system.line_sampler import Doing, LineSampler, input_stage, where
 from flatout.schema.phase import Phase
 
@@ -59,9 +60,16 @@ def test_a_thread_that_is_gone_is_no_error():
     assert sampler.costs() == ()
 
 
-@pytest.mark.parametrize("module", ["core.steps", "core.event_log", "system.garbage_collector", "system.setting_trial"])
+def test_modules_of_our_own_work_exist():
+    assert all(importlib.util.find_spec(module) for module in line_sampler._OWN_WORK)
+
+
+@pytest.mark.parametrize(
+    "module", ["core.step_tracker", "core.event_log", "system.garbage_collector", "system.setting_trial"]
+)
+@pytest.mark.slow
 def test_our_own_work_is_no_cost_of_the_script(module):
-    assert importlib.util.find_spec(f"flatout.probe.{module}")
+    assert f"flatout.probe.{module}" in line_sampler._OWN_WORK
     own = {"__name__": f"flatout.probe.{module}", "time": time}
     exec("def emit():\n    time.sleep(0.01)", own)
 

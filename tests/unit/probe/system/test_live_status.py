@@ -74,6 +74,7 @@ def test_a_process_that_trains_nothing_writes_nothing_and_starts_no_thread(probe
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_batches_that_workers_have_ready_are_counted(probes):
     seen = []
 

@@ -46,6 +46,7 @@ def drawn(num_steps, *, epochs=1, end_after=0, validate=False):
 
 @pytest.mark.parametrize("num_steps", [1, 3, 8, 30, 60])
 @pytest.mark.parametrize("validate", [False, True])
+@pytest.mark.slow
 def test_pieces_of_a_step_add_up_to_its_phases(num_steps, validate):
     steps, spans = drawn(num_steps, epochs=2, validate=validate)
     shown = {span.start_ns: span for span in spans if span.lane == STEPS}

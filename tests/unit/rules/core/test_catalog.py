@@ -25,6 +25,7 @@ def test_the_rules_of_the_design_are_there_in_the_order_of_their_codes():
 
 
 @pytest.mark.parametrize(("rule", "example"), FIRES, ids=name_of)
+@pytest.mark.slow
 def test_a_rule_fires_on_its_examples(rule, example):
     finding = rule.check(example.run, example.breakdown, example.headroom)
     assert finding is not None
@@ -35,11 +36,13 @@ def test_a_rule_fires_on_its_examples(rule, example):
 
 
 @pytest.mark.parametrize(("rule", "example"), QUIET, ids=name_of)
+@pytest.mark.slow
 def test_a_rule_stays_quiet_on_its_counterexamples(rule, example):
     assert rule.check(example.run, example.breakdown, example.headroom) is None
 
 
 @pytest.mark.parametrize(("rule", "example"), FIRES, ids=name_of)
+@pytest.mark.slow
 def test_a_message_carries_numbers_with_their_n_and_no_command_of_ours(rule, example):
     message = rule.check(example.run, example.breakdown, example.headroom).message
     assert re.search(r"\d", message)
@@ -50,6 +53,7 @@ def test_a_message_carries_numbers_with_their_n_and_no_command_of_ours(rule, exa
 
 
 @pytest.mark.parametrize(("rule", "example"), FIRES, ids=name_of)
+@pytest.mark.slow
 def test_evidence_is_named_and_finite(rule, example):
     evidence = rule.check(example.run, example.breakdown, example.headroom).evidence
     assert evidence
@@ -57,6 +61,7 @@ def test_evidence_is_named_and_finite(rule, example):
 
 
 @pytest.mark.parametrize("rule", catalog(), ids=name_of)
+@pytest.mark.slow
 def test_a_page_begins_with_the_fault_and_has_the_four_headings(rule):
     assert re.findall(r"^## .*$", rule.page, re.MULTILINE) == HEADINGS
     assert rule.summary.endswith(".")
@@ -65,6 +70,7 @@ def test_a_page_begins_with_the_fault_and_has_the_four_headings(rule):
 
 
 @pytest.mark.parametrize("rule", catalog(), ids=name_of)
+@pytest.mark.slow
 def test_a_rule_has_two_examples_of_each_kind_and_its_file_is_named_after_it(rule):
     assert len(rule.fires_on) >= 2
     assert len(rule.quiet_on) >= 2

@@ -82,6 +82,7 @@ def walked(loader, at):
 
 @pytest.mark.parametrize("at", [1, 5])
 @pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.few(5)
 def test_batches_after_a_change_are_those_of_the_plain_loader(folder, asked, at):
     compiled = compile_loader(DataLoader(Asks(ASKED[asked]), batch_size=4))
     assert torch.equal(walked(compiled, at), walked(DataLoader(Asks(ASKED[asked]), batch_size=4), at))

@@ -88,6 +88,7 @@ def compiled(data):
 
 
 @pytest.mark.parametrize("change", WAYS)
+@pytest.mark.slow
 def test_it_is_in_the_next_batch(change, rows, tmp_path):
     loader, before = compiled(Rows(rows))
     assert "kept" in flatout.explain(loader)

@@ -175,6 +175,7 @@ def test_samples_on_disk_are_served_without_asking_for_all_of_them(data, tmp_pat
 
 
 @pytest.mark.parametrize("number", range(len(programs.datasets(12))))
+@pytest.mark.few(5)
 def test_any_data_set_that_is_kept_comes_back_with_the_same_bits(number, tmp_path):
     program = Program(programs.datasets(12)[number], {"batch_size": 4, "shuffle": True})
     wanted, _ = program.seen()
@@ -244,6 +245,7 @@ def test_with_workers_the_first_pass_fills_the_folder_too(data, tmp_path):
 # -- damage -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_an_entry_cut_off_at_any_byte_is_made_anew(data, tmp_path):
     right(Numbers(data), tmp_path / "kept")
     path = entry(tmp_path / "kept")
@@ -254,6 +256,7 @@ def test_an_entry_cut_off_at_any_byte_is_made_anew(data, tmp_path):
     assert "from" in right(Numbers(data), tmp_path / "kept")
 
 
+@pytest.mark.full
 def test_an_entry_with_a_wrong_bit_is_made_anew(data, tmp_path):
     right(Numbers(data), tmp_path / "kept")
     path = entry(tmp_path / "kept")
@@ -508,6 +511,7 @@ print((most - before) >> 10, loader.explain())
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.full
 def test_the_memory_taken_stays_within_the_budget_while_files_are_filled_and_served(tmp_path):
     for wanted in ("saved in", "from"):
         number, told = process(tmp_path, "free", script=MEMORY).split(maxsplit=1)
@@ -517,6 +521,7 @@ def test_the_memory_taken_stays_within_the_budget_while_files_are_filled_and_ser
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.full
 def test_without_address_space_for_a_file_the_script_s_own_loader_goes_on(tmp_path):
     assert "left as it is" in process(tmp_path, "limited", script=MEMORY)
     process(tmp_path, "free", script=MEMORY)
@@ -536,6 +541,7 @@ def open_things(folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+@pytest.mark.full
 def test_many_iterators_leave_no_thread_no_handle_and_no_mapping(data, tmp_path):
     right(Numbers(data), tmp_path / "kept")
     before = open_things(tmp_path)

@@ -136,6 +136,7 @@ def plain() -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_with_other_hash_seeds_tell_the_same(root: Path, tmp_path: Path):
     script = tmp_path / "train.py"
     script.write_text(SOURCE)

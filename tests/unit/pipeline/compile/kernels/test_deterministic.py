@@ -43,6 +43,7 @@ def test_to_image_takes_tensors_and_arrays(kind):
 @pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.uint8, torch.int16, torch.int32])
 @pytest.mark.parametrize("kind", ["uint8", "Image", "float", "RGB", "array"])
+@pytest.mark.few(7)
 def test_to_dtype_converts_as_the_original(kind, dtype, scale):
     if kind == "float" and dtype is torch.int32 and scale:
         return  # torchvision refuses it
@@ -92,6 +93,7 @@ def settings_of_resize():
 @BOTH
 @pytest.mark.parametrize(("size", "more"), list(settings_of_resize()))
 @pytest.mark.parametrize("kind", ["L", "RGB", "uint8", "float"])
+@pytest.mark.few(14)
 def test_resize_gives_the_bits_of_pillow_and_of_torch(kind, size, more, generation):
     for before in SIZES if "max_size" not in more else ((7, 5), (20, 31), (32, 32)):  # a side of 0 is an error
         check(generation.Resize(size, **more), samples(kind, before, num=3))
@@ -120,6 +122,7 @@ def test_torch_is_taken_only_for_sizes_for_which_every_pair_of_bytes_agrees():
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [28, 32, 48, 96, 256])
 @pytest.mark.parametrize("kind", ["L", "RGB"])
+@pytest.mark.few(7)
 def test_resize_to_224_is_exact_whether_torch_is_or_not(kind, before):
     check(T.Resize(224), samples(kind, (before, before), num=5))
 

@@ -53,6 +53,7 @@ def kinds(generation):
 
 @BOTH
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+@pytest.mark.few(3)
 def test_flips_and_gray(generation, p):
     for _, _, values in every(kinds(generation)):
         exact(generation.RandomHorizontalFlip(p), values)
@@ -62,6 +63,7 @@ def test_flips_and_gray(generation, p):
 
 @BOTH
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.few(3)
 def test_random_crop(generation, mode):
     for kind, (tall, wide), values in every(kinds(generation), SIZES[:2]):
         for size, options in (
@@ -89,6 +91,7 @@ def test_random_crop_without_padding(generation):
     "options",
     [{}, {"scale": (0.9, 1.5)}, {"scale": (0.5, 1), "ratio": (1, 1)}, {"ratio": (4.0, 5.0)}, {"ratio": (0.1, 0.2)}],
 )
+@pytest.mark.few(7)
 def test_random_resized_crop(generation, options):
     for _, _, values in every(kinds(generation)):
         exact(generation.RandomResizedCrop((6, 9), **options), values)
@@ -106,6 +109,7 @@ def test_random_resized_crop_in_other_modes(generation, mode):
     "strengths",
     [(0.4, 0.4, 0.4, 0.1), (0.9, 0, 0, 0), (0, 2.0, 0, 0), (0, 0, 3.0, 0), (0, 0, 0, 0.5), (0.2, (0.5, 2), 0, 0), ()],
 )
+@pytest.mark.few(13)
 def test_colour_jitter(generation, strengths):
     for _, _, values in every(("L", "RGB"), num=12):
         exact(generation.ColorJitter(*strengths), values)
@@ -114,6 +118,7 @@ def test_colour_jitter(generation, strengths):
 @BOTH
 @pytest.mark.parametrize("value", [0, 3.5, (1, 2, 3), "random"])
 @pytest.mark.parametrize("options", [{"p": 0.5}, {"p": 1.0, "scale": (0.5, 1.0)}, {"p": 0.9, "ratio": (1, 1)}])
+@pytest.mark.few(18)
 def test_random_erasing(generation, value, options):
     for _, _, values in every(("float",) if value == "random" else kinds(generation)[2:]):
         exact(generation.RandomErasing(value=value, **options), values)
@@ -162,6 +167,7 @@ def test_what_draws_from_elsewhere_is_not_exact():
 
 @BOTH
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.few(2)
 def test_rotation_and_affine(generation, mode):
     more = {"interpolation": T.InterpolationMode(mode)}
     for _, _, values in every(kinds(generation), SIZES[:3], num=3):

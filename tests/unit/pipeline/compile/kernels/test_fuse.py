@@ -40,6 +40,8 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.few(10)
+@pytest.mark.slow
 def test_a_joined_chain_is_one_kernel_with_the_originals_bits_and_strides(name):
     kind, operations = CHAINS[name]
     for size in SIZES:
