@@ -105,14 +105,14 @@ class _Served:
     def walks(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Serve every pass whose batches are made from what is kept."""
         from flatout.pipeline.device.device_pass import begin_ahead
-        from flatout.pipeline.serve.passes import KeptPass
+        from flatout.torch_loader.served_pass import ServedPass
         from flatout.watch.dataset_state import in_a_worker
 
         def iterate(loader: Any) -> Any:
             if in_a_worker() or not self._ready() or self._kept.others_lead():
                 return original(loader)
             walked, cache = self._kept.walk(loader, original), self._kept.of(loader)
-            if isinstance(walked, KeptPass):
+            if isinstance(walked, ServedPass):
                 places, pinned = self._places.setdefault(cache, _Places()), bool(walked._pin_memory)
                 begin_ahead(walked, self._device, cache, lambda begun: self._batch(begun, places, pinned))
             return walked

@@ -23,7 +23,7 @@ from torch.utils.data import (
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.inspect.determinism import some_indices
-from flatout.pipeline.serve import loader_plan
+from flatout.pipeline.serve import input_facts
 from flatout.watch.dataset_state import same
 
 MANY = settings(  # each looks at the data set in two copies of the process, which take most of its time
@@ -159,7 +159,7 @@ def test_any_pipeline_with_workers_gives_the_same_batches(program):
 @pytest.mark.full
 def test_any_pipeline_of_samples_that_wait_gives_the_same_batches(program):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader_plan, "in_flight", lambda times, one_core: 64 if times else 0)  # all that no kernel makes
+        patch.setattr(input_facts, "in_flight", lambda times, one_core: 64 if times else 0)  # all that no kernel makes
         check(program)
 
 

@@ -8,7 +8,7 @@ samples depend on), and no rank takes what another one wrote before it has held 
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flatout.pipeline.cache.batch_layout import Rows, layout_of
 from flatout.pipeline.cache.disk.keys import KeyLimits, key_of
@@ -20,26 +20,23 @@ from flatout.pipeline.inspect.determinism import ask
 from flatout.watch.dataset_state import random_states, restore_random_states
 from flatout.watch.script_signals import any_but_signals
 
-if TYPE_CHECKING:
-    from flatout.pipeline.serve.loader_plan import LoaderPlan
-
 __all__ = ["name_for_ranks", "shared_store"]
 
 _LIMITS = KeyLimits(seconds=10.0)  # the first batch waits for the key
 _ALIGNED = 4096
 
 
-def name_for_ranks(loader: Any, plan: "LoaderPlan", budget: MemoryBudget) -> str:
+def name_for_ranks(loader: Any, compiler: BatchCompiler | None, budget: MemoryBudget) -> str:
     """Return the name under which ranks find what is kept of `loader`; "" where there is one rank, or no key.
 
     What is read from memory anyway is not worth a key, and what is too much for all ranks together needs none: that of
     a million files takes ten seconds.
     """
-    if local_ranks() < 2 or plan.once or plan.random or (plan.compiler is not None and plan.compiler.in_memory):
+    if local_ranks() < 2 or (compiler is not None and compiler.in_memory):
         return ""
     states = random_states()
     try:
-        if not budget.fits(_bytes_of_one(loader, plan.compiler) * len(loader.dataset) // local_ranks()):
+        if not budget.fits(_bytes_of_one(loader, compiler) * len(loader.dataset) // local_ranks()):
             return ""
         return key_of(loader.dataset, loader.collate_fn, sys.byteorder, limits=_LIMITS).digest
     except any_but_signals():  # of the data set or its collate function: the script's own call will say it

@@ -9,8 +9,7 @@ from flatout.pipeline.device.begun_batches import BegunBatches
 from flatout.pipeline.device.device_stream import DeviceStream
 from flatout.pipeline.device.resident_rows import ResidentRows
 from flatout.pipeline.serve.loader_server import LoaderServer
-from flatout.pipeline.serve.passes import KeptPass
-from flatout.torch_loader.sampler_order import may_draw_ahead
+from flatout.torch_loader.served_pass import ServedPass
 
 __all__ = ["Begun", "DevicePass", "begin_ahead", "draws_nothing"]
 
@@ -20,7 +19,7 @@ def draws_nothing(walked: Any, cache: LoaderServer) -> Callable[[], bool]:
 
     That is where all samples are kept and the order is drawn at the start: there a batch draws nothing.
     """
-    known = isinstance(walked, KeptPass) and may_draw_ahead(walked._index_sampler)
+    known = isinstance(walked, ServedPass) and walked.may_draw_ahead
 
     def may() -> bool:
         compiler = cache.kept_rows.compiler
@@ -39,7 +38,7 @@ class DevicePass:
     def __init__(self, inner: Any, device: DeviceStream, cache: LoaderServer) -> None:
         """Walk `inner`, which `cache` gave."""
         self._inner, self._device, self._cache = inner, device, cache
-        if isinstance(inner, KeptPass):
+        if isinstance(inner, ServedPass):
             inner.leave_to_device(_resident(cache))
         self._ahead = BegunBatches(partial(_taken, inner, device, cache), draws_nothing(inner, cache))
 
@@ -66,7 +65,7 @@ class _Taken(NamedTuple):
 
 def _taken(inner: Any, device: DeviceStream, cache: LoaderServer) -> _Taken:
     batch = next(inner)
-    indices = inner.latest if isinstance(inner, KeptPass) and cache.stands() else None
+    indices = inner.latest if isinstance(inner, ServedPass) and cache.stands() else None
     return _Taken(device.bring(batch), device.event(), indices)
 
 
@@ -83,13 +82,13 @@ class Begun(NamedTuple):
     indices: Any = None
 
 
-def begin_ahead(walked: KeptPass, device: DeviceStream, cache: LoaderServer, change: Callable[[Begun], Any]) -> None:
+def begin_ahead(walked: ServedPass, device: DeviceStream, cache: LoaderServer, change: Callable[[Begun], Any]) -> None:
     """Let `walked` give what `change` makes of its batches; each is begun one batch ahead if may be."""
-    weak, kind = weakref.ref(walked), type(walked)
+    weak = weakref.ref(walked)
 
     def take() -> Begun:
         alive: Any = weak()  # held by whoever asks
-        batch, kept_rows = kind._next_data(alive), cache.kept_rows
+        batch, kept_rows = alive.next_batch(), cache.kept_rows
         again = None
         if isinstance(kept_rows, ResidentRows) and not cache.reason and alive.latest is not None:
             again = kept_rows.again(alive.latest)
@@ -104,4 +103,4 @@ def begin_ahead(walked: KeptPass, device: DeviceStream, cache: LoaderServer, cha
 
     walked.leave_to_device(_resident(cache))
     ahead = BegunBatches(take, draws_nothing(walked, cache))
-    walked._next_data = give  # type: ignore[method-assign]
+    walked.give_by(give)

@@ -11,7 +11,8 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,11 +38,11 @@ from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 
 __all__ = [
+    "Determinism",
+    "Unsteady",
     "ask",
+    "check_determinism",
     "detached",
-    "draws",
-    "examine",
-    "may_be_left_out",
     "read_alone",
     "refusal",
     "replaced",
@@ -52,15 +53,48 @@ __all__ = [
     "weakly",
 ]
 
-_DRAWS, _DIFFERS = "draws random numbers", "differs from call to call"
-_CHANGES, _OWN = "changes while it is read", "draws from a random generator of its own"
-_ON_DEVICE = "draws random numbers of a CUDA device, or seeds them"
 _SAMPLES, _FEWEST = 4, 2
 _LONGEST_S = 2.0  # spent on asking, once enough samples were asked for
 
 
-def examine(dataset: Any, times: list[tuple[float, float]] | None = None, samples: list[Any] | None = None) -> str:
-    """Return why the samples of `dataset` cannot be kept, an empty string when they can.
+class Unsteady(StrEnum):
+    """Why samples are not the same each time; the value is what is said of the data set."""
+
+    DRAWS = "draws random numbers"
+    DIFFERS = "differs from call to call"
+    CHANGES = "changes while it is read"
+    OWN_GENERATOR = "draws from a random generator of its own"
+    ON_DEVICE = "draws random numbers of a CUDA device, or seeds them"
+    OTHERWISE = "cannot be asked"
+
+
+_ONE_SAMPLE = (Unsteady.DRAWS, Unsteady.DIFFERS)  # said of one sample, and allowed to who has a generator of its own
+
+
+class Determinism(NamedTuple):
+    """Whether the samples of a data set are the same each time: `why` is None where they are.
+
+    `reason` says it in words, an empty string where they are.
+    """
+
+    why: Unsteady | None = None
+    reason: str = ""
+
+    @property
+    def by_global_streams(self) -> bool:
+        """Return whether samples are drawn, from the global streams alone."""
+        return self.why is Unsteady.DRAWS
+
+    @property
+    def may_be_a_transform(self) -> bool:
+        """Return whether it may be due to a transform alone."""
+        return self.why in (Unsteady.DRAWS, Unsteady.OWN_GENERATOR, Unsteady.CHANGES)
+
+
+def check_determinism(
+    dataset: Any, times: list[tuple[float, float]] | None = None, samples: list[Any] | None = None
+) -> Determinism:
+    """Return whether the samples of `dataset` are the same each time, so that they can be kept.
 
     The data set is left as it was; what it raises counts as a reason. `times` gets the seconds that the quicker of two
     calls for a sample took, on the wall and of all processors, and no time at all where threads may not ask for it;
@@ -71,21 +105,22 @@ def examine(dataset: Any, times: list[tuple[float, float]] | None = None, sample
     reason, own = unsafe(dataset, generators=False), holds_generator(dataset)
     elsewhere = draws_elsewhere(dataset)
     if reason or elsewhere:
-        return reason or f"{name} {elsewhere}"
+        return Determinism(Unsteady.OTHERWISE, reason or f"{name} {elsewhere}")
     start = time.monotonic()
     some = some_indices(len(dataset), _SAMPLES)
     alike: bool | None = None
+    found = Determinism()
     for number, index in enumerate(some):
         if number == 1 and not own and _others_wait(times, len(some) - 1) and not read_alone(dataset):
             alike = _alike_at_once(dataset, some[1:], times, samples)
         if alike:
             break
-        reason = _asked_twice(dataset, index, some[number - 1], own, times, samples)
-        if reason or (number + 1 >= _FEWEST and time.monotonic() - start > _LONGEST_S):
+        found = _asked_twice(dataset, index, some[number - 1], own, times, samples)
+        if found.why or (number + 1 >= _FEWEST and time.monotonic() - start > _LONGEST_S):
             break
     if alike is False:
         times.append((0.0, 0.0))  # which is no wait: threads are not to ask for samples in the passes either
-    return reason or (f"{name} {_OWN}" if own else "")
+    return Determinism(Unsteady.OWN_GENERATOR, f"{name} {Unsteady.OWN_GENERATOR}") if own and not found.why else found
 
 
 def some_indices(length: int, number: int) -> list[int]:
@@ -143,29 +178,31 @@ def _alike_at_once(
 
 def _asked_twice(
     dataset: Any, index: int, other: int, own: bool, times: list[tuple[float, float]], samples: list[Any]
-) -> str:
+) -> Determinism:
     name = type(dataset).__name__
     try:
         with StateGuard(dataset) as untouched:
-            reason = _of_two(dataset, index, other, times, samples)
+            why = _of_two(dataset, index, other, times, samples)
     except any_but_signals() as error:  # whatever a stranger's data set may raise
         writes = refused_write(error)
-        return f"{name} {writes}" if writes else f"{name}[{index}] {in_words(error)}"
-    if untouched.changed:
-        return f"{name} {_CHANGES}"
-    if own and reason in (_DRAWS, _DIFFERS):  # as it may
-        return ""
-    return f"{name}{f'[{index}]' if reason in (_DRAWS, _DIFFERS) else ''} {reason}" if reason else ""
+        reason = f"{name} {writes}" if writes else f"{name}[{index}] {in_words(error)}"
+        return Determinism(Unsteady.OTHERWISE, reason)
+    why = Unsteady.CHANGES if untouched.changed else why
+    if why is None or (own and why in _ONE_SAMPLE):  # as it may
+        return Determinism()
+    return Determinism(why, f"{name}{f'[{index}]' if why in _ONE_SAMPLE else ''} {why}")
 
 
-def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float]], samples: list[Any]) -> str:
+def _of_two(
+    dataset: Any, index: int, other: int, times: list[tuple[float, float]], samples: list[Any]
+) -> Unsteady | None:
     """Return what speaks against a sample by the first two calls for it; what the first opens may stay."""
     before, asked = random_states(), detached(dataset)
     new, own = fingerprint(asked), holds_generator(asked)
     first, took = _timed(asked, index)
     after = random_states()
     if drawn_on_device(before, after):
-        return _ON_DEVICE
+        return Unsteady.ON_DEVICE
     drew, opened = not undrawn(before, after), fingerprint(asked)
     _disturb()
     second, took_then = _timed(asked, index)
@@ -174,10 +211,10 @@ def _of_two(dataset: Any, index: int, other: int, times: list[tuple[float, float
     if opened != new:
         asked[other]
     if fingerprint(asked) != opened or (drew and opened != new) or holds_generator(asked) != own:
-        return _CHANGES
+        return Unsteady.CHANGES
     if drew:
-        return _DRAWS
-    return "" if same(first, second) else _DIFFERS
+        return Unsteady.DRAWS
+    return None if same(first, second) else Unsteady.DIFFERS
 
 
 def _timed(dataset: Any, index: int) -> tuple[Any, tuple[float, float]]:
@@ -196,16 +233,6 @@ def _computed_s() -> float:
         programs = resource.getrusage(resource.RUSAGE_CHILDREN)
         computed_s += programs.ru_utime + programs.ru_stime
     return computed_s
-
-
-def draws(reason: str) -> bool:
-    """Return whether `reason`, as `examine` gave it, is that samples are drawn from the global streams alone."""
-    return reason.endswith(_DRAWS)
-
-
-def may_be_left_out(reason: str) -> bool:
-    """Return whether `reason`, as `examine` gave it, may be due to a transform alone."""
-    return reason.endswith((_DRAWS, _OWN, _CHANGES))
 
 
 def _disturb() -> None:

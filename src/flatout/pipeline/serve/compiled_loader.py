@@ -20,6 +20,7 @@ from flatout.pipeline.device.device_stream import DeviceStream
 from flatout.pipeline.device.resident_rows import ResidentRows
 from flatout.pipeline.inspect.determinism import walks_in_its_own_way
 from flatout.pipeline.serve.loader_server import LoaderServer
+from flatout.pipeline.serve.served_loader import CachePolicy
 from flatout.torch_loader import pass_start
 from flatout.torch_loader.worker_start import threads_of
 from flatout.units import format_bytes
@@ -61,13 +62,9 @@ class LoaderCaches:
         "timing" serves repeated rows from the first batch on: in trials, whose results are thrown away. `hit` is called
         for every batch that comes from memory. `on_change`: "stop" or "warn", where a change is seen too late.
         """
-        self._on_change = on_change
-        self._purpose, self._hit = purpose, hit
-        self._budget = MemoryBudget(max_bytes)
+        rows: Callable[..., RowCache] = RowCache if device is None else functools.partial(ResidentRows, device=device)
         self._folder = None if folder is None else CacheFolder(folder)
-        self._keep: Callable[..., RowCache] = (
-            RowCache if device is None else functools.partial(ResidentRows, device=device)
-        )
+        self._policy = CachePolicy(MemoryBudget(max_bytes), purpose, hit, self._folder, rows, on_change)
         self._caches: dict[int, dict[Any, LoaderServer]] = {}
         self._passes: dict[int, int] = {}  # over each data set
         self._fleeting: dict[type, int] = {}
@@ -84,9 +81,7 @@ class LoaderCaches:
         kind = (_key(loader.collate_fn), threads_of(loader), loader.worker_init_fn is None, workers, stays)
         known = self._caches[key]
         if kind not in known:
-            known[kind] = LoaderServer(
-                loader, self._budget, self._purpose, self._hit, self._folder, self._keep, self._on_change
-            )
+            known[kind] = LoaderServer(loader, self._policy)
         return known[kind]
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
@@ -191,17 +186,18 @@ class CompiledLoader(DataLoader[Any]):
     def explain(self) -> str:
         """Return one line on what is kept, or why nothing is."""
         cache = self._kept.of(self)
+        strategy = cache.strategy
         there = "" if self._device is None else f"; batches are copied to {self._device.device}"
-        if cache.reason:
-            return f"left as it is: {cache.reason}{there}"
-        if cache.samples is not None:
-            return cache.samples.explain() + there
-        kept_rows = cache.kept_rows
+        if strategy.reason:
+            return f"left as it is: {strategy.reason}{there}"
+        if strategy.samples is not None:
+            return strategy.samples.explain() + there
+        kept_rows, on_disk = strategy.kept_rows, strategy.on_disk
         made = "made in batches; " if kept_rows.makes else ""
         kept = f"{kept_rows.num_kept} samples kept in {format_bytes(kept_rows.num_bytes)}"
         if self._device is not None and isinstance(kept_rows, ResidentRows) and kept_rows.resident:
             kept, there = f"{kept} on {self._device.device}", ""
-        disk = f"; {cache.on_disk.state}" if cache.on_disk is not None and cache.on_disk.state else ""
+        disk = f"; {on_disk.state}" if on_disk is not None and on_disk.state else ""
         changed = f"; {cache.changed} has changed: the rest of the pass is read anew" if cache.changed else ""
         return f"{made}{kept}; {cache.served} batches came from there{disk}{there}{changed}"
 

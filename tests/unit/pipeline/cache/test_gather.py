@@ -66,7 +66,7 @@ def test_what_is_gathered_is_what_the_loader_gives(name):
     compiled = compile_loader(loader())
     made = batches_of(compiled)
     cache = cache_of(compiled)
-    assert cache._gather is not None  # the last pass took it
+    assert cache.strategy.gather is not None  # the last pass took it
     assert cache.served == 8
     assert all(map(same, batches_of(loader()), made))
 
@@ -152,7 +152,7 @@ def test_bytes_are_looked_up_where_they_are_kept(shape, own_threads, torchs_thre
     compiled = compile_loader(DataLoader(Loaded(SCALED, shape), batch_size=16, shuffle=True))
     made = batches_of(compiled)
     cache = cache_of(compiled)
-    assert cache._gather is not None
+    assert cache.strategy.gather is not None
     assert cache.kept_rows.compiler.stage == 0
     assert cache.kept_rows.num_bytes == 40 * (math.prod(shape) + 8)
     assert all(map(same, batches_of(DataLoader(Loaded(SCALED, shape), batch_size=16, shuffle=True)), made))
@@ -196,7 +196,7 @@ def test_what_lies_in_arrays_is_gathered_there_and_nothing_is_kept(name):
     cache = cache_of(compiled)
     assert cache.kept_rows.direct
     assert cache.kept_rows.num_bytes == 0
-    assert cache._gather is not None
+    assert cache.strategy.gather is not None
     assert all(map(same, batches_of(DataLoader(ARRAYS[name](), batch_size=6, shuffle=True)), made))
 
 

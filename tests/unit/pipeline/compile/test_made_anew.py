@@ -60,7 +60,7 @@ def test_what_is_kept_goes_with_the_data_set():
     loader = compile_loader(DataLoader(stays, batch_size=4))
     list(loader)
     kept = weakref.ref(loader._kept.of(loader._plain).kept_rows)
-    budget = loader._kept._budget
+    budget = loader._kept._policy.budget
     before = budget.left
     del stays, loader
     gc.collect()

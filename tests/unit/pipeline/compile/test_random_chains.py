@@ -10,7 +10,7 @@ from tests.unit.pipeline.test_equality import agree
 from torch.utils.data import DataLoader, Dataset
 
 from flatout.pipeline import compile_loader
-from flatout.pipeline.serve import loader_plan
+from flatout.pipeline.serve import input_facts
 
 T = torchvision.transforms
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -50,7 +50,7 @@ class Rows(Dataset):
 
 
 def test_workers_stay_where_what_threads_would_read_cannot_be_kept(monkeypatch):
-    monkeypatch.setattr(loader_plan, "num_reading", lambda reader, length: 2)  # decoding is faster on two threads
+    monkeypatch.setattr(input_facts, "num_reading", lambda reader, length: 2)  # decoding is faster on two threads
     transform = T.Compose([T.RandomHorizontalFlip(), T.ToTensor()])
     loader = DataLoader(Pictures(transform), batch_size=4, num_workers=1)
     assert "samples kept" in compile_loader(loader).explain()

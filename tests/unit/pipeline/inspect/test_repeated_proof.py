@@ -57,7 +57,7 @@ def test_a_data_set_that_cannot_be_asked_again_is_served_all_the_same(blind, mon
     loader = flatout.compile_loader(DataLoader(Scaled(), batch_size=8))
     wanted = [torch.cat(list(loader)) for _ in range(3)][-1]
     answer = flatout.watch.forked_copy.Answer(failed="no")
-    monkeypatch.setattr("flatout.pipeline.serve.loader_server.ask_a_copy", lambda asked: answer)
+    monkeypatch.setattr("flatout.pipeline.serve.kept_rows.ask_a_copy", lambda asked: answer)
     assert torch.equal(torch.cat(list(loader)), wanted)
     assert "40 samples kept" in loader.explain()
 

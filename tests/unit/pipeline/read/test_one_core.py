@@ -16,10 +16,11 @@ from torch.utils.data import DataLoader
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.cache.memory_budget import MemoryBudget
-from flatout.pipeline.inspect.determinism import examine
+from flatout.pipeline.inspect.determinism import Determinism, check_determinism
 from flatout.pipeline.read.one_core import OneCore, usable
 from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher, in_flight, suit_one_core
-from flatout.pipeline.serve.loader_plan import plan_of
+from flatout.pipeline.serve.decision import choose
+from flatout.pipeline.serve.input_facts import inspect
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
@@ -195,19 +196,25 @@ def test_samples_that_compute_are_left_to_all_cores(cpu_s, suited):
     assert in_flight([(0.005, 200e-6)] * 4, one_core=True) == 250
 
 
+def decided(loader, budget):
+    """Who reads ahead, as is decided of what is found."""
+    facts, _ = inspect(loader, budget)
+    return choose(facts).reading
+
+
 def test_where_torch_computes_a_sample_on_several_cores_none_is_chosen(monkeypatch):
     monkeypatch.setattr(
-        "flatout.pipeline.serve.loader_plan.suit_one_core", lambda _times: True
+        "flatout.pipeline.serve.input_facts.suit_one_core", lambda _times: True
     )  # on a busy machine, too
     for workers, chosen in ((0, False), (1, True)):
-        plan = plan_of(DataLoader(Remote(), 8, num_workers=workers), MemoryBudget())
+        plan = decided(DataLoader(Remote(), 8, num_workers=workers), MemoryBudget())
         assert plan.in_flight
         assert plan.one_core is (chosen or torch.get_num_threads() == 1)
 
 
 def test_samples_that_leave_a_program_running_are_left_to_all_cores(monkeypatch):
     monkeypatch.setattr(
-        "flatout.pipeline.serve.loader_plan.suit_one_core", lambda _times: True
+        "flatout.pipeline.serve.input_facts.suit_one_core", lambda _times: True
     )  # on a busy machine, too
     left = []
 
@@ -232,7 +239,7 @@ def test_samples_that_leave_a_program_running_are_left_to_all_cores(monkeypatch)
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        plan = plan_of(DataLoader(Serves(), 8, num_workers=1), MemoryBudget())
+        plan = decided(DataLoader(Serves(), 8, num_workers=1), MemoryBudget())
         assert plan.in_flight
         assert not plan.one_core
         assert len(left) > 0
@@ -244,7 +251,7 @@ def test_samples_that_leave_a_program_running_are_left_to_all_cores(monkeypatch)
             program.wait()
         for file in (told, asked, done, answer):
             os.close(file)
-    assert plan_of(DataLoader(Remote(), 8, num_workers=1), MemoryBudget()).one_core
+    assert decided(DataLoader(Remote(), 8, num_workers=1), MemoryBudget()).one_core
 
 
 def test_what_a_program_computes_counts_as_the_sample_computing():
@@ -254,7 +261,7 @@ def test_what_a_program_computes_counts_as_the_sample_computing():
             return torch.full((3,), float(index))
 
     times = []
-    assert examine(Decoded(), times) == ""
+    assert check_determinism(Decoded(), times) == Determinism()
     assert all(cpu > 0.015 for _, cpu in times)  # of the program: this process itself takes a tenth of that
     assert in_flight(times) == 0
     assert not suit_one_core(times)

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 from flatout.pipeline import compile_loader
 from flatout.pipeline.device.begun_batches import BegunBatches
 from flatout.pipeline.inspect import concurrent_requests, determinism
-from flatout.pipeline.inspect.determinism import examine
+from flatout.pipeline.inspect.determinism import Determinism, check_determinism
 from flatout.pipeline.read.thread_prefetcher import ThreadPrefetcher, in_flight
 from flatout.watch.dataset_state import same
 
@@ -66,7 +66,7 @@ def test_what_waits_is_told_from_what_computes():
     found = []
     for dataset in (Remote(), [torch.zeros(2)] * 5):
         times = []
-        assert examine(dataset, times) == ""
+        assert check_determinism(dataset, times) == Determinism()
         assert len(times) == 4
         found.append(in_flight(times) > 0)
     assert found == [True, False]
@@ -118,7 +118,7 @@ def asked(monkeypatch):
 
 def test_samples_that_wait_are_examined_at_once(asked):
     times, samples = [], []
-    assert examine(Remote(wait_s=0.02), times, samples) == ""
+    assert check_determinism(Remote(wait_s=0.02), times, samples) == Determinism()
     assert asked == [13, 26, 39]  # the first is asked for here
     assert len(times) == 4
     assert samples[0][1] == "object 39"
@@ -128,7 +128,7 @@ def test_samples_that_wait_are_examined_at_once(asked):
 @pytest.mark.few(1)
 def test_what_threads_cannot_answer_is_asked_for_one_after_the_other(asked, kind):
     times, states = [], torch.get_rng_state()
-    assert examine(kind(wait_s=0.02), times) == ""
+    assert check_determinism(kind(wait_s=0.02), times) == Determinism()
     assert asked
     assert len(times) == 5
     assert in_flight(times) == 0  # nor do threads ask for samples in the passes
@@ -145,7 +145,7 @@ def test_what_opens_at_the_first_access_is_asked_for_by_threads_all_the_same(ask
             return super().__getitem__(index)
 
     times = []
-    assert examine(Opens(wait_s=0.02), times) == ""
+    assert check_determinism(Opens(wait_s=0.02), times) == Determinism()
     assert asked
     assert len(times) == 4
     assert in_flight(times) > 0
@@ -157,12 +157,12 @@ def test_what_names_a_draw_is_examined_one_after_the_other(asked):
             sample = super().__getitem__(index)
             return torch.rand(3) if index > self.length else sample
 
-    assert examine(Names()) == ""
+    assert check_determinism(Names()) == Determinism()
     assert not asked
 
 
 def test_what_computes_is_examined_one_after_the_other(asked):
-    assert examine([torch.zeros(2)] * 40) == ""
+    assert check_determinism([torch.zeros(2)] * 40) == Determinism()
     assert not asked
 
 
@@ -178,7 +178,7 @@ def test_one_of_two_calls_that_a_busy_core_kept_waiting_is_no_wait(asked, monkey
     monkeypatch.setattr(determinism, "_timed", timed)
 
     times = []
-    assert examine([torch.zeros(2)] * 40, times) == ""
+    assert check_determinism([torch.zeros(2)] * 40, times) == Determinism()
     assert not asked
     assert in_flight(times) == 0
 
@@ -198,7 +198,7 @@ def test_a_time_limit_ends_an_examination_whose_sample_never_comes():
     start = time.monotonic()
     try:
         with pytest.raises(TimeoutError, match="too long"):
-            examine(Hangs())
+            check_determinism(Hangs())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -218,7 +218,7 @@ def test_what_waits_for_another_thread_that_computes_does_not_wait_for_a_disk():
     try:
         for _ in range(20):
             times = []
-            assert examine(Images(48, form="dict"), times) == ""
+            assert check_determinism(Images(48, form="dict"), times) == Determinism()
             found.append(in_flight(times))
     finally:
         ended.set()

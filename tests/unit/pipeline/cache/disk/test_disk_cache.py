@@ -183,7 +183,7 @@ def test_any_data_set_that_is_kept_comes_back_with_the_same_bits(number, tmp_pat
         seen, loader = program.seen(lambda plain: compile_loader(plain, folder=tmp_path))
         assert same(seen, wanted)
         loader._kept.wait()
-    assert loader._kept.of(loader._plain).on_disk is None or f"from {tmp_path}" in loader.explain()
+    assert loader._kept.of(loader._plain).strategy.on_disk is None or f"from {tmp_path}" in loader.explain()
 
 
 @given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary())))
