@@ -22,16 +22,13 @@ from flatout.watch.refused_writes import in_words
 from flatout.watch.script_signals import any_but_signals
 from flatout.watch.state_guard import StateGuard
 
-__all__ = ["Content", "Room", "RowCache", "no_room", "rows_refused"]
+__all__ = ["Room", "RowCache", "no_room", "rows_refused"]
 
-Content = tuple[dict[str, torch.Tensor], dict[str, object]]
 Room = Callable[[int], torch.Tensor | None]
 
 _AT_ONCE_BYTES = 512 * 1024**2  # made before the first batch: 0.2 s at the 3 GB/s that fresh memory takes
 _SOME = 1024
 _FEW = 4
-_OF_OTHERS = 8  # samples of another rank that are held against the data set before others are taken
-_MOST_MISSING = 0.1  # of the samples: where fewer are missing, they are made in the training process
 
 
 def no_room(num_bytes: int) -> None:
@@ -53,8 +50,8 @@ class RowCache:
         `compiler`: makes rows, so that no batch need be delivered first. `room(num_bytes)` gives memory beyond the
         budget, in a file, or None.
         """
-        self._collate = collate
-        self._room = room
+        self.collate = collate
+        self.room = room
         self._budget = budget
         self.compiler = compiler
         self.name = ""  # under which other ranks of this machine find the rows
@@ -62,49 +59,12 @@ class RowCache:
         self.in_common = False
         self.layout: Layout | None = None if compiler is None else compiler.layout
         self.store: RowStore | None = None
-        self._direct = False  # nothing is kept: the maker reads from memory, or there is no room
-
-    @property
-    def makes(self) -> bool:
-        """Return whether rows can be made without the data set's own transform."""
-        return self.compiler is not None
-
-    @property
-    def ready(self) -> bool:
-        """Return whether batches can be served without a pass of the script's own."""
-        store = self.store
-        return self.makes or (store is not None and store.num_filled >= (1 - _MOST_MISSING) * store.num_samples)
-
-    @property
-    def empty(self) -> bool:
-        """Return whether nothing is kept yet."""
-        return self.store is None and not self._direct
-
-    @property
-    def direct(self) -> bool:
-        """Return whether nothing is kept, and batches are made anew each time."""
-        return self._direct
-
-    @property
-    def read_anew(self) -> frozenset[int]:
-        """Return the addresses of numbers that are gathered from the data set's own arrays for each batch."""
-        columns = self.compiler.source.columns if self._direct and self.compiler is not None else None
-        return frozenset(column.data_ptr() for column in columns or ())
+        self.direct = False  # nothing is kept: the compiler reads from memory, or there is no room
 
     @property
     def full(self) -> bool:
         """Return whether every sample can be taken."""
-        return self._direct or (self.store is not None and self.store.full)
-
-    @property
-    def num_bytes(self) -> int:
-        """Return the bytes set aside for rows."""
-        return 0 if self.store is None else self.store.num_bytes
-
-    @property
-    def num_kept(self) -> int:
-        """Return the number of samples that are kept."""
-        return 0 if self.store is None else self.store.num_filled
+        return self.direct or (self.store is not None and self.store.full)
 
     @property
     def shown(self) -> Callable[[torch.Tensor], Any]:
@@ -114,7 +74,7 @@ class RowCache:
     @property
     def gather(self) -> Gather | None:
         """Return what does as `take` as long as this stays as it is; None where there is no shorter way."""
-        if self._direct and self.compiler is not None:
+        if self.direct and self.compiler is not None:
             return gathering_of_arrays(self.compiler)
         if self.store is None or self.layout is None or not self.full:
             return None
@@ -122,17 +82,9 @@ class RowCache:
 
     def missing(self, indices: torch.Tensor) -> torch.Tensor:
         """Return those of `indices` that must be made or delivered before they can be taken."""
-        if self._direct:
+        if self.direct:
             return indices[:0]
         return indices if self.store is None else self.store.missing(indices)
-
-    def some_known(self, length: int, number: int) -> list[int]:
-        """Return some samples of `length` that can be taken, others each time."""
-        if self._direct:
-            return some_indices(length, number)
-        if self.store is None:
-            return []
-        return self.store.some_filled(_OF_OTHERS if self.store.filled.doubted else number)
 
     def take(self, indices: torch.Tensor, stream: torch.Generator | None = None, given: Given | None = None) -> Any:
         """Return the batch of samples that are all there; what is random is drawn from `stream`, or torch's own.
@@ -174,7 +126,7 @@ class RowCache:
         found = layout_of(batch, len(indices))
         if found is None:
             return "its batches hold something that is not one row a sample"
-        if self._collate is not torch.utils.data.dataloader.default_collate and stands_twice(batch):
+        if self.collate is not torch.utils.data.dataloader.default_collate and stands_twice(batch):
             return "a tensor stands in its batches twice, or two share memory"
         layout, parts = found
         if self.store is None:
@@ -202,7 +154,7 @@ class RowCache:
             if self._in_memory(compiler.rows(), number):
                 return
         compiler.keep(0)
-        self._direct = compiler.in_memory or compiler.ragged or not self._in_file(compiler.rows(), number)
+        self.direct = compiler.in_memory or compiler.ragged or not self._in_file(compiler.rows(), number)
 
     def _open(self, layout: Layout, number: int) -> str:
         if self._in_memory(layout.rows, number) or self._in_file(layout.rows, number):
@@ -226,38 +178,11 @@ class RowCache:
     def _in_file(self, rows: Sequence[Rows], number: int) -> bool:
         """Return whether there is a file for the rows; plain values stay in memory until they are saved."""
         plain = number * sum(each.num_bytes for each in rows if each.dtype is None)
-        memory = self._room(mapped_bytes(rows, number)) if rows and self._budget.fits(plain) else None
+        memory = self.room(mapped_bytes(rows, number)) if rows and self._budget.fits(plain) else None
         if memory is None:
             return False
         self.store = RowStore(rows, number, memory)
         self._budget.take(plain, self.store)
-        return True
-
-    # -- between processes --------------------------------------------------------------------------------------
-
-    def content(self, pause: Callable[[], None]) -> Content:
-        """Return all rows as arrays, and what `take_up` must know of them."""
-        assert self.store is not None
-        last = self.compiler is None or self.compiler.stage + 1 == self.compiler.num_stages
-        stage = -1 if last or self.compiler is None else self.compiler.stage
-        return self.store.arrays(pause, self._room), _facts(self.store.rows, self.store.num_samples, stage)
-
-    def take_up(self, dataset: Any, content: Content) -> bool:
-        """Return whether rows that another process kept are what would be kept here; from now on they are."""
-        arrays, facts = content
-        stage, number = facts.get("stage"), len(dataset)
-        if self.compiler is not None and type(stage) is int and stage < self.compiler.num_stages:
-            self.compiler.keep(stage % self.compiler.num_stages)
-            layout, rows = self.compiler.layout, self.compiler.rows()
-        else:
-            some = some_indices(number, 3)
-            found = layout_of(self._collate(ask(dataset, some)), len(some))
-            if found is None or stage != -1:
-                return False
-            layout, rows = found[0], found[0].rows
-        if facts != _facts(rows, number, stage):
-            return False
-        self.layout, self.store = layout, RowStore.of(rows, number, arrays)
         return True
 
     # -- whether rows stand for themselves ----------------------------------------------------------------------
@@ -265,16 +190,16 @@ class RowCache:
     def _collates_by_row(self, dataset: Any, indices: torch.Tensor, parts: list[Any]) -> str:
         """Return why a row may depend on the others of its batch, an empty string when it does not."""
         default, whole = torch.utils.data.dataloader.default_collate, indices.tolist()
-        if self._collate is not default and len(set(whole)) == 1 < len(dataset):
+        if self.collate is not default and len(set(whole)) == 1 < len(dataset):
             whole = [whole[0], (whole[0] + 1) % len(dataset)]  # one sample, or one twice, shows nothing
-            found = layout_of(self._collate(ask(dataset, whole)), len(whole))
+            found = layout_of(self.collate(ask(dataset, whole)), len(whole))
             parts = found[1] if found is not None else []
-        tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self._collate is not default else [whole[:1]]
+        tried = [whole[:1], whole[-1:] + whole[:1], whole[::-1]] if self.collate is not default else [whole[:1]]
         for some in tried[:1] if len(whole) == 1 else tried:
             samples, before = ask(dataset, some), random_states()
-            with StateGuard(self._collate) as untouched:
+            with StateGuard(self.collate) as untouched:
                 try:
-                    made = self._collate(samples)
+                    made = self.collate(samples)
                 except any_but_signals() as error:  # a stranger's function on a batch of a size it may never have seen
                     return f"its collate function {in_words(error, message=False)} on {len(some)} samples"
                 if not undrawn(before, random_states()):
@@ -293,7 +218,7 @@ def rows_refused(kept_rows: RowCache, loader: Any) -> str:
     An empty string where that is not known, or where they come from workers.
     """
     default = torch.utils.data.dataloader.default_collate
-    if kept_rows.makes or loader.num_workers or loader.collate_fn is default:
+    if kept_rows.compiler is not None or loader.num_workers or loader.collate_fn is default:
         return ""
     some, before = some_indices(len(loader.dataset), _FEW), random_states()
     try:
@@ -304,9 +229,3 @@ def rows_refused(kept_rows: RowCache, loader: Any) -> str:
         return ""
     finally:
         restore_random_states(before)
-
-
-def _facts(rows: Sequence[Rows], number: int, stage: int) -> dict[str, object]:
-    """Return what says how samples are laid out; the last stage is -1."""
-    told = [[list(each.shape), str(each.dtype), list(each.axes)] for each in rows]
-    return {"rows": told, "num_samples": number, "stage": stage}

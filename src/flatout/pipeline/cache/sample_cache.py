@@ -7,7 +7,7 @@ time.
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -76,6 +76,18 @@ class _Asked:
         return self._samples.many(list(indices))
 
 
+class _Entries(dict[int, Entry]):
+    """What is kept of each sample, by its index, with the bytes that it takes and may take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_bytes = self.limit = 0
+
+    def add(self, made: Mapping[int, Entry]) -> None:
+        self.update(made)
+        self.num_bytes += sum(map(size_of, made.values()))
+
+
 class SampleCache:
     """Stands for a data set in iterators of the script's own; `reason` says why no more is kept."""
 
@@ -87,9 +99,9 @@ class SampleCache:
         self.reason = ""
         self.fresh: Freshness | None = None
         self._ref, self._random, self._hit, self._repeats = weakly(loader), random, hit, repeats
-        self._num_bytes = self._served = self._limit = 0
+        self._served = 0
         self._pace = ProofPace()
-        self._entries: dict[int, Entry] = {}
+        self._entries = _Entries()
         self._readers: dict[int, Reader] = {}
         self._own, self._at_once = generators_in(loader.dataset), at_once(loader.dataset)
 
@@ -115,7 +127,7 @@ class SampleCache:
         if self.reason:
             return f"left as it is: {self.reason}"
         what = "before what is random is done to them" if self._random else "before they are collated"
-        kept = f"{len(self._entries)} samples kept in {format_bytes(self._num_bytes)}"
+        kept = f"{len(self._entries)} samples kept in {format_bytes(self._entries.num_bytes)}"
         return f"{kept}, {what}; {self._served} came from there"
 
     def within(self, budget: MemoryBudget) -> str:
@@ -133,7 +145,7 @@ class SampleCache:
             num_bytes = len(dataset) * max(size_of(copied(entry)) for entry in entries.values())
             if not budget.take(num_bytes, self):
                 return f"and {len(dataset)} samples take {format_bytes(num_bytes)}, more than may be taken"
-            self._limit = num_bytes
+            self._entries.limit = num_bytes
             alike = all(self._agrees([index]) for index in some) and self._agrees(some)
             return "" if alike else "and samples asked for by themselves come out otherwise"
         except any_but_signals() as error:  # a stranger's data set, given something that it does not expect
@@ -179,7 +191,7 @@ class SampleCache:
         """Keep what is missing and return it; None, and the random streams as they stood, where that cannot be."""
         if not missing:
             return {}
-        if self.reason or self._num_bytes > self._limit:
+        if self.reason or self._entries.num_bytes > self._entries.limit:
             return None
         before, own = random_states(), states_of(self._own)
         try:
@@ -193,8 +205,7 @@ class SampleCache:
             restore_states(self._own, own)
         if self.reason:
             return None
-        self._entries.update(kept)
-        self._num_bytes += sum(map(size_of, kept.values()))
+        self._entries.add(kept)
         return made
 
     def _finished(self, indices: list[int], entries: list[Entry]) -> list[Any]:

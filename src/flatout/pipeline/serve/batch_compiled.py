@@ -17,6 +17,10 @@ class BatchCompiled(KeptRows):
     """Keeps what the kernels make, up to the first random operation; the rest is done for each batch."""
 
     @property
+    def _ready(self) -> bool:
+        return True
+
+    @property
     def _draws(self) -> bool:
         return self.kept_rows.compiler is not None and self.kept_rows.compiler.random
 

@@ -193,8 +193,9 @@ class CompiledLoader(DataLoader[Any]):
         if strategy.samples is not None:
             return strategy.samples.explain() + there
         kept_rows, on_disk = strategy.kept_rows, strategy.on_disk
-        made = "made in batches; " if kept_rows.makes else ""
-        kept = f"{kept_rows.num_kept} samples kept in {format_bytes(kept_rows.num_bytes)}"
+        made, store = "made in batches; " if kept_rows.compiler is not None else "", kept_rows.store
+        number, num_bytes = (0, 0) if store is None else (store.num_filled, store.num_bytes)
+        kept = f"{number} samples kept in {format_bytes(num_bytes)}"
         if self._device is not None and isinstance(kept_rows, ResidentRows) and kept_rows.resident:
             kept, there = f"{kept} on {self._device.device}", ""
         disk = f"; {on_disk.state}" if on_disk is not None and on_disk.state else ""

@@ -30,6 +30,8 @@ from flatout.watch.script_signals import any_but_signals
 __all__ = ["KeptRows"]
 
 _REHEARSED = 256  # samples that a trial's memory is filled with
+_OF_OTHERS = 8  # samples of another rank that are held against the data set before others are taken
+_MOST_MISSING = 0.1  # of the samples: where fewer are missing, they are made in the training process
 
 
 class KeptRows(LoaderStrategy):
@@ -60,7 +62,7 @@ class KeptRows(LoaderStrategy):
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return a pass that serves, or the script's own iterator while rows are missing."""
         policy = self._served.policy
-        if policy.purpose == "run" and not (self.kept_rows.ready or self._reading.in_flight):
+        if policy.purpose == "run" and not (self._ready or self._reading.in_flight):
             return self._passes.filling(loader, iterate, self.stands)
         self.gather, computing, timing = self.kept_rows.gather, self._served.computing_on, policy.purpose == "timing"
         prefetch = prefetch_for(loader, self._served.dataset, self._reading, self.kept_rows, computing, timing)
@@ -72,6 +74,12 @@ class KeptRows(LoaderStrategy):
             ready = functools.partial(BatchBuffer, *several)
         make = functools.partial(self.make, prefetch=prefetch)
         return self._passes.served(loader, make, follow=follow, ready=ready, ended=self._ended)
+
+    @property
+    def _ready(self) -> bool:
+        """Whether batches can be served without a pass of the script's own."""
+        store = self.kept_rows.store
+        return store is not None and store.num_filled >= (1 - _MOST_MISSING) * store.num_samples
 
     def _ended(self) -> None:
         if self.successor is None or not self.successor.reason:
@@ -210,7 +218,9 @@ class KeptRows(LoaderStrategy):
 
     def take(self, loader: Any) -> None:
         """Take the data set as it is now."""
-        self.staleness.take(loader, read_anew=self.kept_rows.read_anew)
+        compiler = self.kept_rows.compiler if self.kept_rows.direct else None
+        columns = () if compiler is None else compiler.source.columns or ()
+        self.staleness.take(loader, read_anew=frozenset(column.data_ptr() for column in columns))
 
     def give_way(self, successor: LoaderStrategy | None = None) -> None:
         """Keep nothing any more; `successor` serves from now on."""
@@ -237,7 +247,7 @@ class KeptRows(LoaderStrategy):
             stale = "a file"
         if not stale and (self._has_others or self.staleness.due):
             with self.staleness.pace.proving(self.staleness.sees_all):
-                known = self.kept_rows.some_known(len(self._served.dataset), PROOFS)
+                known = self._some_known()
                 if known and self._agrees(known) and self.kept_rows.store is not None:
                     self.kept_rows.store.filled.trust()
         return stale
@@ -248,13 +258,20 @@ class KeptRows(LoaderStrategy):
     def _has_others(self) -> bool:  # samples that another rank kept, none of which was served yet
         return self.kept_rows.store is not None and self.kept_rows.store.filled.doubted
 
+    def _some_known(self) -> list[int]:
+        """Return some samples that can be taken, others each time."""
+        if self.kept_rows.direct:
+            return some_indices(len(self._served.dataset), PROOFS)
+        store = self.kept_rows.store
+        return [] if store is None else store.some_filled(_OF_OTHERS if self._has_others else PROOFS)
+
     def _prove(self, indices: torch.Tensor) -> None:
         """Hold a sample of a batch against the data set."""
         some = indices[int(time.monotonic() * 1e3) % len(indices)].reshape(1)
         with self.staleness.pace.proving(self.staleness.sees_all):
             if self.on_disk is not None and self.on_disk.changed(self._served.dataset):
                 self._refuse(f"what {self._served.name} reads has changed")
-            elif not self.kept_rows.empty and not len(self.kept_rows.missing(some)):
+            elif not len(self.kept_rows.missing(some)):  # all are where nothing is kept yet
                 self._agrees(some.tolist())
 
     def _agrees(self, indices: list[int]) -> bool:

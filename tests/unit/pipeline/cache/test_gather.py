@@ -154,7 +154,7 @@ def test_bytes_are_looked_up_where_they_are_kept(shape, own_threads, torchs_thre
     cache = cache_of(compiled)
     assert cache.strategy.gather is not None
     assert cache.kept_rows.compiler.stage == 0
-    assert cache.kept_rows.num_bytes == 40 * (math.prod(shape) + 8)
+    assert cache.kept_rows.store.num_bytes == 40 * (math.prod(shape) + 8)
     assert all(map(same, batches_of(DataLoader(Loaded(SCALED, shape), batch_size=16, shuffle=True)), made))
 
 
@@ -195,7 +195,7 @@ def test_what_lies_in_arrays_is_gathered_there_and_nothing_is_kept(name):
     made = batches_of(compiled)
     cache = cache_of(compiled)
     assert cache.kept_rows.direct
-    assert cache.kept_rows.num_bytes == 0
+    assert cache.kept_rows.store is None
     assert cache.strategy.gather is not None
     assert all(map(same, batches_of(DataLoader(ARRAYS[name](), batch_size=6, shuffle=True)), made))
 

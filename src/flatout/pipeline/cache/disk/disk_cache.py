@@ -17,6 +17,7 @@ import torch
 
 from flatout.pipeline.cache.disk.background_writes import BackgroundWrites
 from flatout.pipeline.cache.disk.entries import load, save
+from flatout.pipeline.cache.disk.kept_content import content_of, take_up
 from flatout.pipeline.cache.disk.keys import Key, KeyLimits, key_of
 from flatout.pipeline.cache.row_cache import RowCache
 from flatout.pipeline.inspect.determinism import some_indices
@@ -114,7 +115,7 @@ class DiskCache:
             return False
         before = random_states()
         try:
-            fits = kept_rows.take_up(dataset, (stored.arrays, stored.facts))
+            fits = take_up(kept_rows, dataset, (stored.arrays, stored.facts))
             some = some_indices(len(dataset), _PROVEN_ON)
             plain = ask_a_copy(lambda: plain_of(dataset, self._collate, some, asked_again))
             if not fits or plain.failed or not agree(plain.value, kept_rows.take, some):
@@ -138,7 +139,7 @@ class DiskCache:
         def work() -> None:
             try:
                 folder.make()
-                arrays, facts = kept_rows.content(behind.pause)
+                arrays, facts = content_of(kept_rows, behind.pause)
                 reason = save(folder.path, key.digest, arrays, facts, max_bytes=folder.max_bytes, pace=behind.stop)
             except any_but_signals() as error:
                 reason = f"{type(error).__name__}: {error}"
