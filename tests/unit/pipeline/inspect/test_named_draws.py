@@ -176,4 +176,4 @@ def test_what_seldom_draws_and_waits_draws_when_the_script_would(kind):
 def test_what_waits_and_draws_nothing_is_asked_for_early():
     compiled = compile_loader(DataLoader(waiting(Plain), batch_size=10))
     walked(compiled)
-    assert compiled._kept.of(compiled._plain)._plan.in_flight
+    assert compiled._kept.of(compiled._plain)._facts.num_waiting
