@@ -59,7 +59,8 @@ class RowStore:
             ValueError: they are not of these rows.
         """
         made = cls(rows, 0)
-        made.num_samples, made.filled, made._fresh = num_samples, FilledRows.all_of(num_samples), False
+        made.num_samples, made.filled, made._fresh = num_samples, FilledRows(num_samples), False
+        made.filled.all()
         made._columns = [stored(each, num_samples, arrays, str(place)) for place, each in enumerate(made.rows)]
         return made
 
@@ -101,10 +102,7 @@ class RowStore:
         for column, part in zip(self._columns, parts, strict=True):
             if not isinstance(part, WrittenRows):
                 column.write(indices, part)
-        if isinstance(indices, slice):
-            self.filled.add_from(indices.start, indices.stop - indices.start)
-        else:
-            self.filled.add(indices)
+        self.filled.add(indices)
 
     def into(self, indices: torch.Tensor, place: int) -> RowView | None:
         """Return where part `place` of the samples `indices` belongs; None where it is no row in the CPU's memory."""
