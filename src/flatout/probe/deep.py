@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flatout.probe.core.probe import DeepContext, probes
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Seams
+from flatout.probe.core.step_tracker import Stage, stage_of
 from flatout.probe.loader.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.loader.repeated_samples import look_at_samples, random_states_kept
 from flatout.probe.loader.transform_stages import look_at_stages
@@ -130,15 +131,13 @@ class DeepWatch:
             self._device.start()
 
     def _in_step(self) -> bool:
-        tracker = self._recorder.event_log.tracker
-        return not (tracker.in_validation or tracker.between_epochs)
+        return stage_of(self._recorder.event_log.tracker) is Stage.STEP
 
     def _where(self) -> tuple[str, str]:
-        tracker = self._recorder.event_log.tracker
-        slot = self._event_log.account.current
-        if tracker.in_validation:
+        slot, stage = self._event_log.account.current, stage_of(self._recorder.event_log.tracker)
+        if stage is Stage.VALIDATION:
             return Phase.VALIDATION, ""
-        return where(slot, tracker.between_epochs)
+        return where(slot, stage is Stage.BETWEEN_EPOCHS)
 
     def _changed(self, moment: int) -> None:
         if self._doing.where[0] == Phase.EPOCH_GAP:
@@ -182,7 +181,7 @@ class DeepWatch:
             part.put("causes", replace(causes, **trials))
 
     def _describe_loaders(self) -> None:
-        training = self._recorder.event_log.tracker.trained_passes
+        training = self._recorder.event_log.tracker.passes.trained
         looked: dict[int, dict[str, Any]] = {}  # loaders made anew for each epoch share their dataset
         for watched in self._recorder.loading.loaders:
             loader = watched.ref()

@@ -223,7 +223,7 @@ class Recorder:
         if self.order.steps is None and end_ns < self._look_again_ns:
             return False
         self._look_again_ns = end_ns + _LOOK_EVERY_NS
-        return enough(self.order, self.tracker.num_steps, (end_ns - self.first_ns) / 1e9, self.tracker.epochs)
+        return enough(self.order, self.tracker.num_steps, (end_ns - self.first_ns) / 1e9, self.tracker.passes.epochs)
 
     def write(self, kind: str, body: Mapping[str, object]) -> None:
         """Write one record of a timing or a verification."""
@@ -257,7 +257,7 @@ class Recorder:
         if memory is not None:
             before = self._memory_before.retries if self._memory_before else 0
             self.part.put("device_memory", dataclasses.replace(memory, retries=memory.retries - before))
-        self.part.put_many("loaders", self.loading.describe(self.tracker.trained_passes))
+        self.part.put_many("loaders", self.loading.describe(self.tracker.passes.trained))
         self.part.put_many("models", self.modules.describe())
         self.part.put_many("optimizers", self.training.describe())
         sizes = self.loading.batch_sizes or self.modules.batch_sizes

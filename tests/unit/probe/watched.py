@@ -96,7 +96,7 @@ class Watch:
         return {phase.value: ns / MS for phase, ns in values if ns}
 
     def training_loaders(self):
-        return [facts.is_training for facts in self.loading.describe(self.tracker.trained_passes)]
+        return [facts.is_training for facts in self.loading.describe(self.tracker.passes.trained)]
 
     # -- what scripts are made of -------------------------------------------------------------------------------
 

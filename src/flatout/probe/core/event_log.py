@@ -59,17 +59,17 @@ class ForwardEvents:
     def ends(self) -> None:
         """An outermost module was called with gradients."""
         self._event_log.leave_device(LOSS)
-        self._event_log.tracker.forward_done(True)
+        self._event_log.tracker.open.forward_done(True)
 
     def plain_ends(self) -> None:
         """An outermost module in evaluation mode was called without gradients."""
         self._event_log.leave_device()
-        self._event_log.tracker.forward_done(False)
+        self._event_log.tracker.open.forward_done(False)
 
     def acting_ends(self) -> None:
         """An outermost module in training mode was called without gradients."""
         self._event_log.leave_device()
-        self._event_log.tracker.forward_done(False, acting=True)
+        self._event_log.tracker.open.forward_done(False, acting=True)
 
     def function_begins(self) -> None:
         """A compiled function is called: a forward pass when host code does it, else part of what runs."""

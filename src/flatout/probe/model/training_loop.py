@@ -114,7 +114,7 @@ class TrainingWatch:
             original(optimizer, *args, **kwargs)
             hits.count += 1
             self._watch_tracing()
-            self._event_log.tracker.num_optimizers += 1
+            self._event_log.tracker.optimizers.number += 1
             self._turns.pop(id(optimizer), None)  # of one that is gone, and had this place in memory
             if len(self._created) < 1000:
                 self._created[id(optimizer)] = caller(2)

@@ -17,6 +17,7 @@ from typing import Any
 from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.recent_steps import Window
 from flatout.probe.core.seams import Seams
+from flatout.probe.core.step_tracker import stage_of
 from flatout.probe.loader.loading import LoaderWatch, WatchedLoader
 from flatout.probe.model.losses import LIMIT, Losses
 from flatout.probe.model.modules import ModuleWatch
@@ -151,7 +152,6 @@ class LiveProbes:
         samples = sizes[len(sizes) // 2] if sizes else 0
         ready, most_ready = _ready(loader)
         idle_ns = time.perf_counter_ns() - self._window.last_ns if self._window.steps else 0
-        doing = "validation" if tracker.in_validation else "between epochs" if tracker.between_epochs else "step"
         return RankNow(
             rank=self.rank,
             world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
@@ -162,13 +162,13 @@ class LiveProbes:
             ready=ready,
             most_ready=most_ready,
             idle_s=max(0, idle_ns) / 1e9,
-            doing=doing,
+            doing=stage_of(tracker).value,
             note=self._note,
         )
 
     def _loader(self) -> WatchedLoader | None:
         """Return the loader that was trained on last, if there is one."""
-        trained = set(self.event_log.tracker.trained_passes)
+        trained = set(self.event_log.tracker.passes.trained)
         latest = max(trained, default=0)
         return next((one for one in list(self.loading.loaders) if latest in one.passes), None)
 

@@ -85,7 +85,7 @@ class Script:
         }
 
     def step(self, step):
-        self.steps.append((step, self.event_log.tracker.num_steps, self.event_log.tracker.epochs))
+        self.steps.append((step, self.event_log.tracker.num_steps, self.event_log.tracker.passes.epochs))
         if self.on_step is not None:
             self.on_step(len(self.steps))
 
@@ -215,7 +215,7 @@ def test_an_optimizer_that_comes_late_changes_what_a_backward_pass_alone_means()
     for script in (late, at_once):
         script.loop("by hand", ["forward", "backward"], 100, serial=0)
         script.event_log.replay()
-        script.event_log.tracker.num_optimizers = 1
+        script.event_log.tracker.optimizers.number = 1
         script.run([("by hand", ["forward", "backward"], 600)])
     assert late.result() == at_once.result()
 
