@@ -134,7 +134,7 @@ class DeepWatch:
         return stage_of(self._recorder.event_log.tracker) is Stage.STEP
 
     def _where(self) -> tuple[str, str]:
-        slot, stage = self._event_log.account.current, stage_of(self._recorder.event_log.tracker)
+        slot, stage = self._event_log.tracker.account.current, stage_of(self._recorder.event_log.tracker)
         if stage is Stage.VALIDATION:
             return Phase.VALIDATION, ""
         return where(slot, stage is Stage.BETWEEN_EPOCHS)

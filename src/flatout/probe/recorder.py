@@ -216,7 +216,7 @@ class Recorder:
         if self.device is not None:
             self.device.step_done(number)
         elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
-            self.device = self.event_log.device = DeviceClock(_timing_event, self._device_time)
+            self.device = self.event_log.events.device = DeviceClock(_timing_event, self._device_time)
 
     def _enough(self, step: Step) -> bool:
         end_ns = step.start_ns + step.wall_ns

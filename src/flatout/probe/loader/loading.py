@@ -157,7 +157,7 @@ class LoaderWatch:
         self.batch_sizes: list[int] = []
         self._passes = 0
         self._begins = False  # a pass: what is walked in its place is no pass of its own
-        self._asked = lru_cache(maxsize=16)(event_log.asked)  # for iterators that cannot hold theirs
+        self._asked = lru_cache(maxsize=16)(event_log.events.asked)  # for iterators that cannot hold theirs
 
     def install(self, seams: Seams) -> None:
         """Wrap construction, `iter()` and `next()` of torch's DataLoader, and `iter()` of a compiled one."""
@@ -199,14 +199,14 @@ class LoaderWatch:
                 return original(loader)
             hits.count += 1
             start = event_log.now()
-            event_log.record((event_log.loader_begins, start))
+            event_log.record((event_log.events.loader_begins, start))
             self._begins = True
             try:
                 iterator = original(loader)
             finally:
                 self._begins = False
                 end = event_log.now()
-                event_log.record((event_log.leave, end))
+                event_log.record((event_log.events.leave, end))
             self._passes += 1
             watched = self._of(loader)
             watched.passes.add(self._passes)
@@ -217,7 +217,7 @@ class LoaderWatch:
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
             with contextlib.suppress(AttributeError, TypeError):
                 walked = drawn_from(iterator)
-                walked._flatout = (self._passes, watched, event_log.asked(self._passes))
+                walked._flatout = (self._passes, watched, event_log.events.asked(self._passes))
                 watched.iterator = weakref.ref(walked)
             return iterator
 
@@ -225,7 +225,7 @@ class LoaderWatch:
 
     def _next(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         event_log = self.event_log
-        record, now, to_host = event_log.record, event_log.now, event_log.leave_to[LEAD]
+        record, now, to_host = event_log.record, event_log.now, event_log.events.leave_to[LEAD]
 
         def following(iterator: Any) -> Any:
             if get_ident() != event_log.thread or event_log.fetching:  # a loader inside a loader's dataset
@@ -240,11 +240,11 @@ class LoaderWatch:
             try:
                 batch = original(iterator)
             except StopIteration:
-                event_log.record((event_log.leave, event_log.now()))
-                event_log.record((event_log.exhausted(source), event_log.now()))
+                event_log.record((event_log.events.leave, event_log.now()))
+                event_log.record((event_log.events.exhausted(source), event_log.now()))
                 raise
             except BaseException:
-                event_log.record((event_log.leave, event_log.now()))
+                event_log.record((event_log.events.leave, event_log.now()))
                 raise
             finally:
                 event_log.fetching = False

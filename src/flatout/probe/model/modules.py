@@ -139,8 +139,8 @@ class ModuleWatch:
         ref, event_log, tracing = hooked.ref, self._event_log, self._event_log.tracing
         record, now = event_log.record, event_log.now
         beneath = self.calls.beneath(hooked.module)
-        begins, ends = event_log.forward.begins, event_log.forward.ends
-        plain, acting = event_log.forward.plain_ends, event_log.forward.acting_ends
+        begins, ends = event_log.events.forward.begins, event_log.events.forward.ends
+        plain, acting = event_log.events.forward.plain_ends, event_log.events.forward.acting_ends
 
         def call(*args: Any, **kwargs: Any) -> Any:
             module: Any = ref()  # alive: it is being called
@@ -178,17 +178,18 @@ class ModuleWatch:
     def compiled_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function`, a compiled function, so that its calls from host code count as forward passes."""
         event_log, tracing = self._event_log, self._event_log.tracing
+        begins, ends = event_log.events.forward.function_begins, event_log.events.forward.function_ends
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if (tracing.possible and is_dynamo_compiling()) or event_log.fetching or get_ident() != event_log.thread:
                 return function(*args, **kwargs)
             if self.on_forward is not None:
                 self.on_forward()
-            event_log.record((event_log.forward.function_begins, event_log.now()))
+            event_log.record((begins, event_log.now()))
             try:
                 return function(*args, **kwargs)
             finally:
-                event_log.record((event_log.forward.function_ends, event_log.now()))
+                event_log.record((ends, event_log.now()))
 
         return call
 

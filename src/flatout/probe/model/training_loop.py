@@ -76,7 +76,7 @@ class TrainingWatch:
     def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         event_log, kept, steps, tracing = self._event_log, self._losses.kept, self._steps, self._event_log.tracing
         record, now = event_log.record, event_log.now
-        begins, ends = event_log.backward_begins, event_log.backward_ends
+        begins, ends = event_log.events.backward_begins, event_log.events.backward_ends
         inside, self._backwards = False, hits
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -125,14 +125,15 @@ class TrainingWatch:
 
     def _hook_steps(self) -> None:
         """Mark the steps of every optimizer by torch's own global hooks."""
-        events, steps, backwards, tracing = self._event_log, self._steps, self._backwards, self._event_log.tracing
-        record, now, inner, to_tail = events.record, events.now, events.enter[OPTIMIZER], events.leave_to[TAIL]
+        event_log, events, tracing = self._event_log, self._event_log.events, self._event_log.tracing
+        steps, backwards, record, now = self._steps, self._backwards, event_log.record, event_log.now
+        inner, to_tail = events.enter[OPTIMIZER], events.leave_to[TAIL]
         depth, began = 0, 0  # optimizer steps under way, backward passes when the outermost of them began
         latest, first, last = None, events.leave, events.leave  # the latest optimizer, its step's begin and end
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth, began, latest, first, last
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != events.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
                 return
             if optimizer is not latest:
                 latest, (first, last) = optimizer, self._events_of(optimizer)
@@ -145,7 +146,7 @@ class TrainingWatch:
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != events.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
                 return
             moment = now()
             depth -= 1
@@ -157,8 +158,8 @@ class TrainingWatch:
             record((last if optimizer is latest else self._events_of(optimizer)[1], moment))
             if steps.count <= _LOOK_AFTER[-1] and steps.count in _LOOK_AFTER:
                 self._modules.look({id(p) for made, _ in self._optimizers.values() for p in parameters_of(made)})
-            if moment >= events.due:
-                events.replay(within=OPTIMIZER)
+            if moment >= event_log.due:
+                event_log.replay(within=OPTIMIZER)
 
         self._handles = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ends)]
 
@@ -173,7 +174,8 @@ class TrainingWatch:
                     self._let_go.append(optimizer_facts(*self._optimizers[oldest], self._turns[oldest]))
                 del self._optimizers[oldest], self._events[oldest]
             self._optimizers[number] = (optimizer, self._created.get(number))
-            self._events[number] = (self._event_log.optimizer_begins(number), self._event_log.optimizer_ends(number))
+            events = self._event_log.events
+            self._events[number] = (events.optimizer_begins(number), events.optimizer_ends(number))
         return self._events[number]
 
     def _scaler_step(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
@@ -182,18 +184,20 @@ class TrainingWatch:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before = self._steps.count
             hits.count += 1
-            with self._event_log.span(self._event_log.enter[OPTIMIZER]):
+            with self._event_log.span(self._event_log.events.enter[OPTIMIZER]):
                 result = original(scaler, optimizer, *args, **kwargs)
             if self._steps.count == before and get_ident() == self._event_log.thread:
-                self._event_log.record((self._event_log.optimizer_begins(id(optimizer)), self._event_log.now()))
-                self._event_log.record((self._event_log.optimizer_ends(id(optimizer)), self._event_log.now()))
+                event_log, number = self._event_log, id(optimizer)
+                event_log.record((event_log.events.optimizer_begins(number), event_log.now()))
+                event_log.record((event_log.events.optimizer_ends(number), event_log.now()))
             return result
 
         return step
 
     def _as_optimizer(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         event_log, tracing = self._event_log, self._event_log.tracing
-        record, now, begins, ends = event_log.record, event_log.now, event_log.enter[OPTIMIZER], event_log.leave
+        record, now = event_log.record, event_log.now
+        begins, ends = event_log.events.enter[OPTIMIZER], event_log.events.leave
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
