@@ -44,14 +44,14 @@ class DeepWatch:
     def __init__(self, recorder: "Recorder") -> None:
         """Take the recorder whose account says what phase is running."""
         self._recorder = recorder
-        self._event_log = recorder.event_log
-        self.trouble: Callable[[Exception], None] = lambda error: recorder.event_log.tracker.trouble(error)
+        self._event_log = recorder.probes.event_log
+        self.trouble: Callable[[Exception], None] = lambda error: recorder.probes.event_log.tracker.trouble(error)
         self._doing = Doing()
         self._fetching = FetchWatch(self._doing)
         self._sampler = LineSampler("main", self._doing)
         self._phases_ns = [0] * len(STEP_PHASES)
         self._anomaly = AnomalyTrial()
-        self._settings = SettingTrialWatch(recorder.training.optimizers, lambda: recorder.loading.loaders)
+        self._settings = SettingTrialWatch(recorder.probes.training.optimizers, lambda: recorder.probes.loading.loaders)
         self._timeline, self._device = Timeline(lambda: self._doing.where[0]), DeviceTrace()
         self._num_steps = 0
         self._between_ns = self._changed_at = 0
@@ -61,8 +61,8 @@ class DeepWatch:
             fail=lambda error: self.trouble(error),
             in_step=self._in_step,
             between_epochs=lambda: self._doing.where[0] == Phase.EPOCH_GAP,
-            optimizers=recorder.training.optimizers,
-            modules=lambda: self._recorder.modules.modules(),
+            optimizers=recorder.probes.training.optimizers,
+            modules=lambda: self._recorder.probes.modules.modules(),
             aside=lambda: self._settings.other,
             offer=lambda name, switch: self._offered.append((name, switch)),
         )
@@ -79,7 +79,7 @@ class DeepWatch:
         watch_workers(seams, Path(self._recorder.order.folder) / "parts")
         for each in (self._anomaly, self._settings, self._device):
             each.install(seams)
-        modules = self._recorder.modules
+        modules = self._recorder.probes.modules
         for probe, watch in self._probes:
             if probe.install is not None:
                 probe.install(watch, seams)
@@ -88,7 +88,7 @@ class DeepWatch:
             if probe.around_always is not None:
                 modules.around_always.append(functools.partial(probe.around_always, watch))
         self._event_log.on_change = self._changed
-        self._recorder.training.on_backward = self._before_backward
+        self._recorder.probes.training.on_backward = self._before_backward
         modules.on_forward = self._anomaly.apply
         modules.on_call = self._called
 
@@ -104,7 +104,7 @@ class DeepWatch:
         self._num_steps += 1
         for index, nanoseconds in enumerate(step.phases_ns):
             self._phases_ns[index] += nanoseconds
-        self._anomaly.step(step, with_host=not self._recorder.modules.modules())
+        self._anomaly.step(step, with_host=not self._recorder.probes.modules.modules())
         self._each("step", step, number)
         if not self._anomaly.priced:
             self._settings.step(step, number)
@@ -131,10 +131,10 @@ class DeepWatch:
             self._device.start()
 
     def _in_step(self) -> bool:
-        return stage_of(self._recorder.event_log.tracker) is Stage.STEP
+        return stage_of(self._recorder.probes.event_log.tracker) is Stage.STEP
 
     def _where(self) -> tuple[str, str]:
-        slot, stage = self._event_log.tracker.account.current, stage_of(self._recorder.event_log.tracker)
+        slot, stage = self._event_log.tracker.account.current, stage_of(self._recorder.probes.event_log.tracker)
         if stage is Stage.VALIDATION:
             return Phase.VALIDATION, ""
         return where(slot, stage is Stage.BETWEEN_EPOCHS)
@@ -165,9 +165,9 @@ class DeepWatch:
         self._each("stop")
         part = self._recorder.part
         self._describe_loaders()
-        self._recorder.modules.anomaly = self._anomaly.facts()
-        models = self._recorder.modules.describe()
-        share, steps, place = self._recorder.modules.anomaly
+        self._recorder.probes.modules.anomaly = self._anomaly.facts()
+        models = self._recorder.probes.modules.describe()
+        share, steps, place = self._recorder.probes.modules.anomaly
         if not models and steps:  # a training without modules has nothing else to hang it on
             models = (ModelFacts(anomaly_share=share, anomaly_steps=steps, anomaly_at=place),)
         part.put_many("models", models)
@@ -181,9 +181,9 @@ class DeepWatch:
             part.put("causes", replace(causes, **trials))
 
     def _describe_loaders(self) -> None:
-        training = self._recorder.event_log.tracker.passes.trained
+        training = self._recorder.probes.event_log.tracker.passes.trained
         looked: dict[int, dict[str, Any]] = {}  # loaders made anew for each epoch share their dataset
-        for watched in self._recorder.loading.loaders:
+        for watched in self._recorder.probes.loading.loaders:
             loader = watched.ref()
             dataset = loader.dataset if loader is not None else watched.dataset()
             if dataset is None or not watched.passes:
@@ -191,7 +191,7 @@ class DeepWatch:
             watched.extra = _fetch_fields(self._fetching.stats.get(dataset_key(dataset)))
             if watched.passes & training and (id(dataset) in looked or len(looked) < 2):
                 watched.extra |= looked.get(id(dataset)) or looked.setdefault(id(dataset), _sample_fields(dataset))
-        self._recorder.part.put_many("loaders", self._recorder.loading.describe(training))
+        self._recorder.part.put_many("loaders", self._recorder.probes.loading.describe(training))
 
     def _causes(self) -> Causes:
         spans = self._timeline.spans()

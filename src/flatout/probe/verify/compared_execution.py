@@ -44,7 +44,7 @@ class Verification:
         order: VerifyOrder = recorder.order.verify
         self._order = order
         self._write = recorder.write
-        self._trace = TraceWatch(recorder.event_log.thread, self._guarded)
+        self._trace = TraceWatch(recorder.probes.event_log.thread, self._guarded)
         self._optimizers: dict[int, Any] = {}  # by identity, in the order of their first steps
         self._inside: list[int] = []
         self._num = 0
@@ -65,14 +65,14 @@ class Verification:
     def install(self) -> None:
         """Seed what the script may draw from, and begin to follow it."""
         self._seed()
-        dropout.install(self._recorder.seams)
-        modules = self._recorder.modules
+        dropout.install(self._recorder.probes.seams)
+        modules = self._recorder.probes.modules
         modules.blind = self._order.role == "bare"
         if not modules.blind:
-            self._trace.install(self._recorder.seams)
+            self._trace.install(self._recorder.probes.seams)
         modules.on_root.append(lambda module: None)  # so that modules are looked for as soon as there is an optimizer
         modules.on_call = lambda module, arguments: self._guarded(lambda: self._called(module, arguments))
-        self._recorder.training.on_backward = lambda tensors: self._guarded(lambda: self._trace.loss(tensors))
+        self._recorder.probes.training.on_backward = lambda tensors: self._guarded(lambda: self._trace.loss(tensors))
         if isinstance(self._replay, Reference):
             self._trace.on_batch = self._reference_batch
             modules.around_always.append(self._replay.around)
@@ -90,12 +90,12 @@ class Verification:
             import numpy
 
             numpy.random.seed(seed)
-            self._recorder.seams.wrap("numpy.random:default_rng", _seeded(seed))
+            self._recorder.probes.seams.wrap("numpy.random:default_rng", _seeded(seed))
 
     # -- events -------------------------------------------------------------------------------------------------
 
     def _in_thread(self, act: Callable[[Any], None], optimizer: Any) -> None:
-        if get_ident() == self._recorder.event_log.thread:
+        if get_ident() == self._recorder.probes.event_log.thread:
             self._guarded(lambda: act(optimizer))
 
     def _guarded(self, act: Callable[[], None]) -> None:
@@ -122,7 +122,7 @@ class Verification:
 
     def _reference_batch(self, batch: Any) -> Any:
         assert isinstance(self._replay, Reference)
-        if self._num == 0 and not self._moved and self._recorder.modules.roots():
+        if self._num == 0 and not self._moved and self._recorder.probes.modules.roots():
             self._guarded(self._first_forward)
         return self._replay.doubled(batch)
 
@@ -193,7 +193,7 @@ class Verification:
         return self._known
 
     def _modules(self) -> list[Any]:
-        watch = self._recorder.modules
+        watch = self._recorder.probes.modules
         return list({id(module): module for module in (*watch.roots(), *watch.modules())}.values())
 
     def _nudge(self) -> None:
@@ -226,7 +226,7 @@ class Verification:
         self._write("verified", body)
 
     def _look_around(self) -> None:
-        roots = self._recorder.modules.roots()
+        roots = self._recorder.probes.modules.roots()
         self._write("checkpoint", {"holds": describe_checkpoint(roots, self._optimizers.values())})
         for number in sorted(self._trained):
             loader = self._trace.loaders[number]()
