@@ -33,7 +33,7 @@ from flatout.probe.core.step_tracker import StepTracker
 from flatout.probe.core.tracing import Tracing
 from flatout.schema.run import Outside, Step
 
-__all__ = ["EventLog"]
+__all__ = ["EventLog", "LoopEvents"]
 
 _HOST = (LEAD, LOSS, TAIL)
 _NEVER = 1 << 62
