@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import data as torch_data
@@ -47,6 +47,13 @@ def _gone() -> None:
     """Stand for what cannot be held weakly."""
 
 
+class BatchForm(NamedTuple):
+    """What a loader's batches consist of."""
+
+    dtypes: tuple[str, ...] = ()
+    num_bytes: int = 0
+
+
 class WatchedLoader:
     """What is known of one DataLoader object."""
 
@@ -61,8 +68,7 @@ class WatchedLoader:
         self.start_ns = 0
         self.waits = 0
         self.wait_ns = 0
-        self.dtypes: tuple[str, ...] = ()
-        self.batch_bytes = 0
+        self.batch = BatchForm()
         self.facts = LoaderFacts()
         self.extra: dict[str, Any] = {}
 
@@ -78,8 +84,8 @@ class WatchedLoader:
             "start_s": self.start_ns / 1e9,
             "created_at": self.created_at,
             "iterated_at": self.iterated_at,
-            "batch_dtypes": self.dtypes,
-            "batch_bytes": self.batch_bytes,
+            "batch_dtypes": self.batch.dtypes,
+            "batch_bytes": self.batch.num_bytes,
             "wait_s": self.wait_ns / 1e9 / self.waits if self.waits else 0.0,
         }
         return LoaderFacts(**fields | self.extra)
@@ -266,7 +272,7 @@ class LoaderWatch:
     @guarded
     def _look_at(self, batch: Any, watched: WatchedLoader) -> None:
         self.batch_sizes.append(batch_size(batch))
-        if not watched.dtypes:
+        if not watched.batch.dtypes:
             tensors = list(tensors_in(batch))
-            watched.dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
-            watched.batch_bytes = sum(tensor.nbytes for tensor in tensors)
+            dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
+            watched.batch = BatchForm(dtypes, sum(tensor.nbytes for tensor in tensors))
