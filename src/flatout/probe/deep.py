@@ -227,9 +227,8 @@ class DeepWatch:
         self._probes.tell("stop")
         part = self._recorder.part
         self._describe_loaders()
-        self._recorder.probes.modules.anomaly = self._anomaly.facts()
-        models = self._recorder.probes.modules.describe()
-        share, steps, place = self._recorder.probes.modules.anomaly
+        share, steps, place = self._anomaly.facts()
+        models = self._recorder.probes.modules.describe((share, steps, place))
         if not models and steps:  # a training without modules has nothing else to hang it on
             models = (ModelFacts(anomaly_share=share, anomaly_steps=steps, anomaly_at=place),)
         part.put_many("models", models)
