@@ -12,7 +12,7 @@ from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe import DeepContext, probes
 from flatout.probe.core.probe_failure import guarded
 from flatout.probe.core.seams import Seams
-from flatout.probe.core.step_tracker import Stage, stage_of
+from flatout.probe.core.step_tracker import Activity, activity_of
 from flatout.probe.loader.fetching import FetchStats, FetchWatch, dataset_key
 from flatout.probe.loader.repeated_samples import look_at_samples, random_states_kept
 from flatout.probe.loader.transform_stages import look_at_stages
@@ -48,7 +48,7 @@ class TrainingPlace:
 
     def in_step(self) -> bool:
         """Return whether the training is within a step that counts: no validation, not between epochs."""
-        return stage_of(self._tracker) is Stage.STEP
+        return activity_of(self._tracker) is Activity.STEP
 
     def between_epochs(self) -> bool:
         """Return whether it is between two epochs."""
@@ -62,10 +62,10 @@ class TrainingPlace:
         self.doing.where = self._where()
 
     def _where(self) -> tuple[str, str]:
-        slot, stage = self._tracker.account.current, stage_of(self._tracker)
-        if stage is Stage.VALIDATION:
+        slot, activity = self._tracker.account.current, activity_of(self._tracker)
+        if activity is Activity.VALIDATION:
             return Phase.VALIDATION, ""
-        return where(slot, stage is Stage.BETWEEN_EPOCHS)
+        return where(slot, activity is Activity.BETWEEN_EPOCHS)
 
 
 class DeepProbes:

@@ -18,14 +18,14 @@ from flatout.probe.core.spans import CHECKPOINT, EPOCH_GAP, LEAD, TAIL, PhaseTim
 from flatout.schema.phase import Phase
 from flatout.schema.run import Outside, Step
 
-__all__ = ["Stage", "StepTracker", "stage_of"]
+__all__ = ["Activity", "StepTracker", "activity_of"]
 
 _RESIDENT_STEPS = 32  # optimizer steps on one batch after which the batch counts as resident: no loader any more
 _PLAIN_BACKWARDS = 8  # backward passes without any optimizer of torch after which backward() ends a step
 _UNSTEPPED_BACKWARDS = 512  # the same when there is an optimizer that may only be accumulating
 
 
-class Stage(Enum):
+class Activity(Enum):
     """What a training does at a moment."""
 
     STEP = "step"
@@ -305,11 +305,11 @@ class StepTracker:
         self.on_outside(replace(stretch, with_grad=True, grad_passes=passes) if passes else stretch)
 
 
-def stage_of(tracker: StepTracker) -> Stage:
+def activity_of(tracker: StepTracker) -> Activity:
     """Return what the training does now, as far as `tracker` knows."""
     source = tracker.open.source
     if source in tracker.passes.validated or tracker.alone.validating:  # by hand: more forward passes than ever
-        return Stage.VALIDATION
+        return Activity.VALIDATION
     if source is None and tracker.num_steps > 0 and tracker.passes.between:
-        return Stage.BETWEEN_EPOCHS
-    return Stage.STEP
+        return Activity.BETWEEN_EPOCHS
+    return Activity.STEP

@@ -16,7 +16,7 @@ from typing import Any
 
 from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.recent_steps import Window
-from flatout.probe.core.step_tracker import stage_of
+from flatout.probe.core.step_tracker import activity_of
 from flatout.probe.light_probes import LightProbes
 from flatout.probe.loader.loading import WatchedLoader
 from flatout.probe.model.losses import LIMIT
@@ -147,7 +147,7 @@ class LiveProbes:
             ready=ready,
             most_ready=most_ready,
             idle_s=max(0, idle_ns) / 1e9,
-            doing=stage_of(tracker).value,
+            doing=activity_of(tracker).value,
             note=self._note,
         )
 
