@@ -35,8 +35,7 @@ class Stages:
     def __init__(self, steps: Sequence[Step]) -> None:
         """Take the operations; all of them are done, none by a table."""
         self.random = any(isinstance(step, RandomKernel) for step in steps)
-        self.before_pointwise = len(steps) - num_pointwise(steps)  # after it, each number is treated by itself, or by
-        # its channel
+        self.before_pointwise = len(steps) - num_pointwise(steps)  # then numbers are treated alone, or by channel
         self.end_in_table = False  # those after it are done by a table
         self._steps = list(steps)
 
