@@ -29,7 +29,7 @@ PHASES = (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.HOS
 
 
 def patch(site):
-    site.each_root(lambda module: site.hit("module"), lambda module: None)
+    site.outermost.each(lambda module: site.hit("module"), lambda module: None)
 
 
 FIXES = tuple(

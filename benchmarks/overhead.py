@@ -92,7 +92,7 @@ def measure(name: str, num_blocks: int) -> None:
                     next(loop)
                 walls.append((time.perf_counter_ns() - start) / (steps // chunks))
             medians[wanted].append(statistics.median(walls) / 1e3)
-        hits = recorder.seams.hits()["torch.autograd:backward"]
+        hits = recorder.probes.seams.hits()["torch.autograd:backward"]
         recorder.detach()
         os.write(1, (json.dumps({"with": medians[True], "without": medians[False], "hits": hits}) + "\n").encode())
         recorder.done = "benchmark"

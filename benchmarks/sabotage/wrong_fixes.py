@@ -205,7 +205,7 @@ def draws_a_random_number(site):
 
         return call
 
-    site.around_forward(forward)
+    site.outermost.around_forward(forward)
 
 
 # -- optimization -----------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def forgets_zero_grad_now_and_then(site):
 def after_backward(site, change):
     """Let `change(parameters)` edit gradients after each backward pass."""
     roots = []
-    site.each_root(roots.append, roots.remove)
+    site.outermost.each(roots.append, roots.remove)
 
     def backward(original, *args, **kwargs):
         result = original(*args, **kwargs)
@@ -368,7 +368,7 @@ def freezes_batchnorm(site):
 
         return call
 
-    site.around_forward(forward)
+    site.outermost.around_forward(forward)
 
 
 @wrong("mlp", "", BITWISE, ROUNDING, PRECISION)
@@ -394,7 +394,7 @@ def forward_in(site, cast):
 
         return call
 
-    site.around_forward(forward)
+    site.outermost.around_forward(forward)
 
 
 @wrong("mlp", "gradient", PRECISION)
@@ -452,7 +452,7 @@ def saves_in_half(site):
     def apply(module):
         handles[id(module)] = module._register_state_dict_hook(halve)
 
-    site.each_root(apply, lambda module: handles.pop(id(module)).remove())
+    site.outermost.each(apply, lambda module: handles.pop(id(module)).remove())
 
 
 @wrong("cnn_batchnorm", "checkpoint", ROUNDING)
@@ -463,4 +463,4 @@ def saves_other_strides(site):
         site.hit("layout")
         module.to(memory_format=torch.channels_last)
 
-    site.each_root(apply, lambda module: None)
+    site.outermost.each(apply, lambda module: None)

@@ -91,39 +91,40 @@ def _prepare_timing(recorder: Any) -> None:
     from flatout.fixes.trial.loader_alone import LoaderAlone
     from flatout.fixes.trial.rank_switching import FollowingRank, LeadingRank
     from flatout.fixes.trial.turns import Turns, WholeProcess
+    from flatout.probe.recorder import StepReceiver
 
     order = recorder.order
     purpose = "run" if order.timing.as_trained else order.mode
-    base = install_fixes(order.fixes, recorder.seams, recorder.modules, purpose)
+    base = install_fixes(order.fixes, recorder.probes.seams, recorder.probes.modules, purpose)
     if not order.timing.arms:
         whole = (Turns if order.timing.turns else WholeProcess)(order.timing, base, recorder.write)
-        recorder.on_step, recorder.on_finish = whole.step, whole.finish
+        recorder.receiver = StepReceiver(whole.step, whole.finish)
         return
     if order.timing.without:
         arms = [[site for site in base if site.selection in arm] for arm in order.timing.arms]
     else:
-        seams, modules = recorder.seams, recorder.modules
+        seams, modules = recorder.probes.seams, recorder.probes.modules
         arms = [[install_fix(one, seams, modules, purpose) for one in arm] for arm in order.timing.arms]
     if order.timing.turns and os.environ.get("RANK", "0") != "0":
-        recorder.on_step = FollowingRank(order.timing, arms).step
+        recorder.receiver = StepReceiver(FollowingRank(order.timing, arms).step)
         return
     if order.timing.alone_s:
         alone = LoaderAlone(recorder.write, len(arms), order.timing.alone_s)
-        alone.install(recorder.seams)
-        recorder.on_step = alone.behind(Alternation(order.timing, base, arms, alone.write).step)
+        alone.install(recorder.probes.seams)
+        recorder.receiver = StepReceiver(alone.behind(Alternation(order.timing, base, arms, alone.write).step))
         return
     alternation = Alternation(order.timing, base, arms, recorder.write)
-    recorder.on_step = (
-        LeadingRank(alternation, Path(order.timing.turns)).step if order.timing.turns else alternation.step
-    )
+    leads = LeadingRank(alternation, Path(order.timing.turns)) if order.timing.turns else alternation
+    recorder.receiver = StepReceiver(leads.step)
 
 
 def _prepare_verification(recorder: Any) -> None:
     """Install the fixes of a verification, and let it take the training down."""
     from flatout.fixes.core.apply import install_fixes
+    from flatout.probe.recorder import StepReceiver
     from flatout.probe.verify.compared_execution import Verification
 
-    sites = install_fixes(recorder.order.fixes, recorder.seams, recorder.modules, recorder.order.mode)
+    sites = install_fixes(recorder.order.fixes, recorder.probes.seams, recorder.probes.modules, recorder.order.mode)
     verification = Verification(recorder, lambda: [{"hits": site.hits, "failure": site.failure} for site in sites])
     verification.install()
-    recorder.on_step, recorder.on_finish = verification.step, verification.finish
+    recorder.receiver = StepReceiver(verification.step, verification.finish)

@@ -2,11 +2,18 @@
 
 import ast
 
-from tests.architecture.source import functions, modules, none_of
+from tests.architecture.source import Module, functions, modules, none_of
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40
 MAX_PUBLIC_METHODS = 8
+MAX_ATTRIBUTES = 12
+LARGER_FOR_NOW = {  # classes, each with what is still to be cut out of it; no other may join them
+    "LoaderServer": "serving from memory: which way, proving, keeping and following changes are still one class",
+    "KeptPass": "one pass that is served: its order, what is made ahead and its end are still one class",
+    "RowCache": "the rows that are kept: opening, filling, saving and taking are still one class",
+    "SampleCache": "the samples that are kept: keeping, proving and handing out are still one class",
+}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
 
 
@@ -21,21 +28,39 @@ def test_no_function_is_longer_than_40_lines():
 
 
 def test_no_class_has_more_than_8_public_methods():
-    classes = [(m, c) for m in modules().values() for c in ast.walk(m.tree) if isinstance(c, ast.ClassDef)]
-    sizes = [(m, c, len(_verbs(c))) for m, c in classes]
+    sizes = [(m, c, len(_methods(c))) for m, c in _classes()]
     none_of([m.at(c.lineno, f"{c.name} has {n} public methods") for m, c, n in sizes if n > MAX_PUBLIC_METHODS])
+
+
+def test_no_class_has_more_than_12_attributes():
+    sizes = [(m, c, len(_attributes(c))) for m, c in _classes() if not _is_of_data(c)]
+    none_of([m.at(c.lineno, f"{c.name} has {n} attributes") for m, c, n in sizes if n > MAX_ATTRIBUTES])
 
 
 def test_no_module_has_a_name_that_says_nothing():
     none_of([m.at(1, m.name) for m in modules().values() if m.path.stem.strip("_") in NAMES_THAT_SAY_NOTHING])
 
 
-def _verbs(node: ast.ClassDef) -> set[str]:
-    """Return the names of a class's public methods; what is decorated as a property is data, not a verb."""
+def _classes() -> list[tuple[Module, ast.ClassDef]]:
+    """Return the classes that are held to their size."""
+    nodes = ((m, node) for m in modules().values() for node in ast.walk(m.tree) if isinstance(node, ast.ClassDef))
+    return [(m, node) for m, node in nodes if node.name not in LARGER_FOR_NOW]
+
+
+def _methods(node: ast.ClassDef) -> set[str]:
+    """Return the names of a class's public methods and properties; a property that can be set is one of them."""
     methods = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return {
-        method.name
-        for method in methods
-        if not method.name.startswith("_")
-        and not any("property" in ast.unparse(d) or ast.unparse(d).endswith(".setter") for d in method.decorator_list)
-    }
+    return {method.name for method in methods if not method.name.startswith("_")}
+
+
+def _attributes(node: ast.ClassDef) -> set[str]:
+    """Return the names that a class assigns to itself, in whichever method."""
+    stored = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
+    return {n.attr for n in stored if isinstance(n.value, ast.Name) and n.value.id == "self"}
+
+
+def _is_of_data(node: ast.ClassDef) -> bool:
+    """Return whether a class only lists its fields: a data class, a named tuple, a protocol."""
+    decorators = {ast.unparse(each).partition("(")[0].rpartition(".")[2] for each in node.decorator_list}
+    bases = {ast.unparse(each).partition("[")[0].rpartition(".")[2] for each in node.bases}
+    return "dataclass" in decorators or bool(bases & {"NamedTuple", "Protocol"})

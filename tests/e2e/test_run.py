@@ -37,11 +37,11 @@ def count(site, often: int = 1):
 
 
 def modules(site):
-    site.each_root(lambda module: site.hit(type(module).__name__), lambda module: None)
+    site.outermost.each(lambda module: site.hit(type(module).__name__), lambda module: None)
     def around(module, inner):
         site.hit("forward")
         return inner
-    site.around_forward(around)
+    site.outermost.around_forward(around)
 
 
 def breaks(site):

@@ -60,7 +60,7 @@ def _around(project: Project, source: SourceFile, call: ast.Call) -> OnStatement
     if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
         name = above.targets[0].id
         return _Kept(call, name) if _is_tensor(project, source, call, name) else None
-    free = all(_OUTPUTS not in each.bound and _OUTPUTS not in each.imports for each in project.sources)
+    free = all(_OUTPUTS not in each.names.bound and _OUTPUTS not in each.names.imports for each in project.sources)
     if free and _is_tensor_use(project, source, call) and _is_first(source, call):
         return _Handed(call)
     return None
@@ -113,11 +113,11 @@ def _is_loss(project: Project, source: SourceFile, call: ast.Call, first: ast.ex
     """Return whether torch computes a loss of `first`, the first argument, which is then a tensor."""
     if call.args[:1] != [first]:
         return False
-    if source.dotted(call.func).startswith(_LOSSES):
+    if source.names.dotted(call.func).startswith(_LOSSES):
         return True
     text = ast.unparse(call.func)
     made = [
-        place.dotted(statement.value.func)
+        place.names.dotted(statement.value.func)
         for place, statement in project.nodes(ast.Assign)
         if isinstance(statement.value, ast.Call) and text in map(ast.unparse, statement.targets)
     ]

@@ -57,7 +57,7 @@ def _is_tensor(project: Project, source: SourceFile, value: ast.expr, holder: as
     """Return whether `value` is used, or what keeps it is, as nothing but tensors are."""
     if isinstance(value, ast.BinOp):
         return _is_tensor(project, source, value.left, holder) or _is_tensor(project, source, value.right, holder)
-    if isinstance(value, ast.Call) and source.dotted(value.func).startswith("torch."):
+    if isinstance(value, ast.Call) and source.names.dotted(value.func).startswith("torch."):
         return True
     if any(last_name(holder) in named_in(call.args[0]) for _, call in project.calls(*_JOIN) if call.args):
         return True

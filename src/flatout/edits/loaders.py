@@ -151,7 +151,7 @@ def _strange_sampler(project: Project, source: SourceFile, call: ast.Call) -> st
     for name in ("sampler", "batch_sampler"):
         value = next((each.value for each in call.keywords if each.arg == name), None)
         made = Flow(project).origins(source, value) if value is not None else []
-        kinds = [place.dotted(each.func).rpartition(".")[2] for place, each in made]
+        kinds = [place.names.dotted(each.func).rpartition(".")[2] for place, each in made]
         if value is not None and not (kinds and all(kind in _SAMPLERS for kind in kinds)):
             return f"{name} is {ast.unparse(value)}, which may draw batch by batch: with workers it is asked earlier"
     return ""
@@ -186,7 +186,7 @@ def wrapped_loader(piece: WrappedLoader, project: Project, context: Context) -> 
 
 
 def _is_wrapped(source: SourceFile, call: ast.Call, function: str) -> bool:
-    return any(source.dotted(each.func) == function for each in _calls_above(source, call))
+    return any(source.names.dotted(each.func) == function for each in _calls_above(source, call))
 
 
 def _is_written_to(project: Project, call: ast.Call) -> bool:

@@ -20,7 +20,7 @@ _OTHER = {"fused": "foreach", "foreach": "fused"}
 
 def optimizer_calls(project: Project) -> list[tuple[SourceFile, ast.Call, str]]:
     """Return the calls that make one of torch's own optimizers, with its name."""
-    found = [(source, call, source.dotted(call.func)) for source, call in project.nodes(ast.Call)]
+    found = [(source, call, source.names.dotted(call.func)) for source, call in project.nodes(ast.Call)]
     return [(source, call, name.rpartition(".")[2]) for source, call, name in found if _OPTIMIZER.fullmatch(name)]
 
 

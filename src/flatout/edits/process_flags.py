@@ -49,7 +49,7 @@ def _first(project: Project, code: str) -> Project:
     """Put a line, and the `import os` that it needs, before every other import."""
     script = project.script
     line, after = after_head(script)
-    if "os" in script.bound:
+    if "os" in script.names.bound:
         raise Unplaced
     if line == 0 or line != _line_of_os(script):
         script = insert_line(script, "import os", line, after=after)
@@ -119,7 +119,7 @@ def no_anomaly_detection(project: Project) -> WrittenEdit:
     """Take out the requests for anomaly detection, or make them none."""
     calls, lines, there, left = [], [], 0, []
     for source, call in project.calls(*_ANOMALY, *_DETECT):
-        detect = source.dotted(call.func) in _DETECT
+        detect = source.names.dotted(call.func) in _DETECT
         value = next((each.value for each in call.keywords if each.arg in ("mode", "check_nan")), None)
         value = call.args[0] if call.args and not detect else value
         if not detect and not isinstance(value, ast.Constant):

@@ -16,7 +16,7 @@ __all__ = ["removed"]
 def removed(project: Project, source: SourceFile, statement: ast.stmt, names: Sequence[str]) -> WrittenEdit:
     """Take out the line `statement` where it does nothing but call one of `names` (dotted)."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or source.dotted(call.func) not in names:
+    if not isinstance(call, ast.Call) or source.names.dotted(call.func) not in names:
         wanted = " or ".join(f"{name}()" for name in names)
         return WrittenEdit(project, left=(source.at(statement, f"this line is not a call of {wanted} alone"),))
     above = source.parents[statement]

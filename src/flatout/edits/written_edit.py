@@ -68,9 +68,9 @@ def with_import(project: Project, at: int, module: str) -> Project:
         Unplaced: the name stands for something else there.
     """
     source = project.sources[at]
-    if source.imports.get(module) == module and any(_imports(node, module) for node in source.tree.body):
+    if source.names.imports.get(module) == module and any(_imports(node, module) for node in source.tree.body):
         return project
-    if module in source.bound:
+    if module in source.names.bound:
         raise Unplaced
     line, after = _before_torch(source)
     return project.with_code(source.path, insert_line(source, f"import {module}", line, after=after).code)

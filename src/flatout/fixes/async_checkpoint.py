@@ -110,7 +110,7 @@ class _Saves:
         if not isinstance(path, str | os.PathLike) or self._background.forked or _seen_by_others():
             return False
         self._background.raise_error()
-        with self._background.quietly():
+        with self._background.threads.quietly():
             target = os.path.realpath(os.fspath(path))
             if not given.get("_use_new_zipfile_serialization", True) or not replaceable(target):
                 return False

@@ -133,7 +133,7 @@ def _parameter_for_all(module: Any) -> Any:
 
 def patch(site: "Site") -> None:
     """Put autocast around every outermost trained module."""
-    site.around_forward(_Autocast(site).around)
+    site.outermost.around_forward(_Autocast(site).around)
 
 
 def choices(run: Run) -> tuple[dict[str, object], ...]:

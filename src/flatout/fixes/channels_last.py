@@ -146,8 +146,8 @@ def _convolution_weights(module: Any) -> list[Any]:
 def patch(site: "Site") -> None:
     """Convert weights, inputs and optimizer state; write files as they would have been."""
     layout = _ChannelsLast(site)
-    site.each_root(layout.apply, layout.revert)
-    site.around_forward(layout.around, always=True)
+    site.outermost.each(layout.apply, layout.revert)
+    site.outermost.around_forward(layout.around, always=True)
     site.switch(layout.moments.follow, layout.moments.leave)
     write_usual_strides(site, layout.shapes)
 

@@ -219,7 +219,7 @@ def patch(site: "Site", mode: str = "default") -> None:
     """Compile inside of what other fixes put around the module: under their autocast, with their layouts."""
     kept = _Kept()
     site.switch(kept.on, kept.off)
-    site.around_forward(_Compiler(site, mode).around, innermost=True)
+    site.outermost.around_forward(_Compiler(site, mode).around, innermost=True)
 
 
 def choices(run: Run) -> tuple[dict[str, object], ...]:

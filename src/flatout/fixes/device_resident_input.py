@@ -145,7 +145,7 @@ class _Served:
                 return leaf
             path = paths.get(id(leaf))
             anew = None if again is None or path is None else partial(self._again, again, path)
-            twin = self._device.twin(Arrived(leaf, event, anew), pinned, lambda: places.touched.add(path))
+            twin = Arrived(leaf, event, anew).twin(self._device, pinned, lambda: places.touched.add(path))
             if known and path in places.asked - places.touched:
                 return LazyTensor(leaf, twin)
             plain = self._device.fetched(leaf, pinned)

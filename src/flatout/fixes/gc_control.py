@@ -131,7 +131,7 @@ def bound(run: Run) -> float:
 def patch(site: "Site", *, every: int = _EVERY) -> None:
     """Collect every `every` forward passes of a trained module, and at no other moment."""
     collector = _Collector(every, lambda: site.hit("gc.disable"))
-    site.around_forward(collector.around)
+    site.outermost.around_forward(collector.around)
     site.switch(lambda: None, collector.give_back)
     os.register_at_fork(after_in_child=collector.in_child)
 

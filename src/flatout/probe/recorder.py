@@ -15,36 +15,61 @@ from typing import Any
 import torch
 
 from flatout.probe.core.clock import DeviceClock
-from flatout.probe.core.enough import enough
+from flatout.probe.core.enough import LOOK_EVERY_NS, RecordedSpan
 from flatout.probe.core.environment import describe_environment, describe_memory
 from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.light_cost import cost_of_probes
 from flatout.probe.core.part_file import PartFile
 from flatout.probe.core.probe_failure import in_one_line
-from flatout.probe.core.seams import Seams
 from flatout.probe.deep import DeepWatch
 from flatout.probe.files.guarded_files import keep_files
-from flatout.probe.loader.loading import LoaderWatch
-from flatout.probe.model.losses import Losses
-from flatout.probe.model.modules import ModuleWatch
-from flatout.probe.model.training_loop import TrainingWatch
-from flatout.probe.system.device_waits import DeviceWatch
+from flatout.probe.light_probes import LightProbes
 from flatout.probe.system.rank_barrier import RankBarrier
 from flatout.probe.system.whole_file import WholePart
 from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
-from flatout.schema.run import DeviceMemory, End, Header, Outside, Step
+from flatout.schema.run import End, Header, Outside, Step
 from flatout.schema.secrets import masked_words
 
-__all__ = ["Recorder", "StopRecording"]
+__all__ = ["Recorder", "StepReceiver", "StopRecording"]
 
 
 _DEVICE_WITHIN = 50  # steps within which a script that uses CUDA has begun to
-_LOOK_EVERY_NS = 20_000_000  # events are worked out, and whether enough was seen is asked, every 20 ms
 
 
 class StopRecording(BaseException):
     """Ends the script once enough steps were seen; no error, and no `Exception`, so that scripts let it pass."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StepReceiver:
+    """Who takes the steps of a timing or a verification.
+
+    `step` says when it has enough; `finish` writes what it has.
+    """
+
+    step: Callable[[Step], bool]
+    finish: Callable[[], object] | None = None
+
+
+class DeviceTimes:
+    """The device's time of every step, by a clock that begins when the script uses CUDA."""
+
+    def __init__(self, event_log: EventLog, part: PartFile) -> None:
+        """Take the log whose events the clock marks, and where times are written."""
+        self._event_log = event_log
+        self._part = part
+        self._clock: DeviceClock | None = None
+
+    def step_done(self, number: int) -> None:
+        """Close a step, and write what the device has finished meanwhile."""
+        if self._clock is not None:
+            self._clock.step_done(number)
+        elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
+            self._clock = self._event_log.events.device = DeviceClock(_timing_event, self._write)
+
+    def _write(self, number: int, nanoseconds: tuple[int, ...]) -> None:
+        self._part.put_line(dump_record("device", {"step": number - 1, "ns": list(nanoseconds)}))
 
 
 class Recorder:
@@ -54,33 +79,24 @@ class Recorder:
         """Put the probes together; nothing is installed yet."""
         self.order = order
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
-        self.seams = Seams()
         exact = order.steps is not None or order.mode in ("timing", "verify")  # then look at the end of every step
-        self.event_log = EventLog(self._step, self._outside, interval_ns=0 if exact else _LOOK_EVERY_NS)
-        self.tracker = self.event_log.tracker
-        self.tracker.trouble = self._trouble
-        self.losses = Losses()
-        self.device: DeviceClock | None = None
-        self.modules = ModuleWatch(self.event_log)
-        self.loading = LoaderWatch(self.event_log)
-        self.training = TrainingWatch(self.event_log, self.modules, self.losses)
+        event_log = EventLog(self._step, self._outside, interval_ns=0 if exact else LOOK_EVERY_NS)
+        event_log.tracker.trouble = self._trouble
+        self.probes = LightProbes(event_log)
         self.deep = DeepWatch(self) if order.mode == "deep" else None
         if self.deep is not None or torch.cuda.device_count():  # a sampler, a device clock ask at any moment
-            self.event_log.at_once()
-        self.first_ns = 0
-        self._look_again_ns = 0
-        self._memory_before: DeviceMemory | None = None
-        self.on_step: Callable[[Step], bool] | None = None  # a timing or a verification: says when it has enough
-        self.on_finish: Callable[[], object] | None = None  # the same: writes down what it has
+            event_log.at_once()
+        self.receiver: StepReceiver | None = None
         self.done = ""
         self._leaving: RankBarrier | None = None
         self._finishing = False
         self.notes: list[str] = []
-        self._launched_ns = time.perf_counter_ns() - round((time.time() - order.launched_unix_s) * 1e9)
         parts = Path(order.folder) / "parts"
         self.part = (WholePart if order.mode == "whole" else PartFile)(
             parts / f"{order.mode}-rank{self.rank}-{os.getpid()}.jsonl"
         )
+        self._span = RecordedSpan(order)
+        self._device = DeviceTimes(event_log, self.part)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -90,8 +106,8 @@ class Recorder:
         self._install()
         if self.order.protect_files:
             keep = keep_files(self.order.folder)
-            self.training.saves.before_save = functools.partial(keep.before_write, truncates=True)
-        self.training.on_exit = lambda: self.finish("script ended")
+            self.probes.training.saves.before_save = functools.partial(keep.before_write, truncates=True)
+        self.probes.training.on_exit = lambda: self.finish("script ended")
         forked = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: (known := forked()) and known())
         self._hook_errors()
@@ -100,41 +116,31 @@ class Recorder:
     def attach_again(self) -> None:
         """Install the probes once more after `detach`: what a measurement of their cost needs."""
         self._install()
-        self.modules.rehook()
+        self.probes.modules.rehook()
 
     def _install(self) -> None:
         """Install the probes; one that fails is noted and left out, training goes on."""
-        for install in (
-            self.training.install,
-            self.modules.install,
-            self.loading.install,
-            DeviceWatch(
-                self.event_log,
-                self.deep.watch("device-copies") if self.deep else None,
-                everywhere=self.order.all_devices,
-            ).install,
-            *([self.deep.install] if self.deep else []),
-        ):
+        sink = self.deep.watch("device-copies") if self.deep else None
+        installers = self.probes.installers(sink, everywhere=self.order.all_devices)
+        for install in (*installers, *([self.deep.install] if self.deep else [])):
             try:
-                install(self.seams)
+                install(self.probes.seams)
             except Exception as error:
                 self.notes.append(f"a probe was left out: {type(error).__name__}: {error}")
 
     def detach(self) -> None:
         """Take every probe away again: afterwards each attribute is the object it was before."""
-        self.modules.unhook()
-        self.training.uninstall()
-        self.seams.undo()
+        self.probes.remove()
 
     def let_go(self) -> None:
         """Take the probes away and forget the training: a process that lives on keeps nothing of it."""
         import atexit
 
         self.detach()
-        self.event_log.thread = -1  # what the script keeps of us, a function it compiled, passes everything on
-        self.training.forget()
-        self.losses.kept.clear()
-        atexit.unregister(self._at_exit)
+        self.probes.event_log.thread = -1  # what the script keeps of us, a function it compiled, passes everything on
+        self.probes.training.forget()
+        self.probes.losses.kept.clear()
+        atexit.unregister(self._process_ends)
 
     def finish(self, reason: str, error: str = "") -> None:
         """Write everything that is known; called once, in the training thread where that is possible."""
@@ -143,12 +149,12 @@ class Recorder:
         self._finishing = True
         if reason != "steps":  # else a step has ended this moment: nothing is half done
             with contextlib.suppress(Exception):
-                self.event_log.finish()
+                self.probes.event_log.finish()
         at_ns = time.perf_counter_ns()
         self.done = reason
-        if self.on_finish is not None:
+        if self.receiver is not None and self.receiver.finish is not None:
             with contextlib.suppress(Exception):
-                self.on_finish()
+                self.receiver.finish()
         for describe in (self._facts, self._losses, self._causes):
             try:
                 describe()
@@ -162,14 +168,14 @@ class Recorder:
     def _trouble(self, error: Exception) -> None:
         """A probe failed: take all of them away, keep what was measured, let the training go on."""
         if not self.done:
-            self.event_log.thread = -1
+            self.probes.event_log.thread = -1
             self.notes.append(f"the probes failed and were removed: {type(error).__name__}: {error}")
             self.detach()
             self.finish("probe failed")
 
     def _forked(self) -> None:
         """In a forked child nothing is recorded: it is another process's work."""
-        self.event_log.thread = -1
+        self.probes.event_log.thread = -1
         self.done = "forked"
 
     def _hook_errors(self) -> None:
@@ -184,9 +190,12 @@ class Recorder:
                 self.finish("script failed", in_one_line(error))
             before(kind, error, trace)
 
-        self.seams.replace(sys, "excepthook", excepthook)
-        self._at_exit = lambda: self.finish("script ended") if self.done != "forked" else None
-        atexit.register(self._at_exit)
+        self.probes.seams.replace(sys, "excepthook", excepthook)
+        atexit.register(self._process_ends)
+
+    def _process_ends(self) -> None:
+        if self.done != "forked":
+            self.finish("script ended")
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -198,32 +207,19 @@ class Recorder:
         self.part.step(step)
         if self._finishing:
             return
-        self._follow_device(self.tracker.num_steps)
-        if not self.first_ns:
-            self.first_ns = step.start_ns
-            self._memory_before = describe_memory()
+        tracker, receiver = self.probes.event_log.tracker, self.receiver
+        self._device.step_done(tracker.num_steps)
+        if not self._span.first_ns:
+            self._span.begin(step)
             self.part.put("environment", describe_environment())
         if self.deep is not None:
-            self.deep.step(step, self.tracker.num_steps)
-        if self.on_step(step) if self.on_step is not None else self._enough(step):
+            self.deep.step(step, tracker.num_steps)
+        if receiver.step(step) if receiver is not None else self._span.suffices(step, tracker):
             self.finish("steps")
             self.done = "stopped"
             self._leaving = RankBarrier(Path(self.order.folder) / "parts", f"complete-{self.order.mode}", self.rank)
             if self._leaving.may():
                 raise StopRecording
-
-    def _follow_device(self, number: int) -> None:
-        if self.device is not None:
-            self.device.step_done(number)
-        elif number <= _DEVICE_WITHIN and torch.cuda.is_initialized():
-            self.device = self.event_log.device = DeviceClock(_timing_event, self._device_time)
-
-    def _enough(self, step: Step) -> bool:
-        end_ns = step.start_ns + step.wall_ns
-        if self.order.steps is None and end_ns < self._look_again_ns:
-            return False
-        self._look_again_ns = end_ns + _LOOK_EVERY_NS
-        return enough(self.order, self.tracker.num_steps, (end_ns - self.first_ns) / 1e9, self.tracker.epochs)
 
     def write(self, kind: str, body: Mapping[str, object]) -> None:
         """Write one record of a timing or a verification."""
@@ -232,9 +228,6 @@ class Recorder:
     def _outside(self, stretch: Outside) -> None:
         if not self.done:
             self.part.outside(stretch)
-
-    def _device_time(self, number: int, nanoseconds: tuple[int, ...]) -> None:
-        self.part.put_line(dump_record("device", {"step": number - 1, "ns": list(nanoseconds)}))
 
     # -- facts --------------------------------------------------------------------------------------------------
 
@@ -247,7 +240,7 @@ class Recorder:
             world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
             pid=os.getpid(),
             started_unix_s=self.order.launched_unix_s,
-            launched_ns=self._launched_ns,
+            launched_ns=time.perf_counter_ns() - round((time.time() - self.order.launched_unix_s) * 1e9),
             working_folder=os.getcwd(),
         )
 
@@ -255,21 +248,23 @@ class Recorder:
         self.part.put("environment", describe_environment())
         memory = describe_memory()
         if memory is not None:
-            before = self._memory_before.retries if self._memory_before else 0
+            before = self._span.memory_before.retries if self._span.memory_before else 0
             self.part.put("device_memory", dataclasses.replace(memory, retries=memory.retries - before))
-        self.part.put_many("loaders", self.loading.describe(self.tracker.trained_passes))
-        self.part.put_many("models", self.modules.describe())
-        self.part.put_many("optimizers", self.training.describe())
-        sizes = self.loading.batch_sizes or self.modules.batch_sizes
-        sizes = sorted(size for size in sizes if size)
-        samples = float(sizes[len(sizes) // 2]) if sizes else None
-        hits = self.seams.hits()
-        spans = (sum(hits.values()) + 2 * self.tracker.num_steps) / max(1, self.tracker.num_steps)
-        facts = {"batch_samples": samples, "probe_us": cost_of_probes(spans), "seams": hits}
+        probes, tracker = self.probes, self.probes.event_log.tracker
+        self.part.put_many("loaders", probes.loading.describe(tracker.passes.trained))
+        self.part.put_many("models", probes.modules.describe())
+        self.part.put_many("optimizers", probes.training.describe())
+        size, hits = probes.batch_size(), probes.seams.hits()
+        spans = (sum(hits.values()) + 2 * tracker.num_steps) / max(1, tracker.num_steps)
+        facts = {
+            "batch_samples": None if size is None else float(size),
+            "probe_us": cost_of_probes(spans),
+            "seams": hits,
+        }
         self.part.put_line(dump_record("facts", facts))
 
     def _losses(self) -> None:
-        self.part.put_many("losses", self.losses.values())
+        self.part.put_many("losses", self.probes.losses.values())
 
     def _causes(self) -> None:
         if self.deep is not None:

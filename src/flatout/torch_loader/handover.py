@@ -42,6 +42,24 @@ class HandoverPlan:
     origins: WorkerOrigins = field(default_factory=WorkerOrigins)
 
 
+class BatchHere:
+    """Makes batches in this process, as the script's own iterator does."""
+
+    def __init__(self, iterator: Any) -> None:
+        """Take what that iterator makes them with."""
+        self._fetch = iterator._dataset_fetcher.fetch
+        self._pin = iterator._pin_memory_device if iterator._pin_memory else None
+
+    def make(self, index: Any) -> Any:
+        """Return the batch of the samples that a sampler has drawn."""
+        data = self._fetch(index)
+        if self._pin is None:
+            return data
+        from torch.utils.data._utils.pin_memory import pin_memory
+
+        return pin_memory(data, self._pin)
+
+
 class Handover:
     """Where one iterator of the script gets its batches from. It must not hold that iterator: the two end together."""
 
@@ -49,8 +67,7 @@ class Handover:
         """Take over the making of batches for `iterator`, torch's single-process one."""
         self._loader = loader
         self._plan = plan
-        self._fetch = iterator._dataset_fetcher.fetch
-        self._pin = iterator._pin_memory_device if iterator._pin_memory else None
+        self._here = BatchHere(iterator)
         self._ahead = IndicesAhead(iterator._sampler_iter, generator_of(loader))
         self._pool: WorkerPool | None = None
         self._to_prove = min(plan.workers, 3) + 1
@@ -79,13 +96,13 @@ class Handover:
 
     def _alone(self) -> Any:
         """Make it here, as the script did."""
-        return self._make(self._ahead.take())
+        return self._here.make(self._ahead.take())
 
     def _first(self) -> Any:
         """Make the very first one here, and look at how that goes."""
         index = self._ahead.take()
         before, start = random_states(), time.perf_counter()
-        data = self._make(index)
+        data = self._here.make(index)
         self._took_s = time.perf_counter() - start
         self._stage = Handover._prove
         drew = not undrawn(before, random_states())
@@ -168,14 +185,6 @@ class Handover:
             self._origin.end_pass()
 
     # -- making a batch -----------------------------------------------------------------------------------------
-
-    def _make(self, index: Any) -> Any:
-        data = self._fetch(index)
-        if self._pin is None:
-            return data
-        from torch.utils.data._utils.pin_memory import pin_memory
-
-        return pin_memory(data, self._pin)
 
     def _received(self) -> Flagged | None:
         """Return what the workers give, None at the end; a batch that they cannot give is one to be made here.

@@ -76,7 +76,7 @@ class WorkerResizing(Handover):
         index = self._ahead.take()
         self._check()
         before = random_states()
-        data = self._make(index)
+        data = self._here.make(index)
         self._check()
         if undrawn(before, random_states()):
             return self._delivered(index, data)

@@ -23,8 +23,8 @@ class Owned:
 
     def __init__(self, graph: ObjectGraph) -> None:
         """Take what was found of it."""
-        pairs = sorted(struct.iter_unpack("QQ", graph.pairs))
-        self._objects = {owner for (owner,) in struct.iter_unpack("Q", graph.owners)}
+        pairs = sorted(struct.iter_unpack("QQ", graph.ranges.pairs))
+        self._objects = {owner for (owner,) in struct.iter_unpack("Q", graph.ranges.owners)}
         self._starts = [start for start, _ in pairs]
         self._ends: list[int] = []
         for start, length in pairs:

@@ -67,19 +67,24 @@ class StateWatch:
         self._far: Any = None
         if in_a_copy():  # which looks once, by reading everything
             self._core, self._watch = (b"", b""), compiled.Watch(b"", b"", b"", b"", b"", -1)
-            self._far = compiled.Watch(b"", b"", self.graph.pairs, self.graph.owners, b"", -1)
+            self._far = compiled.Watch(b"", b"", self.graph.ranges.pairs, self.graph.ranges.owners, b"", -1)
             self._files = ReadFiles(frozenset(), [], ())
         else:
             self._protect()
             names = [] if self._following == "passed" else self.graph.named
             self._files = ReadFiles(self._asked, names, self.graph.files, listed=self._following == "listed")
-        self._hears = self.reads_files = self._files.any
+        self.reads_files = self._files.any
         self.unseen = self._far is not None or self._files.any
 
     def _protect(self) -> None:
         """Have little of it compared, and the pages of the rest watched where the kernel does that."""
         core, owners, large, large_owners = compiled.part(
-            self.graph.pairs, self.graph.owners, self.graph.filtered, _CORE_RANGES, _CORE_BYTES, _CORE_LENGTH
+            self.graph.ranges.pairs,
+            self.graph.ranges.owners,
+            self.graph.filtered,
+            _CORE_RANGES,
+            _CORE_BYTES,
+            _CORE_LENGTH,
         )
         pages = written_pages()
         protected, refused = (b"", compiled.cover(large, 0)) if pages is None else _protected(pages, large)
@@ -103,7 +108,7 @@ class StateWatch:
 
     def hears(self) -> str:
         """Return a file that has changed, an empty string for none."""
-        return self._files.told() if self._hears else ""
+        return self._files.told() if self.reads_files else ""
 
     def look_deep(self) -> str:
         """Do as `look`, and look at what it does not see."""

@@ -44,7 +44,7 @@ class Watch:
         self.clock = clock or Clock()
         self.steps, self.outside = [], []
         self.event_log = EventLog(self.steps.append, self.outside.append, clock=self.clock)
-        self.account, self.tracker = self.event_log.account, self.event_log.tracker
+        self.account, self.tracker = self.event_log.tracker.account, self.event_log.tracker
         self.modules = ModuleWatch(self.event_log)
         self.loading = LoaderWatch(self.event_log)
         self.training = TrainingWatch(self.event_log, self.modules, Losses())
@@ -96,7 +96,7 @@ class Watch:
         return {phase.value: ns / MS for phase, ns in values if ns}
 
     def training_loaders(self):
-        return [facts.is_training for facts in self.loading.describe(self.tracker.trained_passes)]
+        return [facts.is_training for facts in self.loading.describe(self.tracker.passes.trained)]
 
     # -- what scripts are made of -------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Flow:
             yield from ((source, each) for each in node.args)
         elif isinstance(node.func, ast.Attribute) and name in _METHODS:
             yield source, node.func.value
-        elif name in self._project.functions and not source.dotted(node.func).startswith("torch."):
+        elif name in self._project.functions and not source.names.dotted(node.func).startswith("torch."):
             for place, function in self._project.functions[name]:
                 yield from ((place, each) for each in _given(place, function))
         else:
@@ -108,7 +108,7 @@ class Flow:
                 if isinstance(scope, Function) and is_argument:
                     yield from self._passed(scope, node.id)
                 return
-        name = source.imports.get(node.id, "").rpartition(".")[2]
+        name = source.names.imports.get(node.id, "").rpartition(".")[2]
         for place in self._project.sources if name else ():
             yield from ((place, each) for each in _assigned(self._names(place, place.tree), name))
 

@@ -56,7 +56,9 @@ def loader_classes(project: Project) -> list[LoaderClass]:
     """Return the classes whose way of handing arguments to DataLoader, and of being walked, can be told."""
     found = []
     for source, definition in project.nodes(ast.ClassDef):
-        if [source.dotted(each) in DATA_LOADER for each in definition.bases] != [True] or definition.decorator_list:
+        if [source.names.dotted(each) in DATA_LOADER for each in definition.bases] != [
+            True
+        ] or definition.decorator_list:
             continue
         names = names_below(project, definition.name)
         family = [each for name in names for each in project.classes.get(name, ())]

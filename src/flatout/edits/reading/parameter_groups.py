@@ -94,7 +94,7 @@ def _handed_on(source: SourceFile, node: ast.Call) -> list[ast.expr]:
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr in _VIEWS and not node.args:
         return [function.value]
-    if isinstance(function, ast.Name) and function.id in _HANDED_ON and function.id not in source.bound:
+    if isinstance(function, ast.Name) and function.id in _HANDED_ON and function.id not in source.names.bound:
         return [each for each in node.args if not isinstance(each, ast.Lambda)]
     raise _Unknown
 
@@ -143,10 +143,10 @@ def _is_shared(source: SourceFile, scope: ast.AST, nodes: list[ast.AST], name: s
 
 def _leaves_alone(source: SourceFile, call: ast.Call) -> bool:
     function = call.func
-    if isinstance(function, ast.Name) and function.id not in source.bound | {*source.imports}:
+    if isinstance(function, ast.Name) and function.id not in source.names.bound | {*source.names.imports}:
         return function.id in (*_HANDED_ON, "len", "print", "sum", "sorted", "str", "any", "all", "zip", "enumerate")
     added = isinstance(function, ast.Attribute) and function.attr in _ADDING
-    return added or source.dotted(function).startswith("torch.")
+    return added or source.names.dotted(function).startswith("torch.")
 
 
 def _is(node: ast.AST, name: str) -> TypeGuard[ast.Name]:

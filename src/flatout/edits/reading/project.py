@@ -58,7 +58,7 @@ class Project:
 
     def calls(self, *names: str) -> list[tuple[SourceFile, ast.Call]]:
         """Return the calls of what these dotted names stand for, in the order of the text."""
-        found = [(source, node) for source, node in self.nodes(ast.Call) if source.dotted(node.func) in names]
+        found = [(source, node) for source, node in self.nodes(ast.Call) if source.names.dotted(node.func) in names]
         order = {source.path: number for number, source in enumerate(self.sources)}
         return sorted(found, key=lambda each: (order[each[0].path], each[1].lineno, each[1].col_offset))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import libcst
 
-__all__ = ["Function", "SourceFile", "Span", "read_source", "span"]
+__all__ = ["Function", "ModuleNames", "SourceFile", "Span", "read_source", "span"]
 
 Span = tuple[int, int, int, int]
 """First line and column, last line and column: lines counted from 1, columns in characters from 0."""
@@ -29,6 +29,46 @@ def span(source: "SourceFile", node: ast.expr) -> Span:
 
 def _characters(line: str, num_bytes: int) -> int:
     return len(line.encode("utf-8", "replace")[:num_bytes].decode("utf-8", "replace"))
+
+
+class ModuleNames:
+    """What the names of one file stand for."""
+
+    def __init__(self, tree: ast.Module, package: str) -> None:
+        """Take the syntax tree, and the dotted name of the package that relative imports start from."""
+        self._tree = tree
+        self._package = package
+
+    @cached_property
+    def imports(self) -> dict[str, str]:
+        """What each imported name stands for; names that are bound in another way, too, are left out."""
+        found: dict[str, str] = {}
+        for node in ast.walk(self._tree):
+            for name, dotted in _imported(node, self._package):
+                found[name] = dotted if found.get(name, dotted) == dotted else ""
+        return {name: dotted for name, dotted in found.items() if dotted and name not in self.bound}
+
+    @cached_property
+    def bound(self) -> set[str]:
+        """Names that are bound by anything but an import."""
+        bound: set[str] = set()
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+                bound.add(node.id)
+            elif isinstance(node, ast.arg):
+                bound.add(node.arg)
+            elif isinstance(node, Function | ast.ClassDef):
+                bound.add(node.name)
+        return bound
+
+    def dotted(self, node: ast.AST) -> str:
+        """Return `torch.utils.data.DataLoader` for whatever the file calls it, "" where the name is not imported."""
+        if isinstance(node, ast.Name):
+            return self.imports.get(node.id, "")
+        if isinstance(node, ast.Attribute):
+            base = self.dotted(node.value)
+            return f"{base}.{node.attr}" if base else ""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -60,35 +100,9 @@ class SourceFile:
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     @cached_property
-    def imports(self) -> dict[str, str]:
-        """What each imported name stands for; names that are bound in another way, too, are left out."""
-        found: dict[str, str] = {}
-        for node in ast.walk(self.tree):
-            for name, dotted in _imported(node, self.package):
-                found[name] = dotted if found.get(name, dotted) == dotted else ""
-        return {name: dotted for name, dotted in found.items() if dotted and name not in self.bound}
-
-    @cached_property
-    def bound(self) -> set[str]:
-        """Names that are bound by anything but an import."""
-        bound: set[str] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-                bound.add(node.id)
-            elif isinstance(node, ast.arg):
-                bound.add(node.arg)
-            elif isinstance(node, Function | ast.ClassDef):
-                bound.add(node.name)
-        return bound
-
-    def dotted(self, node: ast.AST) -> str:
-        """Return `torch.utils.data.DataLoader` for whatever the file calls it, "" where the name is not imported."""
-        if isinstance(node, ast.Name):
-            return self.imports.get(node.id, "")
-        if isinstance(node, ast.Attribute):
-            base = self.dotted(node.value)
-            return f"{base}.{node.attr}" if base else ""
-        return ""
+    def names(self) -> ModuleNames:
+        """What its names stand for."""
+        return ModuleNames(self.tree, self.package)
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield what a node stands in, the innermost first."""

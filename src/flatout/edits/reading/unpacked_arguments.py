@@ -32,7 +32,7 @@ def _held(source: SourceFile, node: ast.expr, seen: set[ast.AST]) -> Held | None
     if isinstance(node, ast.Dict):
         return _written_out(source, list(zip(node.keys, node.values, strict=True)), seen)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
-        if "dict" in source.bound or "dict" in source.imports:
+        if "dict" in source.names.bound or "dict" in source.names.imports:
             return None
         given = ((ast.Constant(each.arg) if each.arg is not None else None, each.value) for each in node.keywords)
         return _written_out(source, list(given), seen)

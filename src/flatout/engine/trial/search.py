@@ -38,6 +38,42 @@ _SEMANTIC = Equivalence.SEMANTIC
 _VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
 
 
+class SearchWatch:
+    """Who is told how far a search is."""
+
+    def __init__(self, tell: Callable[[str, int, float], None], until: float) -> None:
+        """Tell it of a search that ends at `until`, on the monotonic clock."""
+        self.stage = "trials"
+        self._tell = tell
+        self._until = until
+
+    def steps(self, steps: int) -> None:
+        """Tell how many steps the execution under way has made."""
+        self._tell(self.stage, steps, self._until - time.monotonic())
+
+
+class TrialLog:
+    """The trials that were made: in the journal, too."""
+
+    def __init__(self, journal: TrialJournal) -> None:
+        """Begin with those in the journal."""
+        self.trials = list(journal.read())
+        self._journal = journal
+
+    def add(self, trial: Trial) -> None:
+        """Take one more.
+
+        Raises:
+            OSError: it could not be written to disk.
+        """
+        self.trials.append(trial)
+        self._journal.append(trial)
+
+    def change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
+        """Give one of them another verdict, here alone."""
+        self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
+
+
 class Search:
     """One search under way."""
 
@@ -46,26 +82,27 @@ class Search:
         journal: TrialJournal, alpha: float, until: float, watch: Callable[[str, int, float], None],
     ) -> None:  # fmt: skip
         """Take what is to be tried; trials in the journal count as made."""
-        self.trials = list(journal.read())
+        self._log = TrialLog(journal)
         self.recipe: Recipe | None = None
         self.confirmation: Comparison | None = None
         self.notes: list[str] = []
         self._target = target
         self._report = report
-        self._journal = journal
         self._alpha = alpha
-        self._watch = watch
-        self._stage = "trials"
+        self._watch = SearchWatch(watch, until)
         pace = Pace.of(report)
-        self._together = pace.together
-        self._bench = Bench(target, folder, self._tell, pace)
-        self._verifier = Verifier(target, folder, watch=self._tell)
+        self._bench = Bench(target, folder, self._watch.steps, pace)
+        self._verifier = Verifier(target, folder, watch=self._watch.steps)
         self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
         self._shares = TimeBudget(until, pace, window_s=self._verifier.window_s)
-        self._epoch_steps = epoch_steps(report.run)
         done = {trial.candidate.selection.label for trial in self.trials}
         self._queue = [candidate for candidate in offered if candidate.selection.label not in done]
         self._drop_kept_fixes()
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials that were made."""
+        return self._log.trials
 
     @property
     def kept(self) -> tuple[Trial, ...]:
@@ -115,7 +152,7 @@ class Search:
             open_arms = [number for number, each in enumerate(measured) if not each.decision and not each.failure]
             if not open_arms or self._shares.timing_s(group[open_arms[0]], self.kept) < 3:
                 break
-            self._stage = f"trying {group[open_arms[0]].selection.label}"
+            self._watch.stage = f"trying {group[open_arms[0]].selection.label}"
             before = sum(len(each.pairs) for each in measured)
             self._bench.arms(
                 self.base,
@@ -142,13 +179,13 @@ class Search:
 
     def _try_processes(self, candidate: Candidate) -> None:
         """Time a candidate between two processes side by side, or one after the other where they do not get along."""
-        self._stage = f"trying {candidate.selection.label}"
+        self._watch.stage = f"trying {candidate.selection.label}"
         measured = Measured()
         arm = (*self.base, candidate.selection)
         queued = candidate.selection.settings.get("workers", 0)
         skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
-        decide, epoch = self._decide(_SIDE_LOOKS), self._epoch_steps if candidate.whole_epochs else 0
-        if not self._together:
+        decide, epoch = self._decide(_SIDE_LOOKS), epoch_steps(self._report.run) if candidate.whole_epochs else 0
+        if not Pace.of(self._report).together:
             self._bench.side_by_side(
                 self.base,
                 arm,
@@ -199,7 +236,7 @@ class Search:
         verdict, reason = _verdict(measured)
         start = time.monotonic()
         if verdict is Verdict.KEPT:
-            self._stage = f"comparing results under {candidate.selection.label}"
+            self._watch.stage = f"comparing results under {candidate.selection.label}"
             verdict, reason, equality = self._hold_to_claim(candidate)
             if equality is not None:  # on top of a weaker class no more than that was shown
                 candidate = replace(candidate, equivalence=equality.claimed)
@@ -215,9 +252,8 @@ class Search:
             wall_s=measured.wall_s + time.monotonic() - start,
             warmup_s=measured.warmup_s,
         )
-        self.trials.append(trial)
         try:
-            self._journal.append(trial)
+            self._log.add(trial)
         except OSError as error:
             self.notes.append(f"a trial could not be written to disk: {error.strerror}")
 
@@ -255,30 +291,26 @@ class Search:
     # -- the whole ----------------------------------------------------------------------------------------------
 
     def _confirm(self) -> None:
-        self._stage = "confirming the whole recipe"
-        confirmation = Confirmation(self._bench, together=self._together, until=self._shares.confirmed_by)
+        self._watch.stage = "confirming the whole recipe"
+        confirmation = Confirmation(
+            self._bench, together=Pace.of(self._report).together, until=self._shares.confirmed_by
+        )
         dropped = confirmation.leave_one_out(self.kept, whole_s=self._shares.confirming_s(self.kept))
         for trial, comparison in dropped:
             reason = f"the recipe is as fast without it ({1 / comparison.speedup:.2f}x with it)"
-            self._change(trial, Verdict.NOT_FASTER, reason)
+            self._log.change(trial, Verdict.NOT_FASTER, reason)
         self.confirmation = confirmation.whole(self.base)
         if self.confirmation is None or self.confirmation.decision != "faster":
             found = "was not measured in time" if self.confirmation is None else "was not confirmed in fresh processes"
             self.notes.append(f"the recipe as a whole {found}; nothing is kept")
             for trial in self.kept:
-                self._change(trial, Verdict.UNDECIDED, f"the whole recipe {found}")
+                self._log.change(trial, Verdict.UNDECIDED, f"the whole recipe {found}")
             return
         self.recipe = make_recipe(self._target, self._report, self.kept, self.confirmation)
         self.notes += of_later_passes(self._report.run, self.base)
 
-    def _change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
-        self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
-
     def _left_s(self) -> float:
         return self._shares.left_s(self.kept)
-
-    def _tell(self, steps: int) -> None:
-        self._watch(self._stage, steps, self._shares.until - time.monotonic())
 
 
 def _verdict(measured: Measured) -> tuple[Verdict, str]:

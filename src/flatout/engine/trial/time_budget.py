@@ -21,6 +21,25 @@ _FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and w
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
 
 
+class _Comparisons:
+    """What comparing results takes: executions of the candidate, and of what it is held to."""
+
+    def __init__(self, pace: Pace, window_s: float) -> None:
+        self._one_s = pace.startup_s + 1.5 * window_s  # an execution
+        self._made: set[Equivalence] = set()  # classes for which the untouched script's executions are there
+
+    def lasting_s(self, claimed: Equivalence) -> float:
+        """Return the seconds of comparing a candidate of which `claimed` is claimed."""
+        needed = set() if claimed is Equivalence.SEMANTIC else {Equivalence.BITWISE, claimed}
+        missing = needed - self._made  # each twice, once for all candidates
+        return (1 + 2 * len(missing)) * self._one_s
+
+    def note(self, claimed: Equivalence) -> None:
+        """Take down that a candidate is compared, of which `claimed` is claimed."""
+        if claimed is not Equivalence.SEMANTIC:
+            self._made |= {Equivalence.BITWISE, claimed}
+
+
 class TimeBudget:
     """The time of one tune."""
 
@@ -35,8 +54,7 @@ class TimeBudget:
         self.until = until
         self._all_s = until - time.monotonic()
         self._pace = pace
-        self._window_s = window_s
-        self._compared: set[Equivalence] = set()  # classes for which the untouched script's executions are there
+        self.comparisons = _Comparisons(pace, window_s)
 
     @property
     def confirmed_by(self) -> float:
@@ -72,7 +90,7 @@ class TimeBudget:
     def timing_s(self, candidate: Candidate, kept: Sequence[Trial]) -> float:
         """Return the seconds left for timing `candidate` so that its results can still be compared."""
         left_s, settling_s = self.left_s(kept), _settling_s(candidate)
-        return max(_LEAST_SHARE * left_s, left_s - self.comparing_s(_claim(candidate, kept)) - settling_s)
+        return max(_LEAST_SHARE * left_s, left_s - self.comparisons.lasting_s(_claim(candidate, kept)) - settling_s)
 
     def suffices(self, candidate: Candidate, kept: Sequence[Trial]) -> bool:
         """Return whether the time for `candidate` reaches for the first look at its pairs."""
@@ -90,19 +108,12 @@ class TimeBudget:
             return num_pairs * (self._pace.apart_s + settling_s)
         return self._pace.startup_s + settling_s + self._pace.steady_s + num_pairs * self._pace.turns_s
 
-    def comparing_s(self, claimed: Equivalence) -> float:
-        """Return the seconds that comparing results takes: executions of the candidate, and of what it is held to."""
-        needed = set() if claimed is Equivalence.SEMANTIC else {Equivalence.BITWISE, claimed}
-        missing = needed - self._compared  # each twice, once for all candidates
-        return (1 + 2 * len(missing)) * (self._pace.startup_s + 1.5 * self._window_s)
-
     def claim(self, candidate: Candidate, kept: Sequence[Trial]) -> Equivalence | None:
         """Return what is claimed of `candidate` on top of `kept`, None when the time to compare results is over."""
         claimed = _claim(candidate, kept)
-        if self.comparing_s(claimed) > self.until - time.monotonic():
+        if self.comparisons.lasting_s(claimed) > self.until - time.monotonic():
             return None
-        if claimed is not Equivalence.SEMANTIC:
-            self._compared |= {Equivalence.BITWISE, claimed}
+        self.comparisons.note(claimed)
         return claimed
 
 

@@ -49,7 +49,7 @@ class Verifier:
         self._seed = seed
         self._watch = watch
         self._facts = facts or {}
-        self._captures = self._references = ""
+        self._captures: dict[str, str] = {}  # folders of captured steps, by the role that made them
         self._traces: dict[str, dict[int, Trace]] = {}  # by what was run, then by rank
         self._took_s = 0.0
         self.window_s = _WINDOW_S
@@ -151,10 +151,8 @@ class Verifier:
         folder = self._next(role)
         baseline = self._traces.get("baseline", {})
         steps = max((len(trace.intervals) for trace in baseline.values()), default=64)
-        if role == "baseline":
-            self._captures = str(folder / "captures")
-        if role == "reference":
-            self._references = str(folder / "captures")
+        if role in ("baseline", "reference"):
+            self._captures[role] = str(folder / "captures")
         order = Order(
             mode="verify",
             folder=str(folder),
@@ -164,8 +162,8 @@ class Verifier:
             facts=self._facts,
             verify=VerifyOrder(
                 role=role,
-                captures=self._captures,
-                references=self._references,
+                captures=self._captures.get("baseline", ""),
+                references=self._captures.get("reference", ""),
                 steps=steps,
                 max_s=self.window_s * (1 if role == "baseline" else _SLOWER),
                 replay=replay,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 
-__all__ = ["BackgroundWriter", "Content", "PendingWrite", "content_of"]
+__all__ = ["BackgroundWriter", "Content", "PendingWrite", "QuietThreads", "content_of"]
 
 _MOST_WAITING = 4  # files; each holds its content in memory
 
@@ -74,6 +74,26 @@ def content_of(path: str) -> Content:
     return found.st_ino, found.st_size
 
 
+class QuietThreads:
+    """Threads at work here: what they do with files concerns nobody."""
+
+    def __init__(self) -> None:
+        """None is at work yet."""
+        self.busy: set[int] = set()
+
+    @contextlib.contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Let what this thread does with files pass, however deep it is in here."""
+        me = get_ident()
+        outermost = me not in self.busy
+        self.busy.add(me)
+        try:
+            yield
+        finally:
+            if outermost:
+                self.busy.discard(me)
+
+
 class BackgroundWriter:
     """The files of this process that are still to be written."""
 
@@ -81,7 +101,7 @@ class BackgroundWriter:
         """Write nothing yet."""
         self.pending: deque[PendingWrite] = deque()
         self.unfinished = ""  # the folder of a file that is being prepared
-        self.busy: set[int] = set()  # threads at work here: what they do with files concerns nobody
+        self.threads = QuietThreads()
         self.changed = threading.Condition()
         self.on_change: list[Callable[[bool], None]] = []  # told, with `changed` held, whether files are pending
         self._thread: threading.Thread | None = None
@@ -132,7 +152,7 @@ class BackgroundWriter:
         Raises:
             Exception: what went wrong while a file was written, this one or another.
         """
-        with self.quietly():
+        with self.threads.quietly():
             if self.forked:
                 self._wait_for_parent(path)
                 return
@@ -142,7 +162,7 @@ class BackgroundWriter:
 
     def settle(self) -> None:
         """Wait for everything; what went wrong is raised later."""
-        with self.quietly(), self.changed:
+        with self.threads.quietly(), self.changed:
             self.changed.wait_for(lambda: self.forked or not self.pending)
 
     def raise_error(self) -> None:
@@ -154,25 +174,13 @@ class BackgroundWriter:
     def concerned(self, path: str | None) -> bool:
         """Return whether a file that is still to be written is `path` or lies below it."""
         if self.forked:
-            with self.quietly():
+            with self.threads.quietly():
                 self.pending = deque(each for each in self.pending if os.path.lexists(each.folder))
         return any(path is None or writing.concerns(path) for writing in list(self.pending))
 
     def has_name(self, name: str) -> bool:
         """Return whether a file of this name is still to be written, wherever."""
         return any(os.path.basename(writing.target) == name for writing in list(self.pending))
-
-    @contextlib.contextmanager
-    def quietly(self) -> Iterator[None]:
-        """Let what this thread does with files pass, however deep it is in here."""
-        me = get_ident()
-        outermost = me not in self.busy
-        self.busy.add(me)
-        try:
-            yield
-        finally:
-            if outermost:
-                self.busy.discard(me)
 
     def failed_at_end(self) -> bool:
         """Wait for everything; say on standard error what went wrong, if the script has not been told.
@@ -199,7 +207,7 @@ class BackgroundWriter:
             told(pending)
 
     def _work(self) -> None:
-        with self.quietly():
+        with self.threads.quietly():
             while True:
                 with self.changed:
                     if not self.pending:
@@ -236,5 +244,5 @@ class BackgroundWriter:
     def _forked(self) -> None:
         """In a child nothing is written; what the parent writes is waited for."""
         self.changed, self._thread, self._error = threading.Condition(), None, None
-        self.busy.clear()
+        self.threads.busy.clear()
         self._tell(pending=False)

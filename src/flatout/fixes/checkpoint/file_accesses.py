@@ -62,7 +62,7 @@ def _audited(background: BackgroundWriter, event: str, args: tuple[Any, ...]) ->
     if event in _EVERYTHING:
         _wait(background, (None,))
     elif event in _SIGNALS:
-        if get_ident() not in background.busy:
+        if get_ident() not in background.threads.busy:
             background.settle()
     elif event in _PATHS:
         paths = tuple(args[at] for at in _PATHS[event] if at < len(args))
@@ -82,7 +82,7 @@ def _looking(background: BackgroundWriter, original: Callable[..., Any]) -> Call
 def _after_all(background: BackgroundWriter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if get_ident() not in background.busy:
+        if get_ident() not in background.threads.busy:
             background.wait()
         return original(*args, **kwargs)
 
@@ -91,9 +91,9 @@ def _after_all(background: BackgroundWriter, original: Callable[..., Any]) -> Ca
 
 def _wait(background: BackgroundWriter, paths: tuple[Any, ...]) -> None:
     """Wait where one of `paths` concerns a file that is still to be written; None: all of them."""
-    if get_ident() in background.busy:
+    if get_ident() in background.threads.busy:
         return
-    with background.quietly():
+    with background.threads.quietly():
         places = [_place(background, path) for path in paths]
     for place in places:
         if place is None or (place and background.concerned(place)):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
 
-__all__ = ["Site"]
+__all__ = ["OutermostModules", "Site"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the original function its replacement."""
@@ -39,15 +39,11 @@ class Site:
         self.enabled = False
         self.failure = ""
         self.step_worth = 1.0
-        self.looks_for_modules = False  # the fix acts on outermost modules, or around their calls
         self._hits: dict[str, int] = {}
         self._reach: SharedSwitch | None = None
         self._seams = seams
-        self._modules = modules
         self._switches: list[tuple[Callable[[], None], Callable[[], None]]] = []
-        self._roots: list[tuple[Callable[[Any], None], Callable[[Any], None]]] = []
-        self._applied: list[tuple[weakref.ref[Any], Callable[[Any], None]]] = []
-        modules.on_root.append(self._root_found)
+        self.outermost = OutermostModules(self, modules)
 
     # -- what a fix may do --------------------------------------------------------------------------------------
 
@@ -89,42 +85,6 @@ class Site:
         """Call `on` when the fix is switched on and `off` when it is switched off: for flags of the process."""
         self._switches.append((on, off))
 
-    def each_root(self, apply: Callable[[Any], None], revert: Callable[[Any], None]) -> None:
-        """Call `apply(module)` for every outermost trained module, now and as they appear, and `revert` when off.
-
-        An outermost module is the one the script calls: the model, its DDP wrapper or its compiled wrapper.
-        """
-        self.looks_for_modules = True
-        self._roots.append((apply, revert))
-
-    def around_forward(
-        self,
-        around: Callable[[Any, Callable[..., Any]], Callable[..., Any]],
-        *,
-        innermost: bool = False,
-        always: bool = False,
-    ) -> None:
-        """Call every outermost trained module through `around(module, inner)` while the fix is switched on.
-
-        `inner` is the module's own call; what `around` returns is called in its place with the same arguments. It
-        runs at every forward pass, so keep what can be kept. `innermost`: inside what other fixes put around, where
-        `inner` is the module's own call and nothing else. `always`: also where no gradients are asked for, in
-        evaluation mode, and around modules that are not trained.
-        """
-        self.looks_for_modules = True
-
-        def guarded(module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
-            if not self.enabled:
-                return inner
-            try:
-                return around(module, inner)
-            except Exception as error:
-                self.fail(error)
-                return inner
-
-        there = self._modules.around_always if always else self._modules.around
-        there.insert(0 if innermost else len(there), guarded)
-
     def fail(self, error: BaseException | str) -> None:
         """Note an error, or the reason, for which the fix cannot act here: it is off for good, the training goes on."""
         reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
@@ -143,8 +103,7 @@ class Site:
         try:
             for on, _ in self._switches:
                 on()
-            for module in self._modules.roots():
-                self._root_found(module)
+            self.outermost.change()
         except Exception as error:
             self.fail(error)
 
@@ -155,11 +114,7 @@ class Site:
         self.enabled = False
         if self._reach is not None and not self._reach.elsewhere:
             self._reach.on = False
-        while self._applied:
-            ref, revert = self._applied.pop()
-            module = ref()
-            if module is not None:
-                revert(module)
+        self.outermost.put_back()
         for _, off in reversed(self._switches):
             off()
 
@@ -167,12 +122,72 @@ class Site:
         reach = self._reach
         return reach.on if reach is not None and reach.elsewhere else self.enabled
 
-    def _root_found(self, module: Any) -> None:
-        if not self.enabled or any(ref() is module for ref, _ in self._applied):
+
+class OutermostModules:
+    """The outermost trained modules that a fix acts on: the model, its DDP wrapper or its compiled wrapper."""
+
+    def __init__(self, site: Site, modules: "ModuleWatch") -> None:
+        """Act on none yet; a failure is the site's."""
+        self.wanted = False  # the fix acts on such modules, or around their calls
+        self._site = site
+        self._modules = modules
+        self._changes: list[tuple[Callable[[Any], None], Callable[[Any], None]]] = []
+        self._applied: list[tuple[weakref.ref[Any], Callable[[Any], None]]] = []
+        modules.on_root.append(self._found)
+
+    def each(self, apply: Callable[[Any], None], revert: Callable[[Any], None]) -> None:
+        """Call `apply(module)` for every outermost trained module, now and as they appear, and `revert` when off."""
+        self.wanted = True
+        self._changes.append((apply, revert))
+
+    def around_forward(
+        self,
+        around: Callable[[Any, Callable[..., Any]], Callable[..., Any]],
+        *,
+        innermost: bool = False,
+        always: bool = False,
+    ) -> None:
+        """Call every outermost trained module through `around(module, inner)` while the fix is switched on.
+
+        `inner` is the module's own call; what `around` returns is called in its place with the same arguments. It
+        runs at every forward pass, so keep what can be kept. `innermost`: inside what other fixes put around, where
+        `inner` is the module's own call and nothing else. `always`: also where no gradients are asked for, in
+        evaluation mode, and around modules that are not trained.
+        """
+        self.wanted = True
+        site = self._site
+
+        def guarded(module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+            if not site.enabled:
+                return inner
+            try:
+                return around(module, inner)
+            except Exception as error:
+                site.fail(error)
+                return inner
+
+        there = self._modules.around_always if always else self._modules.around
+        there.insert(0 if innermost else len(there), guarded)
+
+    def change(self) -> None:
+        """Change those that are there."""
+        for module in self._modules.roots():
+            self._found(module)
+
+    def put_back(self) -> None:
+        """Put back what was changed."""
+        while self._applied:
+            ref, revert = self._applied.pop()
+            module = ref()
+            if module is not None:
+                revert(module)
+
+    def _found(self, module: Any) -> None:
+        if not self._site.enabled or any(ref() is module for ref, _ in self._applied):
             return
         try:
-            for apply, revert in self._roots:
+            for apply, revert in self._changes:
                 apply(module)
                 self._applied.append((weakref.ref(module), revert))
         except Exception as error:
-            self.fail(error)
+            self._site.fail(error)

@@ -73,7 +73,7 @@ class UnderRecipe:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         self.sites = install_fixes(self._order.fixes, self.seams, self.modules)
-        self._looks_for_modules = any(site.looks_for_modules for site in self.sites)
+        self._looks_for_modules = any(site.outermost.wanted for site in self.sites)
         if self._looks_for_modules:  # else calls of modules stay as they are
             self.modules.install(self.seams)
             self.seams.wrap("torch.optim.optimizer:Optimizer.__init__", self._optimizer_made)

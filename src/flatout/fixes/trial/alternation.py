@@ -27,21 +27,55 @@ _SETTLED = 1.5  # an arm has settled when its last three steps lie within this f
 Write = Callable[[str, Mapping[str, object]], None]
 
 
+class TrainingTime:
+    """How long a training has been timed: its steps alone, and with what lay between them (validation)."""
+
+    def __init__(self) -> None:
+        """It has not begun."""
+        self.began_ns = 0
+        self.steps_s = self.elapsed_s = 0.0
+
+
+class WarmUp:
+    """The first steps of the process, or after an arm is switched on."""
+
+    def __init__(self) -> None:
+        """There is none yet."""
+        self.under_way = True
+        self.walls_ms: list[float] = []
+
+    def settled(self, timing: TimingOrder, *, of_process: bool) -> bool:
+        """Return whether the next steps may be timed."""
+        spent_s, last = sum(self.walls_ms) / 1e3, self.walls_ms[-3:]
+        if of_process:
+            return len(self.walls_ms) >= _WARMUP_STEPS and spent_s >= _WARMUP_S
+        fewest = max(4, timing.skip if timing.ceilings else 0)  # until workers have followed the switch
+        steady = len(self.walls_ms) >= fewest and max(last) < _SETTLED * min(last)
+        return steady or spent_s > min(_ARM_WARMUP_S, timing.max_s / 2) or len(self.walls_ms) > 50
+
+    def block_steps(self, block_s: float) -> int:
+        """Return how many steps a block of so many seconds has."""
+        typical = sorted(self.walls_ms)[len(self.walls_ms) // 2]
+        fewest = _FEWEST if typical < 1000 else 2
+        return max(fewest, min(_MOST, math.ceil(block_s * 1e3 / max(typical, 1e-3))))
+
+    def took_s(self, usual_ms: float) -> float:
+        """Return how much longer than usual it took."""
+        return max(0.0, sum(self.walls_ms) - usual_ms * len(self.walls_ms)) / 1e3
+
+
 class Alternation:
     """Arm after arm against the base, in alternating blocks."""
 
     def __init__(self, timing: TimingOrder, base: Sequence[Site], arms: Sequence[Sequence[Site]], write: Write) -> None:
         """Take the fixes of the base, switched on, and those of each arm, switched off."""
         self._timing = timing
-        self._base = base
         self._arms = list(arms)
         self._write = write
         self._arm = -1
         self._on = False
-        self._began_ns = 0
-        self._steps_s = self._elapsed_s = 0.0  # of the steps alone; with what lay between them (validation)
-        self._warm: list[float] = []
-        self._warming = True
+        self._time = TrainingTime()
+        self._warm = WarmUp()
         self._num_steps = _FEWEST
         self._skip = 0
         self._walls_ms: list[float] = []
@@ -61,12 +95,13 @@ class Alternation:
     def step(self, step: Step) -> bool:
         """Take one finished step, switch between two blocks; return True when every arm is decided."""
         ms = step.wall_ns / 1e6
-        self._began_ns = self._began_ns or step.start_ns
-        self._steps_s += ms / 1e3
-        self._elapsed_s = max(self._steps_s, (step.start_ns + step.wall_ns - self._began_ns) / 1e9)
-        if self._warming:
-            self._warm.append(ms)
-            if self._settled():
+        time = self._time
+        time.began_ns = time.began_ns or step.start_ns
+        time.steps_s += ms / 1e3
+        time.elapsed_s = max(time.steps_s, (step.start_ns + step.wall_ns - time.began_ns) / 1e9)
+        if self._warm.under_way:
+            self._warm.walls_ms.append(ms)
+            if self._warm.settled(self._timing, of_process=self._arm < 0):
                 self._begin_blocks()
             return self._arm >= len(self._arms)
         if self._skip:
@@ -77,20 +112,10 @@ class Alternation:
             self._end_block()
         return self._arm >= len(self._arms)
 
-    def _settled(self) -> bool:
-        spent_s, last = sum(self._warm) / 1e3, self._warm[-3:]
-        if self._arm < 0:
-            return len(self._warm) >= _WARMUP_STEPS and spent_s >= _WARMUP_S
-        fewest = max(4, self._timing.skip if self._timing.ceilings else 0)  # until workers have followed the switch
-        steady = len(self._warm) >= fewest and max(last) < _SETTLED * min(last)
-        return steady or spent_s > min(_ARM_WARMUP_S, self._timing.max_s / 2) or len(self._warm) > 50
-
     def _begin_blocks(self) -> None:
-        self._warming = False
+        self._warm.under_way = False
         if self._arm < 0:
-            typical = sorted(self._warm)[len(self._warm) // 2]
-            fewest = _FEWEST if typical < 1000 else 2
-            self._num_steps = max(fewest, min(_MOST, math.ceil(self._timing.block_s * 1e3 / max(typical, 1e-3))))
+            self._num_steps = self._warm.block_steps(self._timing.block_s)
             self._next_arm()
             return
         if self._nothing_done():
@@ -123,13 +148,14 @@ class Alternation:
     def _decided(self) -> bool:
         sites = self._arms[self._arm]
         failed = next((site.failure for site in sites if site.failure), "")
-        late = self._elapsed_s > self._until_s()
+        late = self._time.elapsed_s > self._until_s()
         comparison = compare(self._pairs, alpha=self._timing.alpha, looks=self._timing.looks)
         decision = "failed" if failed else comparison.decision
         if decision == "" and not late and len(self._pairs) < max(self._timing.looks):
             return False
+        warmup_s = self._warm.took_s(self._pairs[-1].candidate_ms if self._pairs else 0.0)
         body = {"arm": self._arm, "decision": decision or "undecided", "reason": failed}
-        self._write("arm", {**body, "warmup_s": self._warmup_s(), "sites": describe(sites)})
+        self._write("arm", {**body, "warmup_s": warmup_s, "sites": describe(sites)})
         if not self._timing.ceilings and (late or (decision == "faster" and not self._timing.without)):
             self._turn(False)
             self._arm = len(self._arms)  # what follows is measured on top of it, if it leaves results equal
@@ -142,10 +168,6 @@ class Alternation:
         share = (self._arm + 1) / len(self._arms) if self._timing.ceilings else 1.0
         return self._timing.max_s * share
 
-    def _warmup_s(self) -> float:
-        usual = self._pairs[-1].candidate_ms if self._pairs else 0.0
-        return max(0.0, sum(self._warm) - usual * len(self._warm)) / 1e3
-
     def _next_arm(self) -> None:
         self._turn(False)
         self._arm += 1
@@ -154,7 +176,7 @@ class Alternation:
             self._write("begin", {"arm": self._arm})
             self._turn(True)
             self._pairs = list(self._timing.prior[self._arm]) if self._timing.prior else []
-            self._warm, self._warming = [], True
+            self._warm = WarmUp()
 
     def _first_on(self) -> bool:
         return candidate_first(len(self._pairs), self._timing.seed + self._arm)

@@ -32,7 +32,7 @@ def worth_keeping(compiler: BatchCompiler, alone: bool) -> int:
     Of much memory, not what bytes become by work on each of them alone. And nothing of which a part, as it was before,
     makes batches about as fast: that is timed, where no other process has to find the same (`alone`).
     """
-    last, before = compiler.num_stages - 1, compiler.before_pointwise
+    last, before = compiler.num_stages - 1, compiler.stages.before_pointwise
     latest = last
     if 0 < before < last:
         much, less = _num_bytes(compiler, last), _num_bytes(compiler, before)

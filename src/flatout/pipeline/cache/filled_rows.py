@@ -24,13 +24,6 @@ class FilledRows:
         self._counted = True
         self._others = False  # some were among those that were named last
 
-    @classmethod
-    def all_of(cls, num_samples: int) -> "FilledRows":
-        """Return one in which every sample is there."""
-        made = cls(num_samples)
-        made.all()
-        return made
-
     @property
     def number(self) -> int:
         """Return how many samples are there."""
@@ -53,16 +46,14 @@ class FilledRows:
         lacking = ~self._known().numpy()[indices.numpy()]
         return indices if lacking.all() else torch.from_numpy(indices.numpy()[lacking])
 
-    def add(self, indices: torch.Tensor) -> None:
-        """Take note of samples whose rows are written."""
-        self._number += len(indices)
-        self._counted = False
-        self._set(indices)
-
-    def add_from(self, start: int, number: int) -> None:
-        """Take note of `number` samples from `start` on, none of which was there."""
-        self._number += number
-        self._set(slice(start, start + number))
+    def add(self, which: torch.Tensor | slice) -> None:
+        """Take note of samples whose rows are written; a slice stands for some none of which was there."""
+        if isinstance(which, slice):
+            self._number += which.stop - which.start
+        else:
+            self._number += len(which)
+            self._counted = False
+        self._set(which)
 
     def all(self) -> None:
         """Take note that every sample is there."""

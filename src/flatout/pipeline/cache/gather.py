@@ -91,9 +91,9 @@ def _made(
     reads: list[Callable[[torch.Tensor], Any]], rows: Sequence[torch.Tensor | None], compiler: BatchCompiler
 ) -> Gather | None:
     """Let `compiler` make what is read of its part of `rows`."""
-    left, place = compiler.left, compiler.source.place
-    if left is None:
+    if compiler.elsewhere is not None:
         return None
+    left, place = compiler.after, compiler.source.place
     if left.empty:
         return _built(reads, compiler.layout, rows)
     own = rows[place]

@@ -22,11 +22,66 @@ from flatout.pipeline.read.worker_reader import Given, ReadValues
 from flatout.watch.dataset_state import random_states, restore_random_states, same, seed_streams, undrawn
 from flatout.watch.script_signals import any_but_signals
 
-__all__ = ["BatchCompiler", "compiler_of"]
+__all__ = ["BatchCompiler", "EndElsewhere", "compiler_of"]
 
 _PROVEN_ON = 24  # samples, and each of a few by itself
 _SIZED = 8  # samples that are looked at for their size
 _SEED = 8191
+
+
+class Stages:
+    """What operations make of values, one after the other: each of it may be what is kept."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        """Take the operations; all of them are done, none by a table."""
+        self.random = any(isinstance(step, RandomKernel) for step in steps)
+        self.before_pointwise = len(steps) - num_pointwise(steps)  # then numbers are treated alone, or by channel
+        self.end_in_table = False  # those after it are done by a table
+        self._steps = list(steps)
+
+    @property
+    def number(self) -> int:
+        """Return the number of stages: one more than there are operations before the first random one, or a table."""
+        places = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
+        return min([*places[:1], self._until]) + 1
+
+    def around(self, stage: int) -> tuple[Steps, Steps]:
+        """Return the operations before a stage, and those after it that no table does."""
+        return Steps(self._steps[:stage]), Steps(self._steps[stage : self._until])
+
+    def table_for(self, value: Value) -> Table | None:
+        """Return what does the last operations to values like `value`, as it is read; None where there is no table."""
+        last = [step for step in self._steps[self.before_pointwise :] if isinstance(step, Kernel)]
+        return table_of(last, Steps(self._steps[: self.before_pointwise]).run(value))
+
+    @property
+    def _until(self) -> int:
+        return self.before_pointwise if self.end_in_table else len(self._steps)
+
+
+class EndElsewhere:
+    """How parts become those of a batch where it is wanted: moved there, then what is done last to bytes, by a table.
+
+    That has the same bits on every device.
+    """
+
+    def __init__(self, arrive: Callable[[list[Any]], list[Any]], table: Table | None, place: int) -> None:
+        """Let `arrive` move parts; `table` is for part `place`."""
+        self.table = table
+        self.is_looked_up = False  # what is kept is what the table makes: nothing is left to do at a batch
+        self._arrive = arrive
+        self._place = place
+
+    def reach(self, parts: list[Any]) -> list[Any]:
+        """Return parts to which all is done but that."""
+        parts = self._arrive(parts)
+        return parts if self.table is None else self.looked_up(parts)
+
+    def looked_up(self, parts: list[Any]) -> list[Any]:
+        """Return parts of the last stage as the table makes them."""
+        assert self.table is not None
+        parts[self._place] = self.table.run(parts[self._place])
+        return parts
 
 
 class BatchCompiler:
@@ -39,78 +94,51 @@ class BatchCompiler:
     def __init__(self, source: SampleSource, steps: Sequence[Step], num_samples: int) -> None:
         """Take where values come from, what is done to them, and how many there are."""
         self.num_samples = num_samples
-        self._source = source
-        self._steps = list(steps)
+        self.source = source
         self.in_memory = source.in_memory
         self.layout: Layout = source.layout
-        self.stage = 0
-        self._arrive: Callable[[list[Any]], list[Any]] | None = None
-        self._table: Table | None = None
-        self._pointwise = 0  # of the last operations, as a table
-        self._looked_up = False  # in what is kept
+        self.stages = Stages(steps)
+        self.random = self.stages.random  # samples differ from pass to pass
+        self.elsewhere: EndElsewhere | None = None
         self.keep(self.num_stages - 1)
 
     @property
-    def random(self) -> bool:
-        """Return whether samples differ from pass to pass."""
-        return any(isinstance(step, RandomKernel) for step in self._steps)
-
-    @property
-    def ragged(self) -> bool:
-        """Return whether values are kept that are of several shapes."""
-        return self._source.ragged and not self.stage
-
-    @property
     def num_stages(self) -> int:
-        """Return the number of stages: one more than there are operations before the first random one, or a table."""
-        places = [place for place, step in enumerate(self._steps) if isinstance(step, RandomKernel)]
-        return min([*places[:1], len(self._steps) - self._pointwise]) + 1
-
-    @property
-    def before_pointwise(self) -> int:
-        """Return the stage after which operations treat each number by itself, or by its channel."""
-        return len(self._steps) - num_pointwise(self._steps)
+        """Return the number of stages."""
+        return self.stages.number
 
     def keep(self, stage: int) -> None:
         """Say which stage is kept: 0 for values as they are read."""
         self.stage = stage
-        until = len(self._steps) - self._pointwise
-        self._before, self._after = Steps(self._steps[:stage]), Steps(self._steps[stage:until])
+        self.ragged = self.source.ragged and not stage  # values are kept that are of several shapes
+        self._before, self.after = self.stages.around(stage)
 
     def ends_elsewhere(self, arrive: Callable[[list[Any]], list[Any]]) -> None:
         """Let `arrive` move the parts of a batch to where it is wanted.
 
-        What is done last to bytes, each by itself, is done after that, by a table of what becomes of each: the same
-        bits on every device.
+        What is done last to bytes, each by itself, is done after that, by a table of what becomes of each.
         """
-        self._arrive = arrive
-        number = num_pointwise(self._steps)
         states = random_states()
         try:
-            self._table = self._table_of(len(self._steps) - number)
+            table = self._table()
         except any_but_signals():  # a stranger's data set, or a sample that a kernel does not suit
-            self._table = None
+            table = None
         finally:
             restore_random_states(states)
-        self._pointwise = number if self._table is not None else 0
+        self.elsewhere = EndElsewhere(arrive, table, self.source.place)
+        self.stages.end_in_table = table is not None
         self.keep(self.num_stages - 1)
 
-    def _table_of(self, since: int) -> Table | None:
-        if self._source.ragged and not since:
+    def _table(self) -> Table | None:
+        if self.source.ragged and not self.stages.before_pointwise:
             return None
-        value, _ = self._source.read(torch.tensor([0]))
-        last = [step for step in self._steps[since:] if isinstance(step, Kernel)]
-        return table_of(last, Steps(self._steps[:since]).run(value))
+        value, _ = self.source.read(torch.tensor([0]))
+        return self.stages.table_for(value)
 
     def reader(self) -> Callable[[int], Any]:
         """Return a function that reads one sample for `parts`, for a thread of its own."""
-        assert self._source.reader is not None
-        return self._source.reader()
-
-    @property
-    def source(self) -> SampleSource:
-        """Return where values come from."""
-        return self._source
+        assert self.source.reader is not None
+        return self.source.reader()
 
     def parts(self, indices: torch.Tensor, given: Given | None = None, into: RowView | None = None) -> list[Any]:
         """Return the parts of the samples `indices`, the transform's as it is kept; `given`: what was read of each.
@@ -120,68 +148,42 @@ class BatchCompiler:
         value: Value | WrittenRows
         if isinstance(given, ReadValues):
             value, others = given.value, given.others
-        elif given is None or self._source.assemble is None:
-            value, others = self._source.read(indices)
+        elif given is None or self.source.assemble is None:
+            value, others = self.source.read(indices)
         else:
-            value, others = self._source.assemble(given, None)
-        place = self._source.place
+            value, others = self.source.assemble(given, None)
+        place = self.source.place
         if self.stage and not isinstance(value, WrittenRows):
             in_place = into is not None and self._before.write(value, into)
             value = WrittenRows() if in_place else self._before.run(value)
-        elif self._source.ragged and isinstance(value, torch.Tensor):
+        elif self.source.ragged and isinstance(value, torch.Tensor):
             value = list(value.split(1))
         return [*others[:place], value, *others[place:]]
 
     def finish(self, parts: list[Any], stream: torch.Generator | None = None) -> Any:
         """Return the batch that kept `parts` make; random operations draw from `stream`, or from torch's own."""
-        place = self._source.place
-        if self._looked_up and self._table is not None:
-            self._table.check()
+        place, elsewhere = self.source.place, self.elsewhere
+        if elsewhere is not None and elsewhere.is_looked_up and elsewhere.table is not None:
+            elsewhere.table.check()
             return self.layout.build(parts)
-        parts[place] = self._after.run(parts[place], stream)
-        if self._arrive is not None:
-            parts = self._arrive(parts)
-        return self.layout.build(self.looked_up(parts) if self._table is not None else parts)
+        parts[place] = self.after.run(parts[place], stream)
+        return self.layout.build(parts if elsewhere is None else elsewhere.reach(parts))
 
     @property
     def reads_where_they_lie(self) -> bool:
         """Return whether what is done to kept values may read them where they lie."""
-        return not self._looked_up and self._after.begins_compiled
-
-    @property
-    def left(self) -> Steps | None:
-        """Return what is left to do to kept values before they are put together, None where that is no operation."""
-        return None if self._table is not None or self._arrive is not None else self._after
-
-    @property
-    def looks_up(self) -> bool:
-        """Return whether the last stage is made into batches by a table alone."""
-        return self._table is not None and self.stage == self.num_stages - 1 and not self.random
-
-    def looked_up(self, parts: list[Any]) -> list[Any]:
-        """Return parts of the last stage as the table makes them."""
-        assert self._table is not None
-        parts[self._source.place] = self._table.run(parts[self._source.place])
-        return parts
-
-    def keep_looked_up(self) -> None:
-        """Say that what is kept is what the table makes; nothing is left to do at a batch."""
-        self._looked_up = True
-
-    @property
-    def is_looked_up(self) -> bool:
-        """Return whether what is kept is what the table makes."""
-        return self._looked_up
+        looked_up = self.elsewhere is not None and self.elsewhere.is_looked_up
+        return not looked_up and self.after.begins_compiled
 
     def rows(self) -> tuple[Rows, ...]:
         """Return the layout of what is kept, of one sample; values of several shapes are as large as some are."""
-        if self.stage or not self._source.ragged:
+        if self.stage or not self.source.ragged:
             found = layout_of(self.parts(torch.tensor([0])), 1)
             return () if found is None else found[0].rows
         some = torch.tensor(some_indices(self.num_samples, _SIZED))
-        sizes = [value.nbytes for value in self.parts(some)[self._source.place]]
+        sizes = [value.nbytes for value in self.parts(some)[self.source.place]]
         rows = list(self.layout.rows)
-        rows[self._source.place] = Rows((), None, (), each_bytes=sum(sizes) // len(sizes))
+        rows[self.source.place] = Rows((), None, (), each_bytes=sum(sizes) // len(sizes))
         return tuple(rows)
 
 

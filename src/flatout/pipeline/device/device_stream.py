@@ -110,24 +110,6 @@ class DeviceStream:
                     tensor.record_stream(current)
         return batch
 
-    def twin(self, arrived: "Arrived", pinned: bool, touched: Callable[[], None]) -> Twin:
-        """Return what gives copies of what has arrived: on the current stream, or as `fetched`, after `touched`."""
-
-        def there() -> Tensor:
-            tensor, event, is_its_own = arrived.taken(self._on_default_stream)
-            found: Tensor = self.hand_out(tensor, event)
-            return found if is_its_own else found.clone()
-
-        return Twin(there, lambda: self.fetched(arrived.seen(), pinned), touched)
-
-    def _on_default_stream(self) -> bool:
-        """Return whether the current stream is the default one, on which the pipeline's memory may be given away.
-
-        What is copied on another stream and used on a third is safe where that one waits; `record_stream` knows of the
-        current one alone.
-        """
-        return not self._cuda or torch.cuda.current_stream(self.device) == torch.cuda.default_stream(self.device)
-
     def fetched(self, tensor: Tensor, pinned: bool) -> Tensor:
         """Return a copy of `tensor`, which was made on the pipeline's stream, in memory of the CPU, `pinned` or not."""
         with self.working():
@@ -173,23 +155,43 @@ class Arrived:
         self._made: tuple[Tensor, Any] | None = (tensor, event)
         self._again = again if tensor._base is None else None
 
-    def taken(self, may: Callable[[], bool]) -> tuple[Tensor, Any, bool]:
-        """Return the tensor, its event, and whether it is the caller's own, if it `may` be; else it is to be copied."""
+    def twin(self, device: DeviceStream, pinned: bool, touched: Callable[[], None]) -> Twin:
+        """Return what gives copies of it: on the current stream, or as `device` fetches them, after `touched`."""
+
+        def there() -> Tensor:
+            tensor, event, is_its_own = self._taken(device)
+            found: Tensor = device.hand_out(tensor, event)
+            return found if is_its_own else found.clone()
+
+        return Twin(there, lambda: device.fetched(self._made_or_again()[0], pinned), touched)
+
+    def _taken(self, device: DeviceStream) -> tuple[Tensor, Any, bool]:
+        """Return the tensor, its event, and whether it is the caller's own, if it may be; else it is to be copied."""
         tensor, event = self._made_or_again()
-        own = self._again is not None and tensor.is_inference() == torch.is_inference_mode_enabled() and may()
+        own = (
+            self._again is not None
+            and tensor.is_inference() == torch.is_inference_mode_enabled()
+            and _on_default_stream(device)
+        )
         if own:
             self._made = None
         return tensor, event, own
-
-    def seen(self) -> Tensor:
-        """Return the tensor, for use on the pipeline's own stream alone; nothing may be written to it."""
-        return self._made_or_again()[0]
 
     def _made_or_again(self) -> tuple[Tensor, Any]:
         if self._made is None:
             assert self._again is not None
             return self._again()
         return self._made
+
+
+def _on_default_stream(device: DeviceStream) -> bool:
+    """Return whether the current stream is the default one, on which the pipeline's memory may be given away.
+
+    What is copied on another stream and used on a third is safe where that one waits; `record_stream` knows of the
+    current one alone.
+    """
+    here = device.device
+    return here.type != "cuda" or torch.cuda.current_stream(here) == torch.cuda.default_stream(here)
 
 
 class _Orders:

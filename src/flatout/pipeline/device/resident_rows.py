@@ -97,7 +97,8 @@ class ResidentRows(RowCache):
     def again(self, indices: torch.Tensor) -> Callable[[], Any] | None:
         """Return what gives the batch of `indices` anew, whatever has changed since; None where that is no gather."""
         compiler, store = self.compiler, self.store
-        layout = self.layout if compiler is None else compiler.layout if compiler.is_looked_up else None
+        looked_up = compiler is not None and compiler.elsewhere is not None and compiler.elsewhere.is_looked_up
+        layout = self.layout if compiler is None else compiler.layout if looked_up else None
         if store is None or layout is None or not (self.resident and self.full):
             return None
 
@@ -109,11 +110,13 @@ class ResidentRows(RowCache):
 
     def _look_up(self, compiler: BatchCompiler) -> None:
         """Keep what the table makes of the bytes in their place, if there is a table, and room."""
-        kept, number = self.store, compiler.num_samples
-        if kept is None or not compiler.looks_up:
+        kept, number, end = self.store, compiler.num_samples, compiler.elsewhere
+        if kept is None or end is None or end.table is None:
+            return
+        if compiler.random or compiler.stage + 1 < compiler.num_stages:  # the table alone does not make the batches
             return
         try:
-            one = compiler.looked_up(kept.take(torch.tensor([0])))
+            one = end.looked_up(kept.take(torch.tensor([0])))
             found = layout_of([part.cpu() if isinstance(part, torch.Tensor) else part for part in one], 1)
             made = None if found is None else self._device.store(found[0].rows, number, _SHARE)
             if made is None:
@@ -121,11 +124,11 @@ class ResidentRows(RowCache):
             some = max(1, _CHUNK_BYTES // (made.num_bytes // number))
             for start in range(0, number, some):
                 indices = torch.arange(start, min(start + some, number))
-                made.fill(slice(start, start + len(indices)), compiler.looked_up(kept.take(indices)))
+                made.fill(slice(start, start + len(indices)), end.looked_up(kept.take(indices)))
         except RuntimeError:  # out of memory for what lies between
             return
         self.store = self._there = made
-        compiler.keep_looked_up()
+        end.is_looked_up = True
 
     def make(self, indices: torch.Tensor, given: Given | None = None) -> None:
         """Make the rows of `indices`, and write them on the device's stream."""

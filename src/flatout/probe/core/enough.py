@@ -1,8 +1,14 @@
 """When a recording has seen enough of a training to be sound."""
 
+from flatout.probe.core.environment import describe_memory
+from flatout.probe.core.step_tracker import StepTracker
 from flatout.schema.order import Order
+from flatout.schema.run import DeviceMemory, Step
 
-__all__ = ["enough"]
+__all__ = ["LOOK_EVERY_NS", "RecordedSpan", "enough"]
+
+LOOK_EVERY_NS = 20_000_000
+"""Events are worked out, and whether enough was seen is asked, every 20 ms."""
 
 
 def enough(order: Order, num_steps: int, elapsed_s: float, epochs: int) -> bool:
@@ -23,3 +29,27 @@ def enough(order: Order, num_steps: int, elapsed_s: float, epochs: int) -> bool:
     if elapsed_s >= 4 * long:
         return num_steps >= 8
     return num_steps >= wanted and (elapsed_s >= long or (elapsed_s >= short and epochs >= 3))
+
+
+class RecordedSpan:
+    """Since when steps are recorded, and whether they are enough by now."""
+
+    def __init__(self, order: Order) -> None:
+        """Nothing is recorded yet."""
+        self._order = order
+        self.first_ns = 0
+        self.memory_before: DeviceMemory | None = None
+        self._look_again_ns = 0
+
+    def begin(self, step: Step) -> None:
+        """Take the first step."""
+        self.first_ns = step.start_ns
+        self.memory_before = describe_memory()
+
+    def suffices(self, step: Step, tracker: StepTracker) -> bool:
+        """Return whether enough was seen with the step that has just ended."""
+        end_ns = step.start_ns + step.wall_ns
+        if self._order.steps is None and end_ns < self._look_again_ns:
+            return False
+        self._look_again_ns = end_ns + LOOK_EVERY_NS
+        return enough(self._order, tracker.num_steps, (end_ns - self.first_ns) / 1e9, tracker.passes.epochs)

@@ -33,7 +33,7 @@ from flatout.probe.core.step_tracker import StepTracker
 from flatout.probe.core.tracing import Tracing
 from flatout.schema.run import Outside, Step
 
-__all__ = ["EventLog"]
+__all__ = ["EventLog", "LoopEvents"]
 
 _HOST = (LEAD, LOSS, TAIL)
 _NEVER = 1 << 62
@@ -42,134 +42,68 @@ _NEVER = 1 << 62
 class ForwardEvents:
     """The events of forward passes."""
 
-    def __init__(self, event_log: "EventLog") -> None:
-        """Speak to the account and the tracker of `event_log`."""
-        self._event_log = event_log
+    def __init__(self, events: "LoopEvents") -> None:
+        """Be told to the account and the tracker of `events`."""
+        self._events = events
         self.functions: list[bool] = []  # compiled functions under way: whether each is a forward pass
 
     def begins(self) -> None:
         """An outermost module is called."""
-        segment = self._event_log.tracker.open
-        if (segment.grad_forwards or segment.plain_forwards) and self._event_log.account.current in _HOST:
-            self._event_log.tracker.forward_begins()
-        self._event_log.account.enter(FORWARD)
-        if self._event_log.device is not None:
-            self._event_log.device.begin(0)
+        segment = self._events.tracker.open
+        if (segment.grad_forwards or segment.plain_forwards) and self._events.account.current in _HOST:
+            self._events.tracker.forward_begins()
+        self._events.account.enter(FORWARD)
+        if self._events.device is not None:
+            self._events.device.begin(0)
 
     def ends(self) -> None:
         """An outermost module was called with gradients."""
-        self._event_log.leave_device(LOSS)
-        self._event_log.tracker.forward_done(True)
+        self._events.leave_device(LOSS)
+        self._events.tracker.open.forward_done(True)
 
     def plain_ends(self) -> None:
         """An outermost module in evaluation mode was called without gradients."""
-        self._event_log.leave_device()
-        self._event_log.tracker.forward_done(False)
+        self._events.leave_device()
+        self._events.tracker.open.forward_done(False)
 
     def acting_ends(self) -> None:
         """An outermost module in training mode was called without gradients."""
-        self._event_log.leave_device()
-        self._event_log.tracker.forward_done(False, acting=True)
+        self._events.leave_device()
+        self._events.tracker.open.forward_done(False, acting=True)
 
     def function_begins(self) -> None:
         """A compiled function is called: a forward pass when host code does it, else part of what runs."""
-        outermost = self._event_log.account.current in _HOST
+        outermost = self._events.account.current in _HOST
         self.functions.append(outermost)
         if outermost:
             self.begins()
         else:
-            self._event_log.account.enter(self._event_log.account.current)
+            self._events.account.enter(self._events.account.current)
 
     def function_ends(self) -> None:
         """A compiled function returns."""
         if self.functions.pop():
             self.ends()
         else:
-            self._event_log.account.leave()
+            self._events.account.leave()
 
 
-class EventLog:
-    """The events of one training thread, in order, and the account and tracker that they are told to.
+class LoopEvents:
+    """What can happen in the training thread, as events: each tells the account and the tracker one thing."""
 
-    `record((event, moment))` takes one event; at the ends of steps a seam asks `if moment >= tape.due` and calls
-    `replay()`. That may raise what the receiver of a step raises to end the script.
-    """
-
-    def __init__(
-        self, on_step: Callable[[Step], None], on_outside: Callable[[Outside], None],
-        clock: Callable[[], int] = host_clock, interval_ns: int = 0,
-    ) -> None:  # fmt: skip
-        """Take where finished steps and stretches go, and how long events may wait before they are told."""
-        self.now = clock
-        self.account = PhaseTimer(clock())
-        self.tracker = StepTracker(self.account, on_step, on_outside)
-        self.thread = get_ident()
-        self.tracing = Tracing()
+    def __init__(self, account: PhaseTimer, tracker: StepTracker) -> None:
+        """Take those that are told."""
+        self.account = account
+        self.tracker = tracker
         self.device: DeviceClock | None = None  # only where events are told at once
-        self.fetching = False  # a loader is making a batch: a module called meanwhile is part of the input
-        self.on_change: Callable[[int], None] | None = None  # called after each event, where they are told at once
-        self.interval_ns = interval_ns
-        self.due = 0
-        self._events: list[Any] = []
-        self.record: Callable[[Iterable[Any]], None] = self._events.extend
-        account, tracker = self.account, self.tracker
         self.enter: list[Event] = [partial(account.enter, slot) for slot in range(NUM_SLOTS)]
         self.leave: Event = account.leave
         self.leave_to: dict[int, Event] = {part: partial(account.leave, part) for part in _HOST}
         self.forward = ForwardEvents(self)
-        self._rounds = StepPattern(account, tracker, self.forward.functions)
         self.backward_begins: Event = self._backward_begins
         self.backward_ends: Event = self._backward_ends
         self.loader_begins: Event = partial(account.enter, EPOCH_GAP)
         self.checkpoint_from_host: Event = self._checkpoint_from_host
-        self.exhausted: Callable[[int], Event] = lambda source: partial(tracker.exhausted, source)
-
-    # -- telling ------------------------------------------------------------------------------------------------
-
-    def at_once(self) -> None:
-        """From now on tell every event the moment it is recorded."""
-        self.replay(whole=True)
-        self.due = _NEVER
-        self.record = self._tell
-
-    def replay(self, *, whole: bool = False, within: int = -1) -> None:
-        """Tell what was recorded, in order; a failure goes to the tracker's `trouble`, events after it are dropped.
-
-        Unless all is wanted, the beginning of a round of events that is known already waits for its end. Where none
-        waits, the time that telling takes is charged to the slot `within`: to the call that it happens in, whose end
-        was told already.
-        """
-        events = self._events[:]
-        self._events.clear()
-        if not events:
-            return
-        self.due = events[-1] + self.interval_ns if self.due != _NEVER else _NEVER
-        try:
-            told = self._rounds.tell(events[::2], events[1::2], whole=whole)
-            self._events[:0] = events[2 * told :]
-            if within >= 0 and not self._events:
-                self.account.charge(within, self.now())
-        except Exception as error:
-            self.tracker.trouble(error)
-
-    def _tell(self, event_and_moment: Iterable[Any]) -> None:
-        if self._events:  # recorded while this was being asked for
-            self.replay(whole=True)
-        event, self.account.moment = event_and_moment
-        try:
-            event()
-            if self.on_change is not None:
-                self.on_change(self.account.moment)
-        except Exception as error:
-            self.tracker.trouble(error)
-
-    def finish(self) -> None:
-        """Tell the rest and end the account here."""
-        self.replay(whole=True)
-        self.account.moment = self.now()
-        self.tracker.finish()
-
-    # -- events of the loop -------------------------------------------------------------------------------------
 
     def asked(self, source: int) -> Event:
         """Return the event that the pass `source` over a loader is asked for its next batch."""
@@ -178,6 +112,10 @@ class EventLog:
     def _asked(self, source: int) -> None:
         self.tracker.asked(source)
         self.account.enter(INPUT)
+
+    def exhausted(self, source: int) -> Event:
+        """Return the event that the pass `source` had no further batch."""
+        return partial(self.tracker.exhausted, source)
 
     def _backward_begins(self) -> None:
         """`backward()` is called."""
@@ -219,6 +157,83 @@ class EventLog:
         current = self.account.current
         self.account.enter(CHECKPOINT if current in _HOST else current)
 
+
+class EventLog:
+    """The events of one training thread, in order, and the account and tracker that they are told to.
+
+    `record((event, moment))` takes one event; at the ends of steps a seam asks `if moment >= tape.due` and calls
+    `replay()`. That may raise what the receiver of a step raises to end the script.
+    """
+
+    def __init__(
+        self, on_step: Callable[[Step], None], on_outside: Callable[[Outside], None],
+        clock: Callable[[], int] = host_clock, interval_ns: int = 0,
+    ) -> None:  # fmt: skip
+        """Take where finished steps and stretches go, and how long events may wait before they are told."""
+        self.now = clock
+        self.tracker = StepTracker(PhaseTimer(clock()), on_step, on_outside)
+        self.events = LoopEvents(self.tracker.account, self.tracker)
+        self.thread = get_ident()
+        self.tracing = Tracing()
+        self.fetching = False  # a loader is making a batch: a module called meanwhile is part of the input
+        self.on_change: Callable[[int], None] | None = None  # called after each event, where they are told at once
+        self.interval_ns = interval_ns
+        self.due = 0
+        self._recorded: list[Any] = []
+        self.record: Callable[[Iterable[Any]], None] = self._recorded.extend
+        self._rounds = StepPattern(self.tracker.account, self.tracker, self.events.forward.functions)
+
+    # -- telling ------------------------------------------------------------------------------------------------
+
+    def at_once(self) -> None:
+        """From now on tell every event the moment it is recorded."""
+        self.replay(whole=True)
+        self.due = _NEVER
+        self.record = self._teller()
+
+    def replay(self, *, whole: bool = False, within: int = -1) -> None:
+        """Tell what was recorded, in order; a failure goes to the tracker's `trouble`, events after it are dropped.
+
+        Unless all is wanted, the beginning of a round of events that is known already waits for its end. Where none
+        waits, the time that telling takes is charged to the slot `within`: to the call that it happens in, whose end
+        was told already.
+        """
+        events = self._recorded[:]
+        self._recorded.clear()
+        if not events:
+            return
+        self.due = events[-1] + self.interval_ns if self.due != _NEVER else _NEVER
+        try:
+            told = self._rounds.tell(events[::2], events[1::2], whole=whole)
+            self._recorded[:0] = events[2 * told :]
+            if within >= 0 and not self._recorded:
+                self.tracker.account.charge(within, self.now())
+        except Exception as error:
+            self.tracker.trouble(error)
+
+    def _teller(self) -> Callable[[Iterable[Any]], None]:
+        """Return what tells one event at once."""
+        recorded, account = self._recorded, self.tracker.account
+
+        def tell(event_and_moment: Iterable[Any]) -> None:
+            if recorded:  # recorded while this was being asked for
+                self.replay(whole=True)
+            event, account.moment = event_and_moment
+            try:
+                event()
+                if self.on_change is not None:
+                    self.on_change(account.moment)
+            except Exception as error:
+                self.tracker.trouble(error)
+
+        return tell
+
+    def finish(self) -> None:
+        """Tell the rest and end the account here."""
+        self.replay(whole=True)
+        self.tracker.account.moment = self.now()
+        self.tracker.finish()
+
     # -- spans off the hot path ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -231,4 +246,4 @@ class EventLog:
         try:
             yield
         finally:
-            self.record((self.leave, self.now()))
+            self.record((self.events.leave, self.now()))

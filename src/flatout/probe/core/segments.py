@@ -39,6 +39,14 @@ class Segment:
         self.slots: list[int] = []
         self.grad_forwards = self.plain_forwards = self.backwards = 0
 
+    def forward_done(self, with_grad: bool, acting: bool = False) -> None:
+        """An outermost module has been called; `acting`: in training mode, without gradients."""
+        if with_grad:
+            self.grad_forwards += 1
+        else:
+            self.plain_forwards += 1
+            self.acting |= acting
+
     @property
     def marks(self) -> tuple[int | None, ...]:
         """What has happened in it so far, without the times."""

@@ -39,7 +39,7 @@ class SaveWatch:
             hits.count += 1
             if get_ident() == self._event_log.thread:
                 self._note()
-            with self._event_log.span(self._event_log.enter[CHECKPOINT]):
+            with self._event_log.span(self._event_log.events.enter[CHECKPOINT]):
                 if self.before_save is not None:
                     self.before_save(f)
                 return original(obj, f, *args, **kwargs)
@@ -55,7 +55,7 @@ class SaveWatch:
                 if get_ident() != event_log.thread or not counts():
                     return original(*args, **kwargs)
                 hits.count += 1
-                with event_log.span(event_log.checkpoint_from_host):
+                with event_log.span(event_log.events.checkpoint_from_host):
                     return original(*args, **kwargs)
 
             return call

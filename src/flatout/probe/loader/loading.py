@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import data as torch_data
@@ -47,6 +47,13 @@ def _gone() -> None:
     """Stand for what cannot be held weakly."""
 
 
+class BatchForm(NamedTuple):
+    """What a loader's batches consist of."""
+
+    dtypes: tuple[str, ...] = ()
+    num_bytes: int = 0
+
+
 class WatchedLoader:
     """What is known of one DataLoader object."""
 
@@ -61,8 +68,7 @@ class WatchedLoader:
         self.start_ns = 0
         self.waits = 0
         self.wait_ns = 0
-        self.dtypes: tuple[str, ...] = ()
-        self.batch_bytes = 0
+        self.batch = BatchForm()
         self.facts = LoaderFacts()
         self.extra: dict[str, Any] = {}
 
@@ -78,8 +84,8 @@ class WatchedLoader:
             "start_s": self.start_ns / 1e9,
             "created_at": self.created_at,
             "iterated_at": self.iterated_at,
-            "batch_dtypes": self.dtypes,
-            "batch_bytes": self.batch_bytes,
+            "batch_dtypes": self.batch.dtypes,
+            "batch_bytes": self.batch.num_bytes,
             "wait_s": self.wait_ns / 1e9 / self.waits if self.waits else 0.0,
         }
         return LoaderFacts(**fields | self.extra)
@@ -157,7 +163,7 @@ class LoaderWatch:
         self.batch_sizes: list[int] = []
         self._passes = 0
         self._begins = False  # a pass: what is walked in its place is no pass of its own
-        self._asked = lru_cache(maxsize=16)(event_log.asked)  # for iterators that cannot hold theirs
+        self._asked = lru_cache(maxsize=16)(event_log.events.asked)  # for iterators that cannot hold theirs
 
     def install(self, seams: Seams) -> None:
         """Wrap construction, `iter()` and `next()` of torch's DataLoader, and `iter()` of a compiled one."""
@@ -199,14 +205,14 @@ class LoaderWatch:
                 return original(loader)
             hits.count += 1
             start = event_log.now()
-            event_log.record((event_log.loader_begins, start))
+            event_log.record((event_log.events.loader_begins, start))
             self._begins = True
             try:
                 iterator = original(loader)
             finally:
                 self._begins = False
                 end = event_log.now()
-                event_log.record((event_log.leave, end))
+                event_log.record((event_log.events.leave, end))
             self._passes += 1
             watched = self._of(loader)
             watched.passes.add(self._passes)
@@ -217,7 +223,7 @@ class LoaderWatch:
             watched.facts = watched.facts if len(watched.passes) > 1 else _facts(loader)
             with contextlib.suppress(AttributeError, TypeError):
                 walked = drawn_from(iterator)
-                walked._flatout = (self._passes, watched, event_log.asked(self._passes))
+                walked._flatout = (self._passes, watched, event_log.events.asked(self._passes))
                 watched.iterator = weakref.ref(walked)
             return iterator
 
@@ -225,7 +231,7 @@ class LoaderWatch:
 
     def _next(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         event_log = self.event_log
-        record, now, to_host = event_log.record, event_log.now, event_log.leave_to[LEAD]
+        record, now, to_host = event_log.record, event_log.now, event_log.events.leave_to[LEAD]
 
         def following(iterator: Any) -> Any:
             if get_ident() != event_log.thread or event_log.fetching:  # a loader inside a loader's dataset
@@ -240,11 +246,11 @@ class LoaderWatch:
             try:
                 batch = original(iterator)
             except StopIteration:
-                event_log.record((event_log.leave, event_log.now()))
-                event_log.record((event_log.exhausted(source), event_log.now()))
+                event_log.record((event_log.events.leave, event_log.now()))
+                event_log.record((event_log.events.exhausted(source), event_log.now()))
                 raise
             except BaseException:
-                event_log.record((event_log.leave, event_log.now()))
+                event_log.record((event_log.events.leave, event_log.now()))
                 raise
             finally:
                 event_log.fetching = False
@@ -266,7 +272,7 @@ class LoaderWatch:
     @guarded
     def _look_at(self, batch: Any, watched: WatchedLoader) -> None:
         self.batch_sizes.append(batch_size(batch))
-        if not watched.dtypes:
+        if not watched.batch.dtypes:
             tensors = list(tensors_in(batch))
-            watched.dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
-            watched.batch_bytes = sum(tensor.nbytes for tensor in tensors)
+            dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
+            watched.batch = BatchForm(dtypes, sum(tensor.nbytes for tensor in tensors))

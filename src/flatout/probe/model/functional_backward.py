@@ -22,7 +22,7 @@ def instead(make: Make, tracker: StepTracker, backwards: Callable[[], Hits]) -> 
         backward = make(original, hits)
 
         def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            otherwise = tracker.num_optimizers or backwards().count
+            otherwise = tracker.optimizers.number or backwards().count
             return (original if otherwise else backward)(outputs, *args, **kwargs)
 
         return grad

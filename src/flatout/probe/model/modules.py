@@ -46,6 +46,36 @@ class _Hooked:
         return self.ref()
 
 
+class RootSearch:
+    """Finds the modules over parameters that no other module contains."""
+
+    def __init__(self) -> None:
+        """Nothing was looked for yet."""
+        self._seen: set[int] = set()  # parameters
+        self._remembered: list[weakref.ref[Any]] = []
+
+    def install(self, seams: Seams) -> None:
+        """Wrap `gc.freeze`, which hides objects: the modules among them are remembered first."""
+
+        def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+            def freeze() -> None:
+                hits.count += 1
+                self._remembered = [weakref.ref(module) for module in _modules()]
+                original()
+
+            return freeze
+
+        seams.wrap("gc:freeze", make)
+
+    def find(self, parameters: set[int]) -> list[tuple[Any, bool]]:
+        """Return the roots, those over `parameters` first and marked True; none where all of these were seen before."""
+        fresh = parameters - self._seen
+        if not fresh:
+            return []
+        self._seen |= fresh
+        return _roots(fresh, [ref() for ref in self._remembered])
+
+
 class ModuleWatch:
     """Finds and hooks the modules whose call is the forward pass."""
 
@@ -55,15 +85,13 @@ class ModuleWatch:
         self.trouble: Callable[[Exception], None] = lambda error: event_log.tracker.trouble(error)
         self._hooked: list[_Hooked] = []
         self.calls = OwnCalls()
-        self._seen_parameters: set[int] = set()
-        self._remembered: list[weakref.ref[Any]] = []
+        self._search = RootSearch()
         self.batch_sizes: list[int] = []
         self.on_forward: Callable[[], None] | None = None  # deep run
         self.on_call: Callable[[Any, Any], None] | None = None  # verification: sees the module and its arguments
         self.around: list[_Around] = []  # what fixes put in between, where the training's gradients are made
         self.around_always: list[_Around] = []  # the same, at every call of an outermost module
         self.on_root: list[Callable[[Any], None]] = []  # who wants to know of every trained outermost module
-        self.anomaly: tuple[float, int, Frame | None] = (0.0, 0, None)
         self.blind = False  # no module is ever hooked: what shows whether hooking changes the training
 
     # -- finding ------------------------------------------------------------------------------------------------
@@ -83,24 +111,12 @@ class ModuleWatch:
             self._hooked.remove(hooked)
             for child in filter(_has_parameters, module.children()):
                 self._hook(child, trained=True)
-        fresh = parameters - self._seen_parameters
-        if fresh:
-            self._seen_parameters |= fresh
-            for module, trained in _roots(fresh, [ref() for ref in self._remembered]):
-                self._hook(module, trained=trained)
+        for module, trained in self._search.find(parameters):
+            self._hook(module, trained=trained)
 
     def install(self, seams: Seams) -> None:
-        """Wrap `gc.freeze`, which hides objects: the modules among them are remembered first."""
-
-        def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-            def freeze() -> None:
-                hits.count += 1
-                self._remembered = [weakref.ref(module) for module in _modules()]
-                original()
-
-            return freeze
-
-        seams.wrap("gc:freeze", make)
+        """Wrap what hides modules."""
+        self._search.install(seams)
 
     def unhook(self) -> None:
         """Remove all hooks, for good or until `rehook`."""
@@ -139,8 +155,8 @@ class ModuleWatch:
         ref, event_log, tracing = hooked.ref, self._event_log, self._event_log.tracing
         record, now = event_log.record, event_log.now
         beneath = self.calls.beneath(hooked.module)
-        begins, ends = event_log.forward.begins, event_log.forward.ends
-        plain, acting = event_log.forward.plain_ends, event_log.forward.acting_ends
+        begins, ends = event_log.events.forward.begins, event_log.events.forward.ends
+        plain, acting = event_log.events.forward.plain_ends, event_log.events.forward.acting_ends
 
         def call(*args: Any, **kwargs: Any) -> Any:
             module: Any = ref()  # alive: it is being called
@@ -178,17 +194,18 @@ class ModuleWatch:
     def compiled_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function`, a compiled function, so that its calls from host code count as forward passes."""
         event_log, tracing = self._event_log, self._event_log.tracing
+        begins, ends = event_log.events.forward.function_begins, event_log.events.forward.function_ends
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if (tracing.possible and is_dynamo_compiling()) or event_log.fetching or get_ident() != event_log.thread:
                 return function(*args, **kwargs)
             if self.on_forward is not None:
                 self.on_forward()
-            event_log.record((event_log.forward.function_begins, event_log.now()))
+            event_log.record((begins, event_log.now()))
             try:
                 return function(*args, **kwargs)
             finally:
-                event_log.record((event_log.forward.function_ends, event_log.now()))
+                event_log.record((ends, event_log.now()))
 
         return call
 
@@ -198,10 +215,10 @@ class ModuleWatch:
         """Return the hooked modules that were called."""
         return [hooked.module for hooked in self._hooked if hooked.calls and hooked.module is not None]
 
-    def describe(self) -> tuple[ModelFacts, ...]:
-        """Return what is known of each outermost module that was called."""
+    def describe(self, anomaly: tuple[float, int, Frame | None] = (0.0, 0, None)) -> tuple[ModelFacts, ...]:
+        """Return what is known of each outermost module that was called; `anomaly`: of detecting anomalies."""
         called = [hooked for hooked in self._hooked if hooked.calls and hooked.module is not None]
-        return tuple(_facts(hooked, *self.anomaly) for hooked in called)
+        return tuple(_facts(hooked, *anomaly) for hooked in called)
 
 
 def _modules() -> list[Any]:

@@ -10,7 +10,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from flatout.probe.core.event_log import EventLog
+from flatout.probe.core.event_log import EventLog, LoopEvents
 from flatout.probe.core.seams import Hits, Seams, dressed
 from flatout.probe.core.spans import BACKWARD, OPTIMIZER, TAIL
 from flatout.probe.core.step_pattern import Event
@@ -29,6 +29,58 @@ _MOST_HELD = 512  # optimizers: one that is made for each batch would hold the b
 _LOOK_AFTER = (1, 2, 3, 4, 5, 8, 12)  # optimizer steps after which outermost modules are looked for again
 
 
+class KnownOptimizers:
+    """The optimizers of a training: the latest where there are very many."""
+
+    def __init__(self, events: LoopEvents) -> None:
+        """Know none yet; `events` tells what steps of one are."""
+        self._loop = events
+        self._made: dict[int, tuple[Any, Frame | None]] = {}
+        self._turns: dict[int, int] = {}  # how often one stepped after another had
+        self._let_go: list[OptimizerFacts] = []  # of a script that makes one after the other
+        self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
+        self._created: dict[int, Frame | None] = {}
+
+    def created(self, optimizer: Any) -> None:
+        """Take one that was made, and where: in what has called the caller."""
+        self._turns.pop(id(optimizer), None)  # of one that is gone, and had this place in memory
+        if len(self._created) < 1000:
+            self._created[id(optimizer)] = caller(3)
+
+    def events_of(self, optimizer: Any) -> tuple[Event, Event]:
+        """Return the events that a step of `optimizer` begins and ends."""
+        number = id(optimizer)
+        self._turns[number] = self._turns.get(number, 0) + 1
+        if number not in self._events:
+            if len(self._made) >= _MOST_HELD:
+                oldest = next(iter(self._made))
+                if len(self._let_go) < _MOST_HELD:
+                    self._let_go.append(optimizer_facts(*self._made[oldest], self._turns[oldest]))
+                del self._made[oldest], self._events[oldest]
+            self._made[number] = (optimizer, self._created.get(number))
+            self._events[number] = (self._loop.optimizer_begins(number), self._loop.optimizer_ends(number))
+        return self._events[number]
+
+    def parameters(self) -> set[int]:
+        """Return the identities of the parameters that they have."""
+        return {id(p) for made, _ in self._made.values() for p in parameters_of(made)}
+
+    def forget(self) -> None:
+        """Hold on to none."""
+        self._made.clear()
+        self._events.clear()
+        self._turns.clear()
+
+    def optimizers(self) -> tuple[Any, ...]:
+        """Return those that have made a step."""
+        return tuple(optimizer for optimizer, _ in self._made.values())
+
+    def describe(self, sparse: frozenset[int]) -> tuple[OptimizerFacts, ...]:
+        """Return what is known of each that made a step."""
+        held = self._made.items()
+        return (*self._let_go, *(optimizer_facts(*made, self._turns.get(key, 0), sparse) for key, made in held))
+
+
 class TrainingWatch:
     """Tells the step tracker what the training loop does."""
 
@@ -37,11 +89,7 @@ class TrainingWatch:
         self._event_log = event_log
         self._modules = modules
         self._losses = losses
-        self._optimizers: dict[int, tuple[Any, Frame | None]] = {}
-        self._turns: dict[int, int] = {}  # how often one stepped after another had
-        self._let_go: list[OptimizerFacts] = []  # of a script that makes one after the other
-        self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
-        self._created: dict[int, Frame | None] = {}
+        self._known = KnownOptimizers(event_log.events)
         self._steps, self._backwards = Hits(), Hits()  # of optimizers
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
@@ -76,7 +124,7 @@ class TrainingWatch:
     def _backward(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         event_log, kept, steps, tracing = self._event_log, self._losses.kept, self._steps, self._event_log.tracing
         record, now = event_log.record, event_log.now
-        begins, ends = event_log.backward_begins, event_log.backward_ends
+        begins, ends = event_log.events.backward_begins, event_log.events.backward_ends
         inside, self._backwards = False, hits
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -114,10 +162,8 @@ class TrainingWatch:
             original(optimizer, *args, **kwargs)
             hits.count += 1
             self._watch_tracing()
-            self._event_log.tracker.num_optimizers += 1
-            self._turns.pop(id(optimizer), None)  # of one that is gone, and had this place in memory
-            if len(self._created) < 1000:
-                self._created[id(optimizer)] = caller(2)
+            self._event_log.tracker.optimizers.number += 1
+            self._known.created(optimizer)
             if self._modules.on_root:  # fixes want the modules before they are called for the first time
                 self._modules.look({id(parameter) for parameter in parameters_of(optimizer)}, descend=False)
 
@@ -125,17 +171,18 @@ class TrainingWatch:
 
     def _hook_steps(self) -> None:
         """Mark the steps of every optimizer by torch's own global hooks."""
-        events, steps, backwards, tracing = self._event_log, self._steps, self._backwards, self._event_log.tracing
-        record, now, inner, to_tail = events.record, events.now, events.enter[OPTIMIZER], events.leave_to[TAIL]
+        event_log, events, tracing = self._event_log, self._event_log.events, self._event_log.tracing
+        steps, backwards, record, now = self._steps, self._backwards, event_log.record, event_log.now
+        inner, to_tail, events_of = events.enter[OPTIMIZER], events.leave_to[TAIL], self._known.events_of
         depth, began = 0, 0  # optimizer steps under way, backward passes when the outermost of them began
         latest, first, last = None, events.leave, events.leave  # the latest optimizer, its step's begin and end
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth, began, latest, first, last
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != events.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
                 return
             if optimizer is not latest:
-                latest, (first, last) = optimizer, self._events_of(optimizer)
+                latest, (first, last) = optimizer, events_of(optimizer)
             if depth and began == backwards.count:  # a step inside a step: of a base class, of a wrapped one
                 depth += 1
                 record((inner, now()))
@@ -145,7 +192,7 @@ class TrainingWatch:
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal depth
-            if (tracing.possible and is_dynamo_compiling()) or get_ident() != events.thread:
+            if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
                 return
             moment = now()
             depth -= 1
@@ -154,27 +201,13 @@ class TrainingWatch:
                 return
             depth = 0
             steps.count += 1
-            record((last if optimizer is latest else self._events_of(optimizer)[1], moment))
+            record((last if optimizer is latest else events_of(optimizer)[1], moment))
             if steps.count <= _LOOK_AFTER[-1] and steps.count in _LOOK_AFTER:
-                self._modules.look({id(p) for made, _ in self._optimizers.values() for p in parameters_of(made)})
-            if moment >= events.due:
-                events.replay(within=OPTIMIZER)
+                self._modules.look(self._known.parameters())
+            if moment >= event_log.due:
+                event_log.replay(within=OPTIMIZER)
 
         self._handles = [register_optimizer_step_pre_hook(begins), register_optimizer_step_post_hook(ends)]
-
-    def _events_of(self, optimizer: Any) -> tuple[Event, Event]:
-        """Return the events that a step of `optimizer` begins and ends."""
-        number = id(optimizer)
-        self._turns[number] = self._turns.get(number, 0) + 1
-        if number not in self._events:
-            if len(self._optimizers) >= _MOST_HELD:
-                oldest = next(iter(self._optimizers))
-                if len(self._let_go) < _MOST_HELD:
-                    self._let_go.append(optimizer_facts(*self._optimizers[oldest], self._turns[oldest]))
-                del self._optimizers[oldest], self._events[oldest]
-            self._optimizers[number] = (optimizer, self._created.get(number))
-            self._events[number] = (self._event_log.optimizer_begins(number), self._event_log.optimizer_ends(number))
-        return self._events[number]
 
     def _scaler_step(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         """A gradient scaler that skips the optimizer's step ends the training step all the same."""
@@ -182,18 +215,20 @@ class TrainingWatch:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before = self._steps.count
             hits.count += 1
-            with self._event_log.span(self._event_log.enter[OPTIMIZER]):
+            with self._event_log.span(self._event_log.events.enter[OPTIMIZER]):
                 result = original(scaler, optimizer, *args, **kwargs)
             if self._steps.count == before and get_ident() == self._event_log.thread:
-                self._event_log.record((self._event_log.optimizer_begins(id(optimizer)), self._event_log.now()))
-                self._event_log.record((self._event_log.optimizer_ends(id(optimizer)), self._event_log.now()))
+                event_log, number = self._event_log, id(optimizer)
+                event_log.record((event_log.events.optimizer_begins(number), event_log.now()))
+                event_log.record((event_log.events.optimizer_ends(number), event_log.now()))
             return result
 
         return step
 
     def _as_optimizer(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         event_log, tracing = self._event_log, self._event_log.tracing
-        record, now, begins, ends = event_log.record, event_log.now, event_log.enter[OPTIMIZER], event_log.leave
+        record, now = event_log.record, event_log.now
+        begins, ends = event_log.events.enter[OPTIMIZER], event_log.events.leave
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if (tracing.possible and is_dynamo_compiling()) or get_ident() != event_log.thread:
@@ -234,19 +269,15 @@ class TrainingWatch:
 
     def forget(self) -> None:
         """Hold on to no optimizer."""
-        self._optimizers.clear()
-        self._events.clear()
-        self._turns.clear()
+        self._known.forget()
 
     def optimizers(self) -> tuple[Any, ...]:
         """Return the optimizers that have made a step, the latest where there are very many."""
-        return tuple(optimizer for optimizer, _ in self._optimizers.values())
+        return self._known.optimizers()
 
     def describe(self) -> tuple[OptimizerFacts, ...]:
         """Return what is known of every optimizer that made a step."""
-        sparse = sparse_weights(self._modules.modules())
-        held = self._optimizers.items()
-        return (*self._let_go, *(optimizer_facts(*made, self._turns.get(key, 0), sparse) for key, made in held))
+        return self._known.describe(sparse_weights(self._modules.modules()))
 
 
 def _parameters_with_gradients() -> Iterator[int]:

@@ -36,6 +36,49 @@ _PART = 1 << 20  # values summed at once
 _MOST_PLACES = 16  # outermost modules whose calls are remembered
 
 
+class NeedlessTime:
+    """How long the needless nodes of a backward pass take, by hooks of the nodes."""
+
+    def __init__(self, trouble: Callable[[Exception], None]) -> None:
+        """Follow none yet; errors of its own go to `trouble`."""
+        self.trouble = trouble
+        self._of_step = 0.0
+        self._since = 0.0  # when the needless node that is under way began; 0: none is
+        self._ends_told = False  # of the backward pass under way
+        self._handles: list[Any] = []
+
+    def follow(self, nodes: Iterable[tuple[Any, bool]]) -> None:
+        """Hook nodes, each with whether it is needed."""
+        self._handles += [node.register_prehook(partial(self._enter, not needed)) for node, needed in nodes]
+
+    def unhook(self) -> None:
+        """Follow none any more."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def take(self) -> float:
+        """Return the seconds of the step that ends here, and begin the next."""
+        seconds, self._of_step, self._since, self._ends_told = self._of_step, 0.0, 0.0, False
+        return seconds
+
+    @guarded
+    def _enter(self, needless: bool, *_: Any) -> None:
+        """A node begins, and what was under way is over."""
+        _wait()
+        now = perf_counter()
+        self._of_step += now - self._since if self._since else 0.0
+        self._since = now if needless else 0.0
+        if not self._ends_told:
+            self._ends_told = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._leave)
+
+    @guarded
+    def _leave(self) -> None:
+        """The last node has ended; an exchange that ranks make may still be under way."""
+        self._enter(False)
+        self._ends_told = False
+
+
 class GradientWatch:
     """Looks at the graphs of a few steps."""
 
@@ -46,10 +89,7 @@ class GradientWatch:
         self._places: dict[int, Frame | None] = {}  # of calls, by the module's identity
         self._steps = 1  # that were finished: the first one is not told
         self._taken_s: list[float] = []  # a step that was looked at
-        self._of_step = 0.0
-        self._since = 0.0  # when the needless node that is under way began; 0: none is
-        self._ends_told = False  # of the backward pass under way
-        self._handles: list[Any] = []
+        self._needless = NeedlessTime(trouble)
         self._unread: dict[int, tuple[Any, float]] = {}  # parameters that no optimizer holds, and their sums
         self._stay = True  # gradients, from step to step: nobody sets them to None
         self._hooked = False  # a tensor, by the script
@@ -77,7 +117,7 @@ class GradientWatch:
 
     def backward(self, tensors: Any) -> None:
         """A backward pass is about to begin from `tensors`."""
-        self._unhook()
+        self._needless.unhook()
         if self._steps + 1 in _AT:
             with contextlib.suppress(Exception):  # nodes and parameters of any kind
                 self._look(tensors)
@@ -93,33 +133,16 @@ class GradientWatch:
         for one in graph.unread:
             if id(one) not in self._unread:
                 self._unread[id(one)] = weakref.ref(one), _sum(one)
-        self._handles += [node.register_prehook(partial(self._enter, not needed)) for node, needed in graph.nodes()]
-
-    @guarded
-    def _enter(self, needless: bool, *_: Any) -> None:
-        """A node begins, and what was under way is over."""
-        _wait()
-        now = perf_counter()
-        self._of_step += now - self._since if self._since else 0.0
-        self._since = now if needless else 0.0
-        if not self._ends_told:
-            self._ends_told = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._leave)
-
-    @guarded
-    def _leave(self) -> None:
-        """The last node has ended; an exchange that ranks make may still be under way."""
-        self._enter(False)
-        self._ends_told = False
+        self._needless.follow(graph.nodes())
 
     @guarded
     def step(self, step: Step, number: int) -> None:
         """Take one finished step."""
         self._steps = number
-        self._unhook()
+        self._needless.unhook()
+        seconds = self._needless.take()
         if number in _AT:
-            self._taken_s.append(self._of_step)
-        self._of_step, self._since, self._ends_told = 0.0, 0.0, False
+            self._taken_s.append(seconds)
 
     def freezing(self) -> Callable[[bool], None] | None:
         """Return what freezes these parameters, and lets them ask for gradients again; None where that is no trial.
@@ -140,10 +163,6 @@ class GradientWatch:
                 one.requires_grad_(not on)
 
         return freeze
-
-    def _unhook(self) -> None:
-        while self._handles:
-            self._handles.pop().remove()
 
     def _still_unread(self) -> list[Any]:
         """Return the parameters seen, where nobody has changed one, and no optimizer that there is holds one."""

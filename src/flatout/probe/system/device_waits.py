@@ -70,7 +70,7 @@ class DeviceWatch:
             seams.wrap("torch.cuda:empty_cache", self._empty_cache)
 
     def _copy(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        event_log, sink = self._event_log, self._sink
+        event_log, events, sink = self._event_log, self._event_log.events, self._sink
         watched = original if sink is None else sink.fetching(original)  # never for Dynamo to trace
 
         def copy(tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -79,12 +79,12 @@ class DeviceWatch:
             from_device = _on_device(tensor)
             if _to_device(original, args, kwargs) in (None, from_device):  # another type or layout, where it is
                 return original(tensor, *args, **kwargs)
-            event_log.record((event_log.enter[SYNC if from_device else TRANSFER], event_log.now()))
+            event_log.record((events.enter[SYNC if from_device else TRANSFER], event_log.now()))
             start = perf_counter_ns()
             try:
                 result = watched(tensor, *args, **kwargs)
             finally:
-                event_log.record((event_log.leave, event_log.now()))
+                event_log.record((events.leave, event_log.now()))
             if not from_device and _on_device(result):
                 hits.count += 1
                 if sink is not None:
@@ -94,7 +94,7 @@ class DeviceWatch:
         return copy
 
     def _wait(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        event_log, sink = self._event_log, self._sink
+        event_log, events, sink = self._event_log, self._event_log.events, self._sink
         name = getattr(original, "__name__", "item")
         watched = sink.fetching(original) if sink is not None and name in _FETCHES else original
 
@@ -103,29 +103,29 @@ class DeviceWatch:
                 return original(tensor, *args, **kwargs)
             hits.count += 1
             start = perf_counter_ns()
-            event_log.record((event_log.enter[SYNC], event_log.now()))
+            event_log.record((events.enter[SYNC], event_log.now()))
             try:
                 return watched(tensor, *args, **kwargs)
             finally:
-                event_log.record((event_log.leave, event_log.now()))
+                event_log.record((events.leave, event_log.now()))
                 if sink is not None:
                     sink.waited(name, perf_counter_ns() - start)
 
         return wait
 
     def _synchronize(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        event_log, sink = self._event_log, self._sink
+        event_log, events, sink = self._event_log, self._event_log.events, self._sink
 
         def synchronize(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != event_log.thread:
                 return original(*args, **kwargs)
             hits.count += 1
             start = perf_counter_ns()
-            event_log.record((event_log.enter[SYNC], event_log.now()))
+            event_log.record((events.enter[SYNC], event_log.now()))
             try:
                 return original(*args, **kwargs)
             finally:
-                event_log.record((event_log.leave, event_log.now()))
+                event_log.record((events.leave, event_log.now()))
                 if sink is not None:
                     sink.waited("torch.cuda.synchronize", perf_counter_ns() - start)
 

@@ -28,6 +28,60 @@ _AGAIN = 3  # steps after which what is read is of steps with the script's own s
 _item = Tensor.item  # before any probe has wrapped it
 
 
+class ExchangeTimes:
+    """What DistributedDataParallel's own clock has said of each exchange."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.exposed_s: dict[str, float] = {}
+        self.elements: dict[str, int] = {}
+        self._sizes: list[int] = []  # of every call that exchanges
+        self._whole_s: list[float] = []
+        self._iteration = 0
+
+    def read(self, said: dict[str, Any], *, counts: bool) -> None:
+        """Take what it says as a forward pass begins; `counts`: steps had the script's own settings of late."""
+        iteration, earlier = int(said["iteration"]), self._iteration
+        self._iteration = iteration
+        whole_s, overlap_s = said["backward_comm_time"] / 1e9, said["backward_compute_comm_overlap_time"] / 1e9
+        if iteration == earlier or whole_s <= 0 or len(self._sizes) < _FROM or not counts:
+            return
+        self.exposed_s[str(iteration)] = max(0.0, whole_s - overlap_s)
+        self.elements[str(iteration)] = self._sizes[-2]
+        self._whole_s.append(whole_s)
+
+    def called(self, elements: int) -> None:
+        """Take the size of the input of a call that exchanges."""
+        self._sizes.append(elements)
+
+    def median_s(self) -> float:
+        """Return how long an exchange takes, 0 where that is not known."""
+        return statistics.median(self._whole_s) if self._whole_s else 0.0
+
+
+class ExchangeCounts:
+    """How many exchanges steps have, and how many of them were not needed."""
+
+    def __init__(self) -> None:
+        """Nothing is counted yet."""
+        self.exchanges = self.needless = 0
+        self.steps_ns: list[int] = []
+        self._of_step = [0, 0]  # exchanges and needless ones since the last step
+
+    def add(self, *, exchanges: bool, needless: bool) -> None:
+        """Take one backward pass."""
+        self._of_step[1] += needless
+        self._of_step[0] += exchanges
+
+    def end_step(self, step: Step, *, counts: bool) -> None:
+        """Take a finished step, if it `counts`."""
+        (exchanges, needless), self._of_step = self._of_step, [0, 0]
+        if counts:
+            self.exchanges += exchanges
+            self.needless += needless
+            self.steps_ns.append(step.wall_ns)
+
+
 class ExchangeWatch:
     """Follows the one DistributedDataParallel module of a training; of several it says nothing."""
 
@@ -39,15 +93,9 @@ class ExchangeWatch:
         self._several = False
         self._will_exchange: bool | None = None  # None: no call whose backward pass is still to come
         self._has_exchanged = False
-        self._exchanges = self._needless = 0
-        self._of_step = [0, 0]  # exchanges and needless ones since the last step
         self._own = _AGAIN  # steps with the script's own settings, in a row
-        self._steps_ns: list[int] = []
-        self._sizes: list[int] = []  # of every call that exchanges
-        self._exposed_s: dict[str, float] = {}
-        self._elements: dict[str, int] = {}
-        self._whole_s: list[float] = []
-        self._iteration = 0
+        self._counts = ExchangeCounts()
+        self._times = ExchangeTimes()
         self._place: Frame | None = None
 
     @guarded
@@ -62,54 +110,40 @@ class ExchangeWatch:
                 module._set_ddp_runtime_logging_sample_rate(1)
         self._several = self._several or module is not self._module
         self._will_exchange = bool(module.require_backward_grad_sync)
-        if self._will_exchange and len(self._exposed_s) < _MOST:
+        if self._will_exchange and len(self._times.exposed_s) < _MOST:
             with contextlib.suppress(Exception):
-                self._read(module._get_ddp_logging_data())
-            self._sizes.append(sum(tensor.numel() for tensor in tensors_in(list(arguments))))
-
-    def _read(self, said: dict[str, Any]) -> None:
-        iteration, earlier = int(said["iteration"]), self._iteration
-        self._iteration = iteration
-        whole_s, overlap_s = said["backward_comm_time"] / 1e9, said["backward_compute_comm_overlap_time"] / 1e9
-        if iteration == earlier or whole_s <= 0 or len(self._sizes) < _FROM or self._own < _AGAIN:
-            return
-        self._exposed_s[str(iteration)] = max(0.0, whole_s - overlap_s)
-        self._elements[str(iteration)] = self._sizes[-2]
-        self._whole_s.append(whole_s)
+                self._times.read(module._get_ddp_logging_data(), counts=self._own >= _AGAIN)
+            self._times.called(sum(tensor.numel() for tensor in tensors_in(list(arguments))))
 
     @guarded
     def backward(self) -> None:
         """A backward pass is about to begin; an exchange of what it adds to was not needed."""
         if self._will_exchange is None or self._module is None:
             return
-        self._of_step[1] += self._has_exchanged and _holds_gradients(self._module, self._optimizers())
-        self._of_step[0] += self._will_exchange
+        needless = self._has_exchanged and _holds_gradients(self._module, self._optimizers())
+        self._counts.add(exchanges=self._will_exchange, needless=needless)
         self._has_exchanged, self._will_exchange = self._will_exchange, None
 
     @guarded
     def step(self, step: Step, number: int, *, aside: bool = False) -> None:
         """Take one finished step; `aside`: it had another setting than the script's, and its exchanges do not count."""
-        (exchanges, needless), self._of_step = self._of_step, [0, 0]
         self._own = 0 if aside else self._own + 1
-        if self._module is None or number <= _FROM or aside:
-            return
-        self._exchanges += exchanges
-        self._needless += needless
-        self._steps_ns.append(step.wall_ns)
+        self._counts.end_step(step, counts=self._module is not None and number > _FROM and not aside)
 
     def facts(self) -> Exchange | None:
         """Return what was seen of the one module."""
-        steps = len(self._steps_ns)
+        counts, times = self._counts, self._times
+        steps = len(counts.steps_ns)
         if self._module is None or self._several or not steps:
             return None
         return Exchange(
             steps=steps,
-            exchanges=self._exchanges / steps,
-            needless=self._needless / steps,
-            exposed_s=self._exposed_s,
-            elements=self._elements,
-            exchange_s=statistics.median(self._whole_s) if self._whole_s else 0.0,
-            step_s=statistics.median(self._steps_ns) / 1e9,
+            exchanges=counts.exchanges / steps,
+            needless=counts.needless / steps,
+            exposed_s=times.exposed_s,
+            elements=times.elements,
+            exchange_s=times.median_s(),
+            step_s=statistics.median(counts.steps_ns) / 1e9,
             place=self._place,
         )
 

@@ -16,12 +16,10 @@ from typing import Any
 
 from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.recent_steps import Window
-from flatout.probe.core.seams import Seams
-from flatout.probe.loader.loading import LoaderWatch, WatchedLoader
-from flatout.probe.model.losses import LIMIT, Losses
-from flatout.probe.model.modules import ModuleWatch
-from flatout.probe.model.training_loop import TrainingWatch
-from flatout.probe.system.device_waits import DeviceWatch
+from flatout.probe.core.step_tracker import activity_of
+from flatout.probe.light_probes import LightProbes
+from flatout.probe.loader.loading import WatchedLoader
+from flatout.probe.model.losses import LIMIT
 from flatout.schema.live import LIVE_FILES, RankNow
 from flatout.schema.order import Order
 from flatout.schema.plain import to_plain
@@ -40,14 +38,10 @@ class LiveProbes:
 
     def __init__(self, order: Order) -> None:
         """Put the probes together; nothing is installed yet."""
-        self.seams = Seams()
         self.event_log = EventLog(self._step, self._outside, interval_ns=_TELL_EVERY_NS)
         self.event_log.tracker.trouble = self._trouble
-        self.modules = ModuleWatch(self.event_log)
-        self.loading = LoaderWatch(self.event_log)
-        losses = Losses()
-        losses.kept.extend([0.0] * LIMIT)  # full: nobody asks for them here
-        self.training = TrainingWatch(self.event_log, self.modules, losses)
+        self.probes = LightProbes(self.event_log)
+        self.probes.losses.kept.extend([0.0] * LIMIT)  # full: nobody asks for them here
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) or 0)
         self._window = Window()
         self._steps: deque[Step] = deque(maxlen=_MOST_WAITING)
@@ -60,17 +54,12 @@ class LiveProbes:
 
     def attach(self) -> None:
         """Install the probes; where one cannot be, none is, and the training goes on without a live view."""
-        self.training.on_exit = self.finish
+        self.probes.training.on_exit = self.finish
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.finish)
         try:
-            for install in (
-                self.training.install,
-                self.modules.install,
-                self.loading.install,
-                DeviceWatch(self.event_log, None).install,
-            ):
-                install(self.seams)
+            for install in self.probes.installers():
+                install(self.probes.seams)
         except Exception:
             self.detach()
             raise
@@ -78,9 +67,7 @@ class LiveProbes:
     def detach(self) -> None:
         """Take the probes away; what the script keeps of them passes everything on."""
         self.event_log.thread = -1
-        self.modules.unhook()
-        self.training.uninstall()
-        self.seams.undo()
+        self.probes.remove()
 
     def finish(self) -> None:
         """Say for the last time how it went: the process ends."""
@@ -147,11 +134,9 @@ class LiveProbes:
         loader = self._loader()
         if loader is None:
             fields["epoch"] = fields["batches"] = 0
-        sizes = sorted(size for size in self.loading.batch_sizes or self.modules.batch_sizes if size)
-        samples = sizes[len(sizes) // 2] if sizes else 0
+        samples = self.probes.batch_size() or 0
         ready, most_ready = _ready(loader)
         idle_ns = time.perf_counter_ns() - self._window.last_ns if self._window.steps else 0
-        doing = "validation" if tracker.in_validation else "between epochs" if tracker.between_epochs else "step"
         return RankNow(
             rank=self.rank,
             world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
@@ -162,15 +147,15 @@ class LiveProbes:
             ready=ready,
             most_ready=most_ready,
             idle_s=max(0, idle_ns) / 1e9,
-            doing=doing,
+            doing=activity_of(tracker).value,
             note=self._note,
         )
 
     def _loader(self) -> WatchedLoader | None:
         """Return the loader that was trained on last, if there is one."""
-        trained = set(self.event_log.tracker.trained_passes)
+        trained = set(self.event_log.tracker.passes.trained)
         latest = max(trained, default=0)
-        return next((one for one in list(self.loading.loaders) if latest in one.passes), None)
+        return next((one for one in list(self.probes.loading.loaders) if latest in one.passes), None)
 
 
 def _taken(waiting: "deque[Any]") -> list[Any]:

@@ -17,7 +17,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from flatout.watch import code_names
 from flatout.watch.components import handle_of, is_filled, is_generator, is_own, module_of, shared_streams
@@ -65,6 +65,14 @@ def available() -> bool:
     return all(map(holds, _NEEDED))
 
 
+class TracedRanges(NamedTuple):
+    """Ranges of memory, each with the address of the object that it belongs to, and what has to live for them."""
+
+    pairs: bytes
+    owners: bytes
+    held: list[object]
+
+
 class ObjectGraph:
     """What some things are made from, by ranges of memory, parents first.
 
@@ -99,10 +107,10 @@ class ObjectGraph:
         self._follow([])
         if self.names.unwritten:
             self.unwatched.append(f"code that reads what changes out of sight ({self.names.unwritten})")
-        self.pairs, self.owners, self.held = self._tracer.ranges()
+        self.ranges = TracedRanges(*self._tracer.ranges())
         self.named = self._tracer.named()  # what may be names of files
-        if len(self.owners) > _MOST * WORD:
-            self.unwatched.append(f"{len(self.owners) // WORD} pieces of memory, of which more than {_MOST}")
+        if len(self.ranges.owners) > _MOST * WORD:
+            self.unwatched.append(f"{len(self.ranges.owners) // WORD} pieces of memory, of which more than {_MOST}")
         self._alive.clear()  # what is referred to weakly goes when the script lets it go
 
     def _environment(self, roots: Iterable[Any]) -> None:

@@ -54,10 +54,10 @@ def test_what_compiles_needs_the_time_for_that_before_it_is_begun():
 
 def test_the_untouched_script_is_compared_once_for_each_class():
     found = shares()
-    first = found.comparing_s(Equivalence.BITWISE)
+    first = found.comparisons.lasting_s(Equivalence.BITWISE)
     assert found.claim(ANY, ()) is Equivalence.BITWISE
-    assert found.comparing_s(Equivalence.BITWISE) == pytest.approx(first / 3)
-    assert found.comparing_s(Equivalence.ROUNDING) > found.comparing_s(Equivalence.BITWISE)
+    assert found.comparisons.lasting_s(Equivalence.BITWISE) == pytest.approx(first / 3)
+    assert found.comparisons.lasting_s(Equivalence.ROUNDING) > found.comparisons.lasting_s(Equivalence.BITWISE)
 
 
 def test_on_top_of_a_weaker_class_no_more_is_claimed():

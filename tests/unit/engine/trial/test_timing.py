@@ -106,7 +106,9 @@ def test_fixes_of_trials_are_told_whether_they_may_show_later_passes_at_once(
     told = []
 
     def run(self, budget_s, watch):
-        recorder = SimpleNamespace(order=read_order(Path(self._order)), seams=None, modules=None, write=None)
+        recorder = SimpleNamespace(
+            order=read_order(Path(self._order)), probes=SimpleNamespace(seams=None, modules=None), write=None
+        )
         child._prepare_timing(recorder)
         return Outcome()
 

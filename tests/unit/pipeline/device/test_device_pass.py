@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from flatout.pipeline import compile_loader
 from flatout.pipeline.cache.batch_layout import Rows
-from flatout.pipeline.compile.batch_compiler import BatchCompiler
+from flatout.pipeline.compile.batch_compiler import EndElsewhere
 from flatout.pipeline.compile.kernels.core.kernel import Unsuited
 from flatout.pipeline.compile.pointwise_table import num_pointwise, table_of
 from flatout.pipeline.compile.registry import kernel_for
@@ -117,15 +117,15 @@ def test_bytes_stay_where_there_is_little_more_room_on_the_device():
 
 @pytest.mark.usefixtures("apart")
 def test_bytes_stay_where_memory_ends_while_they_are_looked_up(monkeypatch):
-    monkeypatch.setattr(BatchCompiler, "looked_up", fails_on_many(BatchCompiler.looked_up))
+    monkeypatch.setattr(EndElsewhere, "looked_up", fails_on_many(EndElsewhere.looked_up))
     assert f"{KIB_OF_BYTES:.1f} KiB on cpu" in encode(RESIZED)
 
 
 def fails_on_many(looked_up):
-    def fail(compiler, parts):
+    def fail(end, parts):
         if len(parts[0]) > 7:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return looked_up(compiler, parts)
+        return looked_up(end, parts)
 
     return fail
 
@@ -544,7 +544,7 @@ def test_a_tensor_that_can_be_made_anew_is_given_itself_once_and_made_anew_from_
         return made[-1], None
 
     tensor = torch.zeros(3)
-    twin = device.twin(Arrived(tensor, None, anew), False, lambda: None)
+    twin = Arrived(tensor, None, anew).twin(device, False, lambda: None)
     assert twin.there() is tensor
     tensor.fill_(7)
     assert not made
@@ -559,7 +559,7 @@ def test_a_tensor_that_can_be_made_anew_is_given_itself_once_and_made_anew_from_
 def test_a_tensor_of_another_mode_of_inference_is_copied(made_in, asked_in):
     with torch.inference_mode(made_in):
         tensor = torch.ones(3)
-    twin = DeviceStream("cpu").twin(Arrived(tensor, None, lambda: (torch.ones(3), None)), False, lambda: None)
+    twin = Arrived(tensor, None, lambda: (torch.ones(3), None)).twin(DeviceStream("cpu"), False, lambda: None)
     with torch.inference_mode(asked_in):
         found = twin.there()
     assert (found is tensor) is (made_in == asked_in)
@@ -568,7 +568,7 @@ def test_a_tensor_of_another_mode_of_inference_is_copied(made_in, asked_in):
 
 def test_what_cannot_be_made_anew_and_views_are_copied():
     for arrived in (Arrived(torch.ones(3), None), Arrived(torch.ones(6)[:3], None, lambda: (torch.ones(3), None))):
-        twin = DeviceStream("cpu").twin(arrived, False, lambda: None)
+        twin = arrived.twin(DeviceStream("cpu"), False, lambda: None)
         assert twin.there() is not twin.there()
         assert torch.equal(twin.here(), torch.ones(3))
 

@@ -78,17 +78,18 @@ def test_what_was_recorded_before_is_told_first():
 def test_a_known_round_that_is_half_done_waits_for_its_end():
     steps = []
     event_log = EventLog(steps.append, [].append, clock=lambda: 10**6)
-    enter, begins, ends = event_log.enter[OPTIMIZER], event_log.optimizer_begins(1), event_log.optimizer_ends(1)
-    loop = [event_log.backward_begins, event_log.backward_ends, enter, event_log.leave, begins, ends]
+    events = event_log.events
+    enter, begins, ends = events.enter[OPTIMIZER], events.optimizer_begins(1), events.optimizer_ends(1)
+    loop = [events.backward_begins, events.backward_ends, enter, events.leave, begins, ends]
     for moment in range(600):
         event_log.record((loop[moment % 6], moment))
     event_log.replay()
     assert len(steps) == 98
-    event_log.record((event_log.backward_begins, 600))
+    event_log.record((events.backward_begins, 600))
     event_log.replay()
-    assert event_log.account.last == 598
+    assert event_log.tracker.account.last == 598
     event_log.finish()
-    assert event_log.account.last == 10**6
+    assert event_log.tracker.account.last == 10**6
     assert [step.wall_ns for step in steps] == [6] * 99
 
 

@@ -32,7 +32,7 @@ def test_a_failing_probe_is_removed_and_the_training_goes_on(tmp_path):
     recorder = Recorder(Order(mode="timed", folder=str(tmp_path), script="x", steps=1000, protect_files=False))
     recorder.attach()
     try:
-        recorder.part.step = lambda step: 1 / 0 if recorder.tracker.num_steps > 5 else None
+        recorder.part.step = lambda step: 1 / 0 if recorder.probes.event_log.tracker.num_steps > 5 else None
         assert train(20) == plain
         assert torch.autograd.backward is backward
     finally:

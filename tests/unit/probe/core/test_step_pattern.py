@@ -61,31 +61,32 @@ class Script:
             self.step, self.outside.append, clock=lambda: self.clock, interval_ns=interval_ms * MS
         )
         event_log.tracker.trouble = self.errors.append
+        events = event_log.events
         self.events = {
-            "forward": event_log.forward.begins,
-            "forward ends": event_log.forward.ends,
-            "plain ends": event_log.forward.plain_ends,
-            "acting ends": event_log.forward.acting_ends,
-            "function": event_log.forward.function_begins,
-            "function ends": event_log.forward.function_ends,
-            "backward": event_log.backward_begins,
-            "backward ends": event_log.backward_ends,
-            "first begins": event_log.optimizer_begins(1),
-            "first ends": event_log.optimizer_ends(1),
-            "second begins": event_log.optimizer_begins(2),
-            "second ends": event_log.optimizer_ends(2),
-            "optimizer": event_log.enter[OPTIMIZER],
-            "wait": event_log.enter[SYNC],
-            "save": event_log.enter[CHECKPOINT],
-            "checkpoint": event_log.checkpoint_from_host,
-            "leave": event_log.leave,
-            "leave to lead": event_log.leave_to[LEAD],
-            "leave to tail": event_log.leave_to[TAIL],
-            "loader": event_log.loader_begins,
+            "forward": events.forward.begins,
+            "forward ends": events.forward.ends,
+            "plain ends": events.forward.plain_ends,
+            "acting ends": events.forward.acting_ends,
+            "function": events.forward.function_begins,
+            "function ends": events.forward.function_ends,
+            "backward": events.backward_begins,
+            "backward ends": events.backward_ends,
+            "first begins": events.optimizer_begins(1),
+            "first ends": events.optimizer_ends(1),
+            "second begins": events.optimizer_begins(2),
+            "second ends": events.optimizer_ends(2),
+            "optimizer": events.enter[OPTIMIZER],
+            "wait": events.enter[SYNC],
+            "save": events.enter[CHECKPOINT],
+            "checkpoint": events.checkpoint_from_host,
+            "leave": events.leave,
+            "leave to lead": events.leave_to[LEAD],
+            "leave to tail": events.leave_to[TAIL],
+            "loader": events.loader_begins,
         }
 
     def step(self, step):
-        self.steps.append((step, self.event_log.tracker.num_steps, self.event_log.tracker.epochs))
+        self.steps.append((step, self.event_log.tracker.num_steps, self.event_log.tracker.passes.epochs))
         if self.on_step is not None:
             self.on_step(len(self.steps))
 
@@ -96,19 +97,19 @@ class Script:
             self.event_log.replay()
 
     def loop(self, kind, body, times, serial):
-        source = self.event_log.asked(serial)
+        source = self.event_log.events.asked(serial)
         if kind != "by hand":
             self.play(["loader", "leave"])
         for _ in range(times):
             if kind != "by hand":
-                self.record(self.event_log.asked(serial) if kind == "old loader" else source)
+                self.record(self.event_log.events.asked(serial) if kind == "old loader" else source)
                 self.play(["leave to lead"])
             for part in body:
                 self.play(PARTS[part])
         if kind == "loader":
             self.record(source)
             self.play(["leave"])
-            self.record(self.event_log.exhausted(serial))
+            self.record(self.event_log.events.exhausted(serial))
 
     def play(self, names):
         for name in names:
@@ -121,7 +122,7 @@ class Script:
         return self
 
     def result(self):
-        account = self.event_log.account
+        account = self.event_log.tracker.account
         where = account.current, account.stack, account.last, account.start, account.totals
         return self.steps, self.outside, [str(error) for error in self.errors], where, self.event_log.tracker.state
 
@@ -163,7 +164,7 @@ def test_a_receiver_that_fails_has_seen_the_same_and_the_account_goes_on_there(k
     script.event_log.replay()
     assert [number for _, number, _ in script.steps] == list(range(1, 71))
     assert [str(error) for error in script.errors] == ["no room"]
-    last, account = script.steps[-1][0], script.event_log.account
+    last, account = script.steps[-1][0], script.event_log.tracker.account
     assert account.start == last.start_ns + last.wall_ns
     assert sum(account.totals) == account.last - account.start
 
@@ -215,7 +216,7 @@ def test_an_optimizer_that_comes_late_changes_what_a_backward_pass_alone_means()
     for script in (late, at_once):
         script.loop("by hand", ["forward", "backward"], 100, serial=0)
         script.event_log.replay()
-        script.event_log.tracker.num_optimizers = 1
+        script.event_log.tracker.optimizers.number = 1
         script.run([("by hand", ["forward", "backward"], 600)])
     assert late.result() == at_once.result()
 
@@ -224,5 +225,5 @@ def test_rounds_that_report_nothing_are_told_all_the_same():
     event_log = EventLog([].append, [].append, clock=lambda: 0)
     told = []
     events = [lambda: told.append("a"), lambda: told.append("b")] * 50
-    StepPattern(event_log.account, event_log.tracker, []).tell(events, list(range(100)))
+    StepPattern(event_log.tracker.account, event_log.tracker, []).tell(events, list(range(100)))
     assert told == ["a", "b"] * 50

@@ -22,7 +22,7 @@ def w():
 
 
 def facts(w):
-    return w.loading.describe(w.tracker.trained_passes)
+    return w.loading.describe(w.tracker.passes.trained)
 
 
 def walk(loader):

@@ -219,7 +219,7 @@ def test_a_model_that_the_script_lets_go_is_freed(w):
     model = Plain()
     trained(w, model)
     gone = weakref.ref(model)
-    w.training._optimizers.clear()
+    w.training._known._made.clear()
     del model
     assert gone() is None
     w.modules.look(set())

@@ -233,7 +233,8 @@ def test_only_what_goes_to_a_device_is_charged_to_transfer(monkeypatch, change, 
         change(torch.ones(3))
     finally:
         seams.undo()
-    assert [kind for kind in entered if kind != event_log.leave] == ([event_log.enter[TRANSFER]] if charged else [])
+    events = event_log.events
+    assert [kind for kind in entered if kind != events.leave] == ([events.enter[TRANSFER]] if charged else [])
 
 
 def test_a_type_changed_on_the_device_is_no_wait_for_it(monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.unit.probe.watched import BACKWARD, FORWARD, INPUT, LOSS, MS, OPTIMIZER, STEP, Watch
 
+from flatout.probe.core.step_tracker import Activity, activity_of
 from flatout.probe.system import timeline as timelines
 from flatout.probe.system.line_sampler import where
 from flatout.probe.system.timeline import MAIN, READING, STEPS, Timeline, fetched
@@ -16,7 +17,7 @@ from flatout.schema.run import Step
 def drawn(num_steps, *, epochs=1, end_after=0, validate=False):
     """Return the steps and the timeline of a training under the real probes and a scripted clock."""
     with Watch() as w:
-        timeline = Timeline(lambda: where(w.account.current, w.tracker.between_epochs)[0])
+        timeline = Timeline(lambda: where(w.account.current, activity_of(w.tracker) is Activity.BETWEEN_EPOCHS)[0])
 
         def step(one):
             w.steps.append(one)
