@@ -82,7 +82,6 @@ class ServedPass(_SingleProcessDataLoaderIter):
         self._make, self._ended = make, ended
         self._batch: Make = make if compute is None else functools.partial(compute, make)
         self.latest: Any = None
-        self._num_workers = loader.num_workers
         self.streams = WorkerStreams(int(self._base_seed), loader.num_workers, earlier)
 
     @property
@@ -102,7 +101,7 @@ class ServedPass(_SingleProcessDataLoaderIter):
 
     def next_batch(self) -> Any:
         """Return the next batch as it is made here."""
-        if self._ready is None and not (self._num_workers or self._pin_memory):
+        if self._ready is None and not (self.streams.num_workers or self._pin_memory):
             self.latest = indices = next(self._indices)
             return self._batch(indices, None)
         stream, data = self.streams.next(), None if self._ready is None else self._ready.batch()

@@ -22,7 +22,7 @@ class WorkerStreams:
         self._of_workers = [torch.Generator().manual_seed(base_seed + worker) for worker in range(num_workers)]
         if earlier is not None:
             self._of_workers = earlier._of_workers
-        self._number = 0
+        self.num_workers, self._number = num_workers, 0
 
     def next(self) -> torch.Generator | None:
         """Return the stream of the next batch, None for the process's own."""

@@ -17,8 +17,8 @@ from flatout.pipeline.read.prefetch import Prefetch, asking, prefetch_for
 from flatout.pipeline.read.worker_reader import WorkerReader
 from flatout.pipeline.serve.batch_buffer import BatchBuffer
 from flatout.pipeline.serve.decision import Reading
-from flatout.pipeline.serve.loader_passes import LoaderPasses
 from flatout.pipeline.serve.loader_strategy import PROOFS, LoaderStrategy
+from flatout.pipeline.serve.pass_state import PassState
 from flatout.pipeline.serve.served_loader import ServedLoader
 from flatout.pipeline.serve.staleness import Staleness
 from flatout.torch_loader.sampler_order import Indices, OddIndices
@@ -44,7 +44,7 @@ class KeptRows(LoaderStrategy):
     def __init__(
         self,
         served: ServedLoader,
-        passes: LoaderPasses,
+        passes: PassState,
         staleness: Staleness,
         reading: Reading,
         kept_rows: RowCache | None = None,

@@ -23,8 +23,8 @@ from flatout.pipeline.serve.batch_compiled import BatchCompiled
 from flatout.pipeline.serve.decision import Decision, InputFacts, Strategy, choose
 from flatout.pipeline.serve.input_facts import inspect_here
 from flatout.pipeline.serve.kept_rows import KeptRows
-from flatout.pipeline.serve.loader_passes import LoaderPasses
 from flatout.pipeline.serve.loader_strategy import KeptSamples, LoaderStrategy, Passthrough
+from flatout.pipeline.serve.pass_state import PassState
 from flatout.pipeline.serve.prefetched import Prefetched
 from flatout.pipeline.serve.served_loader import CachePolicy, ServedLoader
 from flatout.pipeline.serve.staleness import Staleness
@@ -51,7 +51,7 @@ class LoaderServer:
     def __init__(self, loader: Any, policy: CachePolicy) -> None:
         """Look at the data set of `loader`, and for what the folder of `policy` has of it."""
         self._served = ServedLoader(loader, policy)
-        self._passes = LoaderPasses(loader, weakly_called(weakref.WeakMethod(self._delivered)))
+        self._passes = PassState(loader, weakly_called(weakref.WeakMethod(self._delivered)))
         self._pace, self._changes, self._facts = ProofPace(), 0, InputFacts()
         self._strategy: LoaderStrategy = self._passthrough("")
         self._begin(loader)

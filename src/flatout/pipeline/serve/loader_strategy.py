@@ -9,7 +9,7 @@ import torch
 from flatout.pipeline.cache.disk.disk_cache import DiskCache
 from flatout.pipeline.cache.row_cache import RowCache
 from flatout.pipeline.cache.sample_cache import SampleCache
-from flatout.pipeline.serve.loader_passes import LoaderPasses
+from flatout.pipeline.serve.pass_state import PassState
 from flatout.pipeline.serve.served_loader import ServedLoader
 from flatout.pipeline.serve.staleness import Staleness
 from flatout.torch_loader.sampler_order import Indices
@@ -35,7 +35,7 @@ class LoaderStrategy(ABC):
     samples: SampleCache | None = None
     on_disk: DiskCache | None = None
 
-    def __init__(self, served: ServedLoader, passes: LoaderPasses, staleness: Staleness) -> None:
+    def __init__(self, served: ServedLoader, passes: PassState, staleness: Staleness) -> None:
         """Keep nothing yet."""
         self._served, self._passes, self.staleness = served, passes, staleness
         self.kept_rows: RowCache = served.row_cache()
@@ -83,7 +83,7 @@ class LoaderStrategy(ABC):
 class Passthrough(LoaderStrategy):
     """The script's own loader, which goes on by itself."""
 
-    def __init__(self, served: ServedLoader, passes: LoaderPasses, staleness: Staleness, reason: str) -> None:
+    def __init__(self, served: ServedLoader, passes: PassState, staleness: Staleness, reason: str) -> None:
         """Do nothing, for `reason`."""
         super().__init__(served, passes, staleness)
         self.reason = reason
@@ -100,7 +100,7 @@ class Passthrough(LoaderStrategy):
 class KeptSamples(LoaderStrategy):
     """Keeps samples one by one; the script's own iterator walks, draws and collates."""
 
-    def __init__(self, served: ServedLoader, passes: LoaderPasses, staleness: Staleness, samples: SampleCache) -> None:
+    def __init__(self, served: ServedLoader, passes: PassState, staleness: Staleness, samples: SampleCache) -> None:
         """Serve from `samples`."""
         super().__init__(served, passes, staleness)
         self.samples = samples

@@ -10,10 +10,10 @@ from flatout.torch_loader.persistent_seed import WorkerSeeds
 from flatout.torch_loader.served_pass import ServedPass
 from flatout.torch_loader.told_batches import Deliver, noted, tell
 
-__all__ = ["LoaderPasses"]
+__all__ = ["PassState"]
 
 
-class LoaderPasses:
+class PassState:
     """What stays from pass to pass.
 
     Attributes:
