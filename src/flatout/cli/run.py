@@ -151,10 +151,13 @@ def _announce(
         _say(f"warning: {sentence}")
 
 
-def _nothing_done(exit_code: int) -> str:
-    """Return why a fix is not known to have done anything: there was nothing to do, or the script ended before."""
+def _nothing_done(exit_code: int, *, walked: bool) -> str:
+    """Return why a fix is not known to have done anything: there was nothing to do, or the script ended before.
+
+    `walked`: it was asked to serve loaders.
+    """
     if not exit_code:
-        return "found nothing to act on"
+        return "no batch came from memory" if walked else "found nothing to act on"
     number = exit_code - _KILLED
     if number == signal.SIGINT:
         return "had not acted when the script was interrupted (Ctrl-C)"
@@ -171,7 +174,9 @@ def _account(trained: "Trained", later: Sequence[str], *, verbose: bool) -> None
     for act in trained.acts:
         if act.hits or not act.failures:
             told = ", ".join(f"{name} {count}" for name, count in act.hits.items())
-            _say(f"{act.selection.label}: {told or _nothing_done(trained.exit_code)}")
+            _say(f"{act.selection.label}: {told or _nothing_done(trained.exit_code, walked=bool(act.loaders))}")
+            for account in act.loaders.values():
+                _say(f"  {account}")
         for reason, processes in act.failures.items():
             where = f" in {processes} processes" if processes > 1 else ""
             _say(f"{act.selection.label} could not act{where} and was left out: {reason}")

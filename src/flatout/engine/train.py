@@ -23,6 +23,7 @@ from flatout.engine.provenance import Here
 from flatout.errors import NothingMeasured
 from flatout.fixes.checkpoint.rescuer import wait_for_rescuers
 from flatout.fixes.core.catalog import find_fix
+from flatout.pipeline.serve.loader_account import LoaderAccount
 from flatout.schema.codec import write_order
 from flatout.schema.order import ORDER_VARIABLE, Order
 from flatout.schema.trial import Selection
@@ -49,6 +50,7 @@ class Act:
     selection: Selection
     hits: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)  # reason: processes
+    loaders: dict[tuple[str, str], LoaderAccount] = field(default_factory=dict)  # by data set and line
 
 
 @dataclass(slots=True)
@@ -196,6 +198,10 @@ def _trained(code: int, selections: Sequence[Selection], folder: Path) -> Traine
         for act, site in zip(trained.acts, said["sites"], strict=False):
             for name, count in site["hits"].items():
                 act.hits[name] = act.hits.get(name, 0) + count
+            for told in site["loaders"]:
+                account = LoaderAccount(**told)
+                key = account.dataset, account.place
+                act.loaders[key] = act.loaders[key].beside(account) if key in act.loaders else account
             if site["failure"]:
                 act.failures[site["failure"]] = act.failures.get(site["failure"], 0) + 1
         for name, sizes in said["samples"].items():

@@ -67,13 +67,22 @@ def _is_costly(loader: LoaderFacts) -> bool:
 def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones, or earlier trainings, delivered."""
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
+    from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
 
     place = Path(folder).absolute() if site.purpose == "run" else None  # a trial's files would be taken for results
     linked = next((part for part in (Path(folder), *Path(folder).parents) if part.is_symlink()), None)
     if linked is not None and not Path(folder).is_absolute():  # whoever made it decides what is written and removed
         raise RuntimeError(f"{linked} is a link, so samples would be kept outside this folder; name a real one")
-    kept = LoaderCaches(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), folder=place, on_change=on_change)
+    kept = LoaderCaches(
+        purpose=site.purpose,
+        hit=lambda: site.hit("DataLoader"),
+        folder=place,
+        on_change=on_change,
+        where=caller_line,
+        tell=site.say,
+    )
+    site.loaders = kept.accounts.all
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:

@@ -69,9 +69,17 @@ def _may_be_kept(loader: LoaderFacts) -> bool:
 def patch(site: "Site", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones delivered."""
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
+    from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
 
-    kept = LoaderCaches(purpose=site.purpose, hit=lambda: site.hit("DataLoader"), on_change=on_change)
+    kept = LoaderCaches(
+        purpose=site.purpose,
+        hit=lambda: site.hit("DataLoader"),
+        on_change=on_change,
+        where=caller_line,
+        tell=site.say,
+    )
+    site.loaders = kept.accounts.all
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:

@@ -92,12 +92,16 @@ class _Served:
 
         from flatout.pipeline.device.device_stream import DeviceStream
         from flatout.pipeline.serve.compiled_loader import LoaderCaches
+        from flatout.probe.core.user_places import caller_line
         from flatout.torch_loader.batch_copies import Marked
 
         self._site, self._kind = site, kind
         self._device = DeviceStream(kind)
         hit = partial(site.hit, "DataLoader")
-        self._kept = LoaderCaches(purpose=site.purpose, hit=hit, device=self._device, on_change=on_change)
+        self._kept = LoaderCaches(
+            purpose=site.purpose, hit=hit, device=self._device, on_change=on_change, where=caller_line, tell=site.say
+        )
+        site.loaders = self._kept.accounts.all
         self._places: Any = weakref.WeakKeyDictionary()  # cache -> places in its batches
         self._learning = Marked()  # tensors in the script's hands -> (places, their place)
         self.lead = self._kept.lead

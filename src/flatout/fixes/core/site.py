@@ -4,6 +4,7 @@ Everything a fix does goes through its `Site`, so that switching it off, undoing
 open are implemented once. A fix that raises is switched off with one line of warning, and the training goes on.
 """
 
+import sys
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from flatout.fixes.core.shared_switch import SharedSwitch
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
+    from flatout.pipeline.serve.loader_account import LoaderAccount
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
 
@@ -29,7 +31,8 @@ class Site:
     `hits` counts what the fix really did, by the name of the thing it touched: a fix that never acted is reported as
     NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only. `purpose` says what the script
     is run for: a training ("run"), or a trial of it ("timing", "verify") whose results are thrown away. `step_worth`
-    says how many steps of the untouched script one step under the fix does the work of.
+    says how many steps of the untouched script one step under the fix does the work of. `loaders()` says what became of
+    each loader, of a fix that serves them.
     """
 
     def __init__(self, selection: Selection, seams: "Seams", modules: "ModuleWatch", purpose: str = "run") -> None:
@@ -39,6 +42,7 @@ class Site:
         self.enabled = False
         self.failure = ""
         self.step_worth = 1.0
+        self.loaders: Callable[[], list[LoaderAccount]] = list
         self._hits: dict[str, int] = {}
         self._reach: SharedSwitch | None = None
         self._seams = seams
@@ -84,6 +88,12 @@ class Site:
     def switch(self, on: Callable[[], None], off: Callable[[], None]) -> None:
         """Call `on` when the fix is switched on and `off` when it is switched off: for flags of the process."""
         self._switches.append((on, off))
+
+    def say(self, line: str) -> None:
+        """Tell the user of a training, in one line on stderr, what has become of this fix."""
+        if self.purpose == "run":
+            sys.stderr.write(f"flatout: {self.selection.label}: {line}\n")
+            sys.stderr.flush()
 
     def fail(self, error: BaseException | str) -> None:
         """Note an error, or the reason, for which the fix cannot act here: it is off for good, the training goes on."""

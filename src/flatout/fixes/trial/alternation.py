@@ -8,6 +8,7 @@ pair.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 from flatout.analysis.blocks import candidate_first, stretch
 from flatout.analysis.judge import compare
@@ -207,6 +208,12 @@ def turn(sites: Iterable[Site], on: bool, *, without: bool) -> None:
 def describe(sites: Sequence[Site]) -> list[dict[str, object]]:
     """Return what each fix did, as plain values."""
     return [
-        {"fix": site.selection.label, "hits": dict(site.hits), "failure": site.failure, "enabled": site.enabled}
+        {
+            "fix": site.selection.label,
+            "hits": dict(site.hits),
+            "failure": site.failure,
+            "enabled": site.enabled,
+            "loaders": [asdict(each) for each in site.loaders()],
+        }
         for site in sites
     ]

@@ -99,7 +99,7 @@ class SampleCache:
         self.reason = ""
         self.fresh: Freshness | None = None
         self._ref, self._random, self._hit, self._repeats = weakly(loader), random, hit, repeats
-        self._served = 0
+        self.num_served = 0
         self._pace = ProofPace()
         self._entries = _Entries()
         self._readers: dict[int, Reader] = {}
@@ -128,7 +128,7 @@ class SampleCache:
             return f"left as it is: {self.reason}"
         what = "before what is random is done to them" if self._random else "before they are collated"
         kept = f"{len(self._entries)} samples kept in {format_bytes(self._entries.num_bytes)}"
-        return f"{kept}, {what}; {self._served} came from there"
+        return f"{kept}, {what}; {self.num_served} came from there"
 
     def within(self, budget: MemoryBudget) -> str:
         """Look at some samples; return why nothing is to be kept, an empty string when they are as they should be."""
@@ -155,7 +155,7 @@ class SampleCache:
         """Ask for some kept samples again; return what speaks against them, or what spoke against going on."""
         known = [] if self.reason else list(self._entries)
         for place in some_indices(len(known), number) if known else []:
-            self._prove(known[(place + self._served) % len(known)])
+            self._prove(known[(place + self.num_served) % len(known)])
         return self.reason
 
     def walked(self, iterator: Any) -> Any:
@@ -176,7 +176,7 @@ class SampleCache:
         new = self._completed([index for index in wanted if index not in self._entries])
         if self.reason or new is None:
             return list(samples_of(self._dataset, indices))
-        self._served += len(wanted) - len(new)
+        self.num_served += len(wanted) - len(new)
         self._hit()
         read = bool(new)
         entries = [new.pop(index) if index in new else copied(self._entries[index]) for index in wanted]

@@ -19,6 +19,7 @@ from flatout.pipeline.device.device_pass import DevicePass
 from flatout.pipeline.device.device_stream import DeviceStream
 from flatout.pipeline.device.resident_rows import ResidentRows
 from flatout.pipeline.inspect.determinism import walks_in_its_own_way
+from flatout.pipeline.serve.loader_account import LoaderAccounts
 from flatout.pipeline.serve.loader_server import LoaderServer
 from flatout.pipeline.serve.served_loader import CachePolicy
 from flatout.torch_loader import pass_start
@@ -53,6 +54,8 @@ class LoaderCaches:
         folder: Path | None = None,
         device: DeviceStream | None = None,
         on_change: str = "stop",
+        where: Callable[[], str] = lambda: "",
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         """Keep at most `max_bytes` in memory; None: a share of what is free. `folder` as in `compile_loader`.
 
@@ -61,7 +64,10 @@ class LoaderCaches:
         `purpose`: "run" for a training; "verify" serves each sample from memory the first time that it is asked for,
         "timing" serves repeated rows from the first batch on: in trials, whose results are thrown away. `hit` is called
         for every batch that comes from memory. `on_change`: "stop" or "warn", where a change is seen too late.
+        `where()` says which line of the script walks a loader. `tell(line)` is called once where nothing is served by
+        the third pass over a loader.
         """
+        self.accounts, self._where, self._tell = LoaderAccounts(), where, tell
         rows: Callable[..., RowCache] = RowCache if device is None else functools.partial(ResidentRows, device=device)
         self._folder = None if folder is None else CacheFolder(folder)
         self._policy = CachePolicy(MemoryBudget(max_bytes), purpose, hit, self._folder, rows, on_change)
@@ -82,6 +88,7 @@ class LoaderCaches:
         known = self._caches[key]
         if kind not in known:
             known[kind] = LoaderServer(loader, self._policy)
+            self.accounts.begin(known[kind], self._where())
         return known[kind]
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
@@ -97,8 +104,14 @@ class LoaderCaches:
         if self._passes[key] > 1:
             self._fleeting.pop(kind, None)
         elif self._folder is None and self._fleeting.get(kind, 0) >= _FLEETING:
+            self.accounts.pass_by(kind.__name__, self._where())
             return iterate(loader)
-        return self.of(loader).walk(loader, iterate)
+        walked = self.of(loader).walk(loader, iterate)
+        if self._tell is not None and (unserved := self.accounts.nothing_served()):
+            tell, self._tell = self._tell, None
+            for account in unserved:
+                tell(str(account))
+        return walked
 
     def lead(self, leads: bool) -> None:
         """Say whether this one serves where another of the process could as well: that one asks `others_lead`."""
@@ -139,7 +152,7 @@ def _key(collate: Any) -> Any:
 def _forget(kept: "weakref.ref[LoaderCaches]", key: int) -> None:
     alive = kept()
     if alive is not None:
-        alive._caches.pop(key, None)
+        alive.accounts.end(alive._caches.pop(key, {}).values())
 
 
 class CompiledLoader(DataLoader[Any]):

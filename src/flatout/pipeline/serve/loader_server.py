@@ -46,18 +46,25 @@ _BY_ROWS = {
 
 
 class LoaderServer:
-    """Serves one data set under one collate function."""
+    """Serves one data set under one collate function.
+
+    Attributes:
+        num_passes: how often its loaders were walked.
+        name: what the data set is called.
+    """
 
     def __init__(self, loader: Any, policy: CachePolicy) -> None:
         """Look at the data set of `loader`, and for what the folder of `policy` has of it."""
         self._served = ServedLoader(loader, policy)
         self._passes = PassState(loader, weakly_called(weakref.WeakMethod(self._delivered)))
         self._pace, self._changes, self._facts = ProofPace(), 0, InputFacts()
+        self.num_passes, self.name = 0, self._served.name
         self._strategy: LoaderStrategy = self._passthrough("")
         self._begin(loader)
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
+        self.num_passes += 1
         self._served.computing_on = threads_of(loader)
         stale = self.strategy.begin_pass()
         if stale:

@@ -9,7 +9,7 @@ from types import FrameType
 
 from flatout.schema.run import Frame
 
-__all__ = ["caller", "is_user_file", "leaf_module", "user_stack"]
+__all__ = ["caller", "caller_line", "is_user_file", "leaf_module", "user_stack"]
 
 _MAX_DEPTH = 12
 _OURS = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -81,6 +81,15 @@ def caller(depth: int = 1) -> Frame | None:
     """Return the innermost user line that led to the call of this function, or None."""
     stack = user_stack(sys._getframe(depth))
     return Frame(*stack[0]) if stack else None
+
+
+def caller_line() -> str:
+    """Return the innermost user line that led to the call of this function as "file:line", "" for none."""
+    found = caller(2)
+    if found is None:
+        return ""
+    inside = os.path.relpath(found.file)
+    return f"{found.file if inside.startswith(os.pardir) else inside}:{found.line}"
 
 
 def leaf_module(frame: FrameType) -> tuple[str, str, bool]:
