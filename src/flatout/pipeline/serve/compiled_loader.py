@@ -19,7 +19,7 @@ from flatout.pipeline.device.device_pass import DevicePass
 from flatout.pipeline.device.device_stream import DeviceStream
 from flatout.pipeline.device.resident_rows import ResidentRows
 from flatout.pipeline.inspect.determinism import walks_in_its_own_way
-from flatout.pipeline.serve.loader_account import LoaderAccounts
+from flatout.pipeline.serve.loader_accounts import LoaderAccounts
 from flatout.pipeline.serve.loader_server import LoaderServer
 from flatout.pipeline.serve.served_loader import CachePolicy
 from flatout.torch_loader import pass_start

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from flatout.pipeline.serve.compiled_loader import LoaderCaches
-from flatout.pipeline.serve.loader_account import LoaderAccount
+from flatout.schema.loader_account import LoaderAccount
 
 
 class Ticks(Dataset):

@@ -1,0 +1,64 @@
+"""What became of a loader: how many of its batches came from memory, and why the others did not."""
+
+from dataclasses import dataclass, replace
+
+__all__ = ["FLEETING", "LoaderAccount"]
+
+FLEETING = "its data set is made anew for each pass, so nothing kept of it would serve"
+_FILLING = "kept in the first pass, served from the second on"
+_NEVER_WHOLE = "no pass has delivered all of its samples yet"
+
+
+@dataclass(frozen=True)
+class LoaderAccount:
+    """What became of the loaders over one data set that one line of the script walks.
+
+    Attributes:
+        dataset: the name of the data set's class.
+        place: the line that walked it first, as "file:line"; empty where that is not known.
+        passes: how often it was walked.
+        batches: that came from memory.
+        samples: that came from memory one by one, and were collated by the script's own function.
+        reason: why its own iterator makes batches now; empty where it does not.
+        datasets: how many data sets of that class there were, one after the other.
+    """
+
+    dataset: str
+    place: str = ""
+    passes: int = 0
+    batches: int = 0
+    samples: int = 0
+    reason: str = ""
+    datasets: int = 1
+
+    def with_more(self, other: "LoaderAccount") -> "LoaderAccount":
+        """Return both in one; what is said is what `other` says."""
+        return replace(
+            other,
+            passes=self.passes + other.passes,
+            batches=self.batches + other.batches,
+            samples=self.samples + other.samples,
+            datasets=self.datasets + other.datasets,
+        )
+
+    def beside(self, other: "LoaderAccount") -> "LoaderAccount":
+        """Return both in one, of two processes that walk the same line side by side, as ranks do."""
+        both = self.with_more(other)
+        return replace(
+            both,
+            passes=max(self.passes, other.passes),
+            datasets=max(self.datasets, other.datasets),
+            reason=other.reason or self.reason,
+        )
+
+    def __str__(self) -> str:
+        """Return what became of it in one line."""
+        where = f"{self.dataset} at {self.place}" if self.place else self.dataset
+        passes = f"{self.passes:,} pass{'es' if self.passes != 1 else ''}"
+        told = f"{self.batches:,} batches from memory"
+        if self.samples and not self.batches:
+            told = f"{self.samples:,} samples from memory"
+        why = self.reason
+        if not (why or self.batches or self.samples):
+            why = _FILLING if self.passes == 1 else FLEETING if self.datasets > 1 else _NEVER_WHOLE
+        return f"{where}, {passes}: {told}{f': {why}' if why else ''}"
