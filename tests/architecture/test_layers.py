@@ -70,7 +70,14 @@ def test_torch_is_imported_at_module_level_only_where_tensors_are_the_subject():
 
 @pytest.mark.parametrize("layer", BELOW)
 def test_the_input_compiler_and_what_it_stands_on_know_nothing_of_recordings(layer: str):
-    allowed = (None, *(below for below in BELOW if LEVEL[below] >= LEVEL[layer]), "errors", "units", "machine")
+    allowed = (
+        None,
+        *(below for below in BELOW if LEVEL[below] >= LEVEL[layer]),
+        "errors",
+        "units",
+        "machine",
+        "loader_account",
+    )
     none_of([m.at(i.line, i.target) for m, i in every_import(in_layers(layer)) if i.layer not in allowed])
 
 

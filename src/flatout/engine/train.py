@@ -23,8 +23,8 @@ from flatout.engine.provenance import Here
 from flatout.errors import NothingMeasured
 from flatout.fixes.checkpoint.rescuer import wait_for_rescuers
 from flatout.fixes.core.catalog import find_fix
+from flatout.loader_account import LoaderAccount
 from flatout.schema.codec import write_order
-from flatout.schema.loader_account import LoaderAccount
 from flatout.schema.order import ORDER_VARIABLE, Order
 from flatout.schema.trial import Selection
 

@@ -13,9 +13,9 @@ from flatout.fixes.core.shared_switch import SharedSwitch
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
+    from flatout.loader_account import LoaderAccount
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
-    from flatout.schema.loader_account import LoaderAccount
 
 __all__ = ["OutermostModules", "Site"]
 

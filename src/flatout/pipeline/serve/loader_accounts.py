@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from flatout.schema.loader_account import FLEETING, LoaderAccount
+from flatout.loader_account import FLEETING, LoaderAccount
 
 if TYPE_CHECKING:
     from flatout.pipeline.serve.loader_server import LoaderServer

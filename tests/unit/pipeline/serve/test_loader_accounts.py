@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from flatout.loader_account import LoaderAccount
 from flatout.pipeline.serve.compiled_loader import LoaderCaches
-from flatout.schema.loader_account import LoaderAccount
 
 
 class Ticks(Dataset):
