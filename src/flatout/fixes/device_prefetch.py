@@ -127,6 +127,6 @@ FIX = Fix(
     patch=patch,
     bounds={"kind": KIND},
     choices=choices,
-    addresses=("IN001", "IN008", "TR001", "TR002"),
+    addresses=("IN001", "TR001", "TR002"),
     edit=(Unwritten(reason="it learns from the first two batches what to copy ahead"),),
 )
