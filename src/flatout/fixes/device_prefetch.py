@@ -8,7 +8,8 @@ that is already there. The batch itself stays where it was: a script that also r
 
 ## Why it helps
 
-The copy overlaps with computation, and the device need not wait for it at the beginning of a step.
+The copy overlaps with computation, and the device need not wait for it at the beginning of a step. Its gain is not
+measured yet.
 
 ## How equal
 
