@@ -53,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         evidence=(
             Evidence("kernels in a step", found.number, ""),
             Evidence("mean kernel", found.each_s * 1e3, "ms"),
-            Evidence("device busy in the drawn steps", found.busy, ""),
+            Evidence("device busy in the profiled steps", found.busy, ""),
         ),
         fixes=("compiled-module", "fused-optimizer", "larger-batch"),
     )

@@ -165,7 +165,7 @@ class LoaderServer:
         if not in_a_copy():  # which keeps nothing
             self.kept_rows.open()
         if loader.num_workers and (self._plan.threads or self._plan.workers) and self.kept_rows.direct:
-            self.reason = "what its transform is given takes more memory than may be kept"
+            self.reason = "the inputs of its transform take more memory than the budget allows"
 
     def _wanted(self, indices: Indices) -> torch.Tensor:
         places = torch.empty(0, dtype=torch.int64) if isinstance(indices, OddIndices) else indices
@@ -283,7 +283,7 @@ class LoaderServer:
             given = prefetch.take(indices.tolist()) if prefetch is not None and self.kept_rows.direct else None
             return self.kept_rows.take(indices, stream, given)
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
-            self._refuse(f"making batches at once raised {type(error).__name__}")
+            self._refuse(f"making whole batches raised {type(error).__name__}")
         if stream is not None and began is not None:
             stream.set_state(began)
         if before is not None:
@@ -309,7 +309,7 @@ class LoaderServer:
                 restore_random_states(before)
                 self.kept_rows = self._nothing_kept()
                 return self._completed(indices)
-            reason = f"making samples by themselves raised {type(error).__name__}"
+            reason = f"making samples one by one raised {type(error).__name__}"
         if not reason and not undrawn(before, random_states()):
             reason = DRAWS
         if reason:
@@ -383,11 +383,11 @@ class LoaderServer:
         answer = ask_a_copy(asked)
         here = functools.partial(agrees_here, answer.value, asked, self.kept_rows.shown, indices, self._computing)
         if answer.failed and (self._has_others or not self._sees_all):
-            self._refuse(f"{type(self.dataset).__name__} could not be asked again: {answer.failed}")
+            self._refuse(f"{type(self.dataset).__name__} could not be read again: {answer.failed}")
         elif not (answer.failed or self._purpose == "timing" or here()):
             if self._fresh is not None and self.served and not self._has_others:
                 self._fresh.too_late(f"sample {indices[0]}", in_this_pass=False)
-            self._refuse(f"sample {indices[0]} is another than it was")
+            self._refuse(f"sample {indices[0]} differs from what it was")
         return not self.reason
 
     @property
