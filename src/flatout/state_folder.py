@@ -49,5 +49,5 @@ def own_folder(path: str) -> str:
     os.makedirs(path, mode=0o700, exist_ok=True)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise PermissionError(13, "it is not this user's alone", path)
+        raise PermissionError(13, "other users can access it", path)
     return path

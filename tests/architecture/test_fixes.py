@@ -16,6 +16,7 @@ from flatout.schema.trial import Equivalence
 from tests.architecture.source import REPO, Module, modules, none_of
 
 HEADINGS = ["## What it does", "## Why it helps", "## How equal", "## When it is wrong"]
+NOT_MEASURED = {"device-prefetch", "pinned-copy", "tf32"}  # by themselves, on a GPU
 ORDINARY = (Equivalence.BITWISE, Equivalence.ROUNDING, Equivalence.PRECISION)
 every_fix = pytest.mark.parametrize("fix", fixes(), ids=lambda fix: fix.name)
 
@@ -65,6 +66,14 @@ def test_the_page_is_that_of_the_file_and_begins_with_one_sentence(fix: Fix):
 def test_the_page_speaks_of_the_class_that_the_fix_claims(fix: Fix):
     equal = fix.page.partition("## How equal")[2].partition("## ")[0]
     assert fix.equivalence.value in equal
+
+
+@every_fix
+def test_the_page_holds_a_measured_gain_and_its_n_or_says_that_there_is_none(fix: Fix):
+    words = " ".join(fix.page.split())
+    measured = re.search(r"\b\d[\d.]*(x\b| times as fast)", words) and re.search(r"\bn=\d", words)
+    assert measured or fix.name in NOT_MEASURED
+    assert ("gain is not measured yet" in words) == (fix.name in NOT_MEASURED)
 
 
 @every_fix

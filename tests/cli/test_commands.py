@@ -221,7 +221,7 @@ def test_a_recording_knows_its_own_ceilings_with_their_intervals(recorded, capsy
     (recorded / "report.json").write_text(dumps(ordinary()))
     assert run(["report", "."]) == 0
     shown = capsys.readouterr().out
-    assert "one batch held            40.0 ms  37.5 to 42.6      60% input" in shown
+    assert "one batch replayed        40.0 ms  37.5 to 42.6      60% input" in shown
     assert "device-resident" not in shown
 
 
@@ -246,7 +246,7 @@ def test_a_recording_is_exported_for_other_programs(recorded, project, capsys):
 
 @pytest.mark.parametrize(
     ("file", "said"),
-    [("a.txt", "ends with none of .html, .trace.json"), ("no/a.md", "does not exist"), ("folder.md", "is a folder")],
+    [("a.txt", "does not end with any of .html"), ("no/a.md", "does not exist"), ("folder.md", "is a folder")],
 )
 def test_an_export_that_cannot_be_is_refused_first(recorded, project, capsys, file, said):
     (project / "folder.md").mkdir()
@@ -275,7 +275,7 @@ def test_a_recording_is_handed_to_a_tracker_with_the_place_as_it_was_given(recor
     assert taken == [("train.py", "http://127.0.0.1:5000//x")]
     assert "mlflow:http://127.0.0.1:5000//x: run r\\x1b1" in capsys.readouterr().err
     assert run(["report", ".", "--export", "mlflow:"]) == 2
-    assert "names no place" in capsys.readouterr().err
+    assert "does not say where to write" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_recording_is_told_how_to_make_one(project, capsys):

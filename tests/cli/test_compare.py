@@ -43,7 +43,7 @@ def test_what_changed_is_shown(recorded, capsys, golden):
 
 
 @pytest.mark.parametrize(
-    ("number", "input_ms", "code", "word"), [(3, 62, 0, "Passed"), (3, 72, 1, "Failed"), (1, 68, 3, "Cannot be told")]
+    ("number", "input_ms", "code", "word"), [(3, 62, 0, "Passed"), (3, 72, 1, "Failed"), (1, 68, 3, "Undecided")]
 )
 def test_a_limit_makes_it_a_gate(recorded, capsys, number, input_ms, code, word):
     recorded("A", number)
@@ -112,8 +112,8 @@ def test_a_page_goes_to_a_file(recorded, project, capsys):
         (["A"], "Missing argument 'B'"),
         (["A", "A", "--export", "page.md"], "does not end with .html"),
         (["A", "A", "--export", "no/page.html"], "does not exist"),
-        (["A", "A", "--limit", "none"], "is no limit"),
-        (["A", "A", "--limit", "0.1%"], "The least limit is 1%"),
+        (["A", "A", "--limit", "none"], "is not a limit"),
+        (["A", "A", "--limit", "0.1%"], "The smallest limit is 1%"),
     ],
 )
 def test_bad_input_is_told(recorded, capsys, words, said):

@@ -72,7 +72,7 @@ def test_the_files_are_changed_only_when_asked_and_kept_beside(tuned, capfdbinar
     assert run(["patch", "--write", "train.py"]) == 0
     out, err = capfdbinary.readouterr()
     assert out == b""
-    assert b"train.py is changed; what it was is in train.py.orig" in err
+    assert b"train.py is changed; the original is in train.py.orig" in err
     assert (tuned / "train.py.orig").read_text() == SCRIPT
     patched = (tuned / "train.py").read_text()
     assert "num_workers=2)" in patched
@@ -138,7 +138,7 @@ def test_a_module_that_is_not_the_user_s_own_is_wrong_usage(tuned, capsys):
 
 def test_a_command_in_place_of_a_script_is_wrong_usage(tuned, capsys):
     assert run(["patch", "sh", "train.py"]) == 2
-    assert "sh is no file" in capsys.readouterr().err
+    assert "sh is not a file" in capsys.readouterr().err
 
 
 def test_the_name_of_a_file_is_shown_without_what_a_terminal_obeys(tuned, capsys):

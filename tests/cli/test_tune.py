@@ -168,7 +168,7 @@ def test_a_recipe_beside_the_script_needs_no_name_unless_there_is_one_here(searc
 def test_a_file_that_is_no_recipe_is_never_overwritten(search, project, capsys, content):
     (project / "flatout.toml").write_bytes(content)
     assert run(["tune", "train.py"]) == 2
-    assert "flatout.toml exists and is no recipe of flatout's." in capsys.readouterr().err
+    assert "flatout.toml exists and was not written by flatout." in capsys.readouterr().err
     assert (project / "flatout.toml").read_bytes() == content
     assert search.calls == []
 
@@ -195,7 +195,7 @@ def test_a_tune_that_kept_nothing_writes_no_recipe_and_leaves_an_earlier_one(sea
     before = (project / "flatout.toml").read_bytes()
     assert run(["tune", "train.py"]) == 0
     assert (project / "flatout.toml").read_bytes() == before
-    assert "note: flatout.toml, of an earlier tune, is left as it was" in capsys.readouterr().err
+    assert "note: flatout.toml, written by an earlier tune, is unchanged" in capsys.readouterr().err
 
 
 def test_a_recipe_that_cannot_be_written_in_the_end_costs_only_the_file(search, project, capsys):
@@ -273,4 +273,4 @@ def test_a_damaged_journal_costs_only_the_trials(recorded, capsys):
     assert run(["report", ".flatout"]) == 0
     streams = capsys.readouterr()
     assert "Each step takes" in streams.out
-    assert "is no trial" in " ".join(streams.out.split())
+    assert "is not a trial" in " ".join(streams.out.split())

@@ -52,7 +52,7 @@ def test_a_folder_named_like_a_script_is_wrong_usage(flatout):
     [
         (b"for x in\n", "line 1"),
         (b"\x00\x01\x02", "null bytes"),
-        (b"\x89PNG\r\n\x1a\n\xff\xfe", "is no Python"),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", "is not a Python"),
         ("# caf\u00e9\nprint('\u00e9')\n".encode("latin-1"), "utf-8"),
     ],
     ids=["syntax", "nulls", "picture", "latin"],
@@ -61,7 +61,7 @@ def test_a_file_that_is_no_python_is_wrong_usage(flatout, source, what):
     (flatout.folder / "train.py").write_bytes(source)
     ended = flatout.diagnose("train.py")
     assert ended.code == 2
-    assert "train.py is no Python" in said(ended)
+    assert "train.py is not a Python" in said(ended)
     assert what in said(ended)
     assert "None" not in said(ended)
     assert not (flatout.folder / ".flatout").exists()
@@ -131,7 +131,7 @@ def test_two_flatouts_in_one_folder_do_not_measure_each_other(flatout):
     assert wait_until(lambda: list(flatout.folder.glob(".flatout/*/*/guard.lock")))
     second = flatout.diagnose("train.py")
     assert second.code == 2
-    assert f"Another flatout (process {first.pid}) is at work in {flatout.folder}." in said(second)
+    assert f"Another flatout (process {first.pid}) is running in {flatout.folder}." in said(second)
     first.send_signal(signal.SIGINT)
     assert flatout.wait(first).code == 130
 

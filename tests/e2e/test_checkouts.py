@@ -55,7 +55,7 @@ def test_a_checkout_that_fails_by_itself_is_named(versions):
 def test_what_is_no_checkout_or_holds_no_such_script_is_refused(versions, flatout):
     versions(A=training())
     (flatout.folder / "B").mkdir()
-    for side, said in (("A/train.py", "A/train.py is no folder"), ("B", "train.py does not exist")):
+    for side, said in (("A/train.py", "A/train.py is not a folder"), ("B", "train.py does not exist")):
         ended = flatout("compare", "A", side, "--limit", "5%", "--", "train.py")
         assert (ended.code, said in ended.err) == (2, True), ended.err
 

@@ -174,7 +174,7 @@ def test_ctrl_c_in_the_timed_run(swift):
     process.send_signal(signal.SIGINT)
     ended = swift.wait(process)
     assert ended.code == 130
-    assert "Interrupted. What was measured is kept. It lies in" in said(ended)
+    assert "Interrupted. What was measured is kept. It is in" in said(ended)
     assert str(ended.recording) in said(ended)
     assert "Each step takes" in ended.out
     assert swift.left_behind() == []

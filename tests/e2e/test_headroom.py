@@ -59,7 +59,7 @@ def test_what_the_input_costs_is_measured_by_holding_it(diagnosed):
     promised = [each.max_speedup for each in report.findings if each.code.startswith("IN")]
     assert promised and max(promised) <= found[HELD_INPUT].speedup
     shown = text(report, Look(width=80)).plain
-    assert all(said in shown for said in ("raw samples held", "% reading", "% transforms", "The loader alone"))
+    assert all(said in shown for said in ("raw samples replayed", "% reading", "% transforms", "The loader alone"))
     assert read_run(Path(report.folder)).ceilings == report.headroom
 
 

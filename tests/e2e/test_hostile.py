@@ -102,7 +102,7 @@ RECORDINGS = {
     "a link to itself": (lambda p: p.replace(RUN_FILE, link(RUN_FILE)), SHOW, 2, ""),
     "a link to a secret": (lambda p: p.replace(RUN_FILE, link(p.outside / "secret")), SHOW, 2, "damaged"),
     "folders in a circle": (lambda p: (p.top / "a").mkdir() or link("..")(p.top / "a" / "b"), ("report", "a"), 0, ""),
-    "3 GB": (lambda p: p.replace(RUN_FILE, large), SHOW, 2, "3000 MB, of 128 at most"),
+    "3 GB": (lambda p: p.replace(RUN_FILE, large), SHOW, 2, "3000 MB; the limit is 128 MB"),
     "notes without end": (
         lambda p: p.append(json.dumps({"kind": "notes", "values": ["x" * 10_000] * 2_000})),
         SHOW,
@@ -172,7 +172,12 @@ RECORDINGS = {
 RECIPES = {
     "a fifo as recipe": (lambda p: fifo(p.top / "flatout.toml"), TRAIN, 2, "no recipe"),
     "a device as recipe": (lambda p: link("/dev/zero")(p.top / "flatout.toml"), TRAIN, 2, "no recipe"),
-    "a fifo in the recipe's place": (lambda p: fifo(p.top / "flatout.toml"), ("tune", "train.py"), 2, "no recipe"),
+    "a fifo in the recipe's place": (
+        lambda p: fifo(p.top / "flatout.toml"),
+        ("tune", "train.py"),
+        2,
+        "not written by flatout",
+    ),
     "100,000 workers": (
         lambda p: p.recipe(settings="workers = 100000"),
         TRAIN,
@@ -182,7 +187,7 @@ RECIPES = {
     "-5 workers": (lambda p: p.recipe(settings="workers = -5"), TRAIN, 2, "workers = -5, not a number from 0 to 512"),
     "two words of workers": (lambda p: p.recipe(settings='workers = "2 3"'), TRAIN, 2, "workers = '2 3' as int"),
     "10**400 workers": (lambda p: p.recipe(settings="workers = 1" + "0" * 400), TRAIN, 2, "digits"),
-    "a number of 5,000 digits": (lambda p: p.recipe(settings="workers = 1" + "0" * 5000), TRAIN, 2, "no TOML file"),
+    "a number of 5,000 digits": (lambda p: p.recipe(settings="workers = 1" + "0" * 5000), TRAIN, 2, "not a TOML file"),
     "a table of workers": (lambda p: p.recipe(settings="workers = {a = {b = 1}}"), TRAIN, 2, "as int only"),
     "1e999 of learning": (
         lambda p: p.recipe("larger-batch", 'factor = 2\nlr_factor = inf\nloader = "train.py:3"'),
@@ -218,12 +223,12 @@ RECIPES = {
     "a folder above": (lambda p: p.recipe("cached-input", 'folder = "x/../../outside"'), TRAIN, 2, "without '..'"),
     "a module as fix": (lambda p: p.recipe("os.system", 'command = "touch ran"'), TRAIN, 2, "does not exist"),
     "a setting that is none": (lambda p: p.recipe(settings="call = 1"), TRAIN, 2, "has no setting 'call'"),
-    "brackets in brackets": (lambda p: p.recipe(settings="workers = " + "[" * 50_000), TRAIN, 2, "no TOML file"),
-    "two megabytes": (lambda p: p.recipe(settings="#" * 2_000_000), TRAIN, 2, "it has 2 MB, of 1 at most"),
-    "no text": (lambda p: (p.top / "flatout.toml").write_bytes(bytes(range(256))), TRAIN, 2, "no TOML file"),
+    "brackets in brackets": (lambda p: p.recipe(settings="workers = " + "[" * 50_000), TRAIN, 2, "not a TOML file"),
+    "two megabytes": (lambda p: p.recipe(settings="#" * 2_000_000), TRAIN, 2, "the limit is 1 MB"),
+    "no text": (lambda p: (p.top / "flatout.toml").write_bytes(bytes(range(256))), TRAIN, 2, "not a TOML file"),
     "a schema without end": (lambda p: p.recipe(head=f'schema = "{"9" * 5000}"'), TRAIN, 2, "has schema"),
     "escapes in a name": (lambda p: p.recipe("\\u001b[31m"), TRAIN, 2, "does not exist"),
-    "a link to a secret": (lambda p: link(p.outside / "secret")(p.top / "flatout.toml"), TRAIN, 2, "no TOML file"),
+    "a link to a secret": (lambda p: link(p.outside / "secret")(p.top / "flatout.toml"), TRAIN, 2, "not a TOML file"),
 }
 
 FOLDERS = {

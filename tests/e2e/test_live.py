@@ -126,7 +126,7 @@ def test_an_empty_recipe_attaches_the_probes_alone(project, terminal):
     project.write(training(steps=300, after=watched))
     shown = terminal("--live", "train.py")
     assert shown.code == 0
-    assert shown.left[:2] == ["flatout: flatout.toml holds no fix: train.py trains as it is", "[]"]
+    assert shown.left[:2] == ["flatout: flatout.toml holds no fix: train.py trains unchanged", "[]"]
     assert shown.left[2].startswith("flatout: train.py: 300 steps in ")
 
 

@@ -169,4 +169,4 @@ def test_what_a_diagnosis_found_is_written_without_a_recipe_and_trains_to_the_sa
     assert (random == plain[1]).all()
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert again.returncode == 2
-    assert "written to since the newest recording" in again.stderr
+    assert "changed since the newest recording" in again.stderr

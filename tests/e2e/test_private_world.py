@@ -82,7 +82,7 @@ def test_a_foreign_recording_s_journal_overwrites_nothing_and_is_refused_with_on
     ended = project.diagnose("train.py")
     assert ended.code == 0, ended.err
     assert Path(place).read_text() == "mine"
-    assert text(ended).count("is no journal of yours") == 1
+    assert text(ended).count("is not a journal of yours") == 1
 
 
 @pytest.mark.full
@@ -95,7 +95,7 @@ if "overlay" in open("/proc/self/mountinfo").read().partition(" - overlay overla
     ended = project.diagnose("train.py")
     assert ended.code == 0, ended.err
     if not why_no_private_world():
-        assert "no private copy of the file system here (the script failed in one)" in text(ended)
+        assert "no private copy of the file system here (the script failed in a private copy)" in text(ended)
 
 
 @pytest.mark.full
@@ -109,7 +109,7 @@ def test_who_holds_the_guard_s_lock_is_said_and_waited_for(project, monkeypatch)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.pwrite(lock.fileno(), b"4711", 0)
         process = project.start("diagnose", "--steps", "20", "train.py")
-        said = "waiting for process 4711, which puts files back"
+        said = "waiting for process 4711, which is restoring files"
         assert wait_until(lambda: said in process.err_path.read_text())
     assert project.wait(process).code == 0
 

@@ -142,5 +142,5 @@ def test_ctrl_c_keeps_the_trials_and_says_how_to_go_on(flatout, tune):
     process.send_signal(signal.SIGINT)
     ended = flatout.wait(process)
     assert ended.code == 130
-    assert "goes on where it stopped" in " ".join(ended.err.split())
+    assert "continues where this one stopped" in " ".join(ended.err.split())
     assert flatout.left_behind() == []

@@ -104,7 +104,7 @@ def _unjudgeable(
 ) -> str:
     """Return why nothing can be said, "" when something can."""
     if claimed.rank > Equivalence.PRECISION.rank:
-        return f"a change of class {claimed} cannot be told from equal by comparing single runs"
+        return f"a change of class {claimed} cannot be distinguished from equal results by comparing single runs"
     for trace, name in ((baseline, "untouched script"), (again, "untouched script, run again,"), (candidate, "script")):
         if trace.troubles:
             return f"the {name} could not be followed: {trace.troubles[0]}"

@@ -28,10 +28,10 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
         return None
     match = re.fullmatch(r"(\d*\.?\d+)\s*%?", value.strip())
     if match is None:
-        raise click.BadParameter(f"{value!r} is no limit. Write by how much B may be slower: 5%.", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a limit. Write by how much B may be slower: 5%.", ctx, param)
     limit = float(match[1]) / 100
     if not LEAST_LIMIT <= limit < math.inf:
-        raise click.BadParameter(f"{value} is finer than can be told. The least limit is 1%.", ctx, param)
+        raise click.BadParameter(f"{value} is too small to measure. The smallest limit is 1%.", ctx, param)
     return limit
 
 
@@ -49,7 +49,7 @@ def _page(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path
     "--limit",
     callback=_limit,
     metavar="SHARE",
-    help="How much slower B may be, as 5%: exit code 1 when it is slower beyond noise, 3 when it cannot be told.",
+    help="How much slower B may be, such as 5%: exit code 1 if it is slower beyond noise, 3 if noise hides the answer.",
 )
 @budget_option
 @click.option(
@@ -121,7 +121,7 @@ def _by_recordings(before: Path, after: Path) -> Difference:
 
     source = click.get_current_context().get_parameter_source("budget_s")
     if source is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--budget is for training A and B: name the script, after --.")
+        raise click.UsageError("--budget limits the trainings of A and B: name the script after --.")
     return difference(*_sides(before, after))
 
 
@@ -155,7 +155,7 @@ def _check_side(name: str, folder: Path, side: list[Report]) -> None:
     if len(scripts) > 1:
         raise UsageError(
             f"{name} holds recordings of {len(scripts)} scripts: {', '.join(scripts)}.",
-            "Their steps say nothing about each other.",
+            "Steps of different scripts cannot be compared.",
             f"Name the folder of one of them, below {folder}.",
         )
     short = [report for report in side if len(report.breakdown.step_ms) < FEWEST_STEPS]
@@ -163,6 +163,6 @@ def _check_side(name: str, folder: Path, side: list[Report]) -> None:
         raise NothingMeasured(
             f"{name} holds {len(short)} recording{'s' if len(short) > 1 else ''} with fewer than {FEWEST_STEPS} steady "
             f"steps: {short[0].folder} has {len(short[0].breakdown.step_ms)}.",
-            "How much they scatter cannot be told from so few.",
+            "So few steps do not show how much they scatter.",
             "Remove it, or record the script for longer.",
         )

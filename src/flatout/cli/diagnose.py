@@ -54,7 +54,11 @@ def _alike(name: str, known: Sequence[str]) -> list[str]:
     options_metavar="[OPTIONS]",
 )
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Training steps to measure.")
-@click.option("--whole", is_flag=True, help="Let the script train to its end, as it is, and record all of it lightly.")
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="Let the script train to its end, unchanged, and record every step with the light probes.",
+)
 @budget_option
 @click.option("--only", multiple=True, metavar="CODE", help="Report these findings only; may be given again.")
 @json_option

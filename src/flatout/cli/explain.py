@@ -39,7 +39,7 @@ def _list() -> None:
     if cures:
         click.echo("\nFixes: what `flatout tune` tries\n")
         _table([("", fix.name + (" (on request)" if fix.on_request else ""), fix.summary) for fix in cures])
-    click.echo("\nflatout explain NAME shows the page of one.")
+    click.echo("\nflatout explain NAME shows the page of a rule or a fix.")
 
 
 def _table(rows: Sequence[tuple[str, str, str]]) -> None:
@@ -79,7 +79,11 @@ def _page(name: str) -> None:
 
 def _rule_page(rule: "Rule") -> str:
     """Return the page of a rule."""
-    note = "\n\nPreview: no recording on the hardware it speaks of has confirmed this rule yet." if rule.preview else ""
+    note = (
+        "\n\nPreview: no recording on the hardware that this rule is about has confirmed it yet."
+        if rule.preview
+        else ""
+    )
     return "\n\n".join(filter(None, (f"# {rule.code} {rule.name}", rule.page, rule.measured))) + note
 
 

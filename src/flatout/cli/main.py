@@ -100,7 +100,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             _confess(error)
             return INTERNAL_ERROR
         let_go_of_stdout()
-        _tell(UsageError(f"What was found could not be written to stdout ({error.strerror})."))
+        _tell(UsageError(f"The output could not be written to stdout ({error.strerror})."))
         return UsageError.exit_code
     except Exception as error:
         _confess(error)

@@ -52,8 +52,8 @@ def fix_names(words: Iterable[str]) -> frozenset[str]:
         if not named:
             raise UsageError(
                 f"No fix addresses {_title(page)}.",
-                "It names what to change by hand.",
-                f"`flatout explain {page.name}` says how.",
+                "Its page says what to change by hand.",
+                f"Show it: `flatout explain {page.name}`.",
             )
         found |= named
     return frozenset(found)

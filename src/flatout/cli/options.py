@@ -31,11 +31,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
     if match is None or match[2] not in _UNITS_S:
         raise click.BadParameter(
-            f"{value!r} is no duration. Write seconds, minutes or hours: 90, 90s, 5m, 1h.", ctx, param
+            f"{value!r} is not a duration. Write seconds, minutes or hours: 90, 90s, 5m, 1h.", ctx, param
         )
     seconds = float(match[1]) * _UNITS_S[match[2]]
     if not 0 < seconds < math.inf:
-        raise click.BadParameter(f"nothing can be measured in {value}. Give a few seconds at least: 30s.", ctx, param)
+        raise click.BadParameter(
+            f"{value} is too short to measure anything. Give at least a few seconds: 30s.", ctx, param
+        )
     return seconds
 
 
@@ -82,7 +84,9 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     match = re.fullmatch(r"[^\d.-]*(\d*\.?\d+)\s*(?:/\s*([a-z]+))?", value.strip().lower())
     per_s = _UNITS_S.get(match[2] or "h") if match else None
     if match is None or per_s is None:
-        raise click.BadParameter(f"{value!r} is no price. Write what an hour costs: 3.5, 3.5/h, 0.06/min.", ctx, param)
+        raise click.BadParameter(
+            f"{value!r} is not a price. Write what an hour costs: 3.5, 3.5/h, 0.06/min.", ctx, param
+        )
     return float(match[1]) * 3600 / per_s
 
 
@@ -91,7 +95,7 @@ price_option: _Decorator = click.option(
     "price_h",
     callback=_price,
     metavar="PRICE",
-    help="What the machine costs, as 3.5/h: adds what an epoch and its waiting cost.",
+    help="Price of the machine, such as 3.5/h: adds the cost of an epoch and of its waiting time.",
 )
 
 given_recipe_option: _Decorator = click.option(

@@ -33,9 +33,9 @@ NOTHING_WRITTEN = 3
     options_metavar="[OPTIONS]",
 )
 @given_recipe_option
-@click.option("--only", multiple=True, metavar="FIX", help="Write only this fix of it; may be given again.")
+@click.option("--only", multiple=True, metavar="FIX", help="Write only this fix of the recipe; may be given again.")
 @click.option("--findings", is_flag=True, help="Write what cures findings of the newest recording, too.")
-@click.option("--write", is_flag=True, help="Change the files, and keep what they were as FILE.orig.")
+@click.option("--write", is_flag=True, help="Change the files, and keep the originals as FILE.orig.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT")
 def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...], findings: bool, write: bool) -> int:
     """Write flatout.toml into the script's own source, as a diff.
@@ -50,7 +50,7 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
     _check_options(words)
     target, project = parse_target(words), _project(words)
     if only and findings:
-        raise UsageError("--only names fixes of a recipe, --findings takes what was found.", "Use one of the two.")
+        raise UsageError("--only names fixes of a recipe, --findings uses the newest recording.", "Use one of the two.")
     report = _diagnosed(target) if findings else None
     recipe, path, selections = _recipe(target, recipe_file, only, needed=not findings)
     loaders, step_s = _recorded(target, recipe)
@@ -120,8 +120,8 @@ def _cure(
     old = [each.shown for each in project.sources if each.path.stat().st_mtime > began]
     if old:
         raise UsageError(
-            f"{', '.join(old)} {'was' if len(old) == 1 else 'were'} written to since the newest recording.",
-            "The lines that its findings name may be others by now.",
+            f"{', '.join(old)} {'has' if len(old) == 1 else 'have'} changed since the newest recording.",
+            "Its findings may name the wrong lines now.",
             "Run `flatout diagnose` again.",
         )
     found = [each for each in report.findings if not each.code.startswith("MS")]
@@ -148,7 +148,7 @@ def _project(words: Sequence[str]) -> "Project":
         return read_project(found, here, here)
     script = Path(words[0])
     if not script.is_file():
-        raise UsageError(f"{script} is no file.", "`flatout patch` edits one script.", "Give the script itself.")
+        raise UsageError(f"{script} is not a file.", "`flatout patch` edits one script.", "Give the script itself.")
     return read_project(script, script.resolve().parent, here)
 
 
@@ -187,7 +187,7 @@ def _check_unchanged(recipe: Recipe | None, target: "Target", *, refuse: bool) -
     if refuse:
         raise UsageError(
             f"{fact}.",
-            "What was measured is another script.",
+            "The measurements belong to an earlier version of the script.",
             "Run `flatout tune` again, or take the diff without --write.",
         )
     _say(f"warning: {fact}")
@@ -230,7 +230,7 @@ def _write(project: "Project", patched: "Project") -> None:
     from flatout.edits.written_files import write_project
 
     for name, backup in write_project(project, patched):
-        _say(f"{name} is changed; what it was is in {backup.name}")
+        _say(f"{name} is changed; the original is in {backup.name}")
 
 
 def _say(text: str) -> None:

@@ -73,7 +73,9 @@ def _recover(folder: Path) -> None:
     try:
         recover(folder)
     except OSError as error:
-        raise BadRecording(f"The recording in {folder} cannot be put together ({error.strerror or error}).") from None
+        raise BadRecording(
+            f"The recording in {folder} cannot be read as a whole ({error.strerror or error})."
+        ) from None
 
 
 _DAMAGE = (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -93,9 +95,9 @@ def recorded(file: Path) -> Iterator[None]:
         raise
     except _DAMAGE as error:
         raise BadRecording(
-            f"{file} holds numbers that no training has ({type(error).__name__}: {str(error)[:200]}).",
-            "Nothing can be said of it.",
-            "Record it again; if it is as flatout wrote it, please report this.",
+            f"{file} holds impossible numbers ({type(error).__name__}: {str(error)[:200]}).",
+            "flatout cannot report on it.",
+            "Record it again; if nobody changed the file, please report this.",
         ) from error
 
 
@@ -157,7 +159,7 @@ def _with_trials(shown: Report, folder: Path) -> Report:
     there = [folder / name for name in (TRIALS_FILE, STATE_FILE) if os.path.lexists(folder / name)]
     odd = [each.name for each in there if not _is_plain(each)]
     if odd:
-        note = f"{' and '.join(odd)} beside the recording {'are' if len(odd) > 1 else 'is'} no file of ours"
+        note = f"{' and '.join(odd)} beside the recording {'were' if len(odd) > 1 else 'was'} not written by flatout"
         return replace(shown, run=replace(shown.run, notes=(*shown.run.notes, note)))
     try:
         trials = TrialJournal(folder).read()

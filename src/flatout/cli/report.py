@@ -25,7 +25,7 @@ def _targets(ctx: click.Context, param: click.Parameter, targets: tuple[str, ...
         file = Path(target)
         if not file.name.endswith(tuple(EXPORTS)):
             known = ", ".join([*EXPORTS, "or begins with tensorboard: or mlflow:"])
-            raise click.BadParameter(f"{target!r} ends with none of {known}.", ctx, param)
+            raise click.BadParameter(f"{target!r} does not end with any of {known}.", ctx, param)
         if file.is_dir():
             raise click.BadParameter(f"{target!r} is a folder.", ctx, param)
         writable(ctx, param, file)
@@ -47,10 +47,12 @@ def _tracker(target: str) -> "tuple[Tracker, str] | None":
     if tracker is None or target == name:
         return None
     if not place:
-        raise UsageError(f"{target} names no place.", advice=f"Name a folder behind the colon: {target}runs")
+        raise UsageError(
+            f"{target} does not say where to write.", advice=f"Name a folder after the colon: {target}runs"
+        )
     if find_spec(tracker.package) is None:
         raise UsageError(
-            f"{tracker.package}, which writes {name}:{place}, is not installed.",
+            f"{tracker.package} is needed for {name}:{place} and is not installed.",
             advice=f"pip install 'flatout[{name}]'",
         )
     return tracker, place

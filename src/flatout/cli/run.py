@@ -34,16 +34,16 @@ _KILLED = 128  # what a shell adds to the number of the signal that ended a prog
     options_metavar="[OPTIONS]",
 )
 @given_recipe_option
-@click.option("--only", multiple=True, metavar="FIX", help="Apply only this fix of it; may be given again.")
+@click.option("--only", multiple=True, metavar="FIX", help="Apply only this fix of the recipe; may be given again.")
 @click.option(
     "--on-change",
     type=click.Choice(["stop", "warn"]),
     default="stop",
     show_default=True,
-    help="Where samples that were kept changed unseen for a while: end the training, or warn and go on.",
+    help="If kept samples changed after batches of them were served: stop the training, or warn and continue.",
 )
-@click.option("--live", is_flag=True, help="Show how the training goes while it goes, below its own output.")
-@verbose_option("Show where the recipe was proven and what was done in which process.")
+@click.option("--live", is_flag=True, help="Show the live state of the training below its own output.")
+@verbose_option("Show where the recipe was proven and what each fix did in each process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def run(
     words: tuple[str, ...],
@@ -96,7 +96,7 @@ def _train(target: "Target", selections: Sequence[Selection], *, live: bool) -> 
     from flatout.cli.live import Panel, can_show
 
     if not can_show():
-        _say("--live needs a terminal to draw on, and stderr is none: the training is not shown")
+        _say("--live needs a terminal, and stderr is not one: the training runs without the panel")
         return train(target, selections)
     with Panel() as panel:
         trained = train(target, selections, panel)
@@ -132,7 +132,7 @@ def _announce(
 ) -> None:
     """Say what will be applied, and what is not as it was where that was proven."""
     if not kept:
-        _say(f"{path} holds no fix: {script} trains as it is")
+        _say(f"{path} holds no fix: {script} trains unchanged")
         return
     whole = len(kept) == len(recipe.fixes)
     proof = recipe.proof
@@ -162,8 +162,8 @@ def _nothing_done(exit_code: int, *, walked: bool) -> str:
     if number == signal.SIGINT:
         return "had not acted when the script was interrupted (Ctrl-C)"
     if number in set(signal.Signals):
-        memory = "; often memory was short: see the system log" if number == signal.SIGKILL else ""
-        return f"is not known to have acted: the script was killed by {signal.Signals(number).name}{memory}"
+        memory = "; memory may have run out: see the system log" if number == signal.SIGKILL else ""
+        return f"may not have acted: the script was killed by {signal.Signals(number).name}{memory}"
     return f"had not acted when the script ended with exit code {exit_code}"
 
 

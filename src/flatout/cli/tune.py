@@ -35,7 +35,10 @@ OURS = ("schema", "script", "proven")
     "--only", multiple=True, metavar="FIX", help="Try this fix only, or those for this finding; may be given again."
 )
 @click.option(
-    "--also", multiple=True, metavar="FIX", help="Try this fix too, which is tried on request only, as larger-batch is."
+    "--also",
+    multiple=True,
+    metavar="FIX",
+    help="Also try this fix, which is tried only on request (such as larger-batch).",
 )
 @click.option(
     "--equal",
@@ -139,7 +142,7 @@ def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[Hando
 
     if report.recipe is None or not report.recipe.fixes:
         if file.exists():
-            click.echo(f"note: {file}, of an earlier tune, is left as it was", err=True)
+            click.echo(f"note: {file}, written by an earlier tune, is unchanged", err=True)
         return HandoverStair(), None
     try:
         write_recipe(report.recipe, file)
@@ -176,7 +179,7 @@ def _require_ours(file: Path) -> None:
         ours = False
     if not ours:
         raise UsageError(
-            f"{file} exists and is no recipe of flatout's.",
+            f"{file} exists and was not written by flatout.",
             "It would be overwritten.",
             "Name another file with --recipe, or move this one away.",
         )

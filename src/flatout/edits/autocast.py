@@ -28,7 +28,7 @@ def autocast(piece: Autocast, project: Project, context: Context) -> WrittenEdit
     """Write autocast around every training call of the model, or around none."""
     del piece, context
     if "autocast" in project.mentions:
-        said = "the code mentions autocast, so it decides by itself: see what it says there"
+        said = "the code mentions autocast, so it may set this itself: check it there"
         return WrittenEdit(project, there=1) if _OURS in project.mentions else WrittenEdit(project, left=(said,))
     model = find_model(project)
     if isinstance(model, str):
@@ -40,7 +40,7 @@ def autocast(piece: Autocast, project: Project, context: Context) -> WrittenEdit
     for source, call in calls:
         around = _around(project, source, call)
         if around is None:
-            said = "what the model gives back is not surely one tensor: put autocast around this call by hand"
+            said = "the model may return something other than one tensor: put autocast around this call by hand"
             return WrittenEdit(project, left=(source.at(call, said),))
         lines.append((source, source.statement(call).lineno, around))
     try:

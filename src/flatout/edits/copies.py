@@ -31,7 +31,7 @@ def copy_argument(piece: CopyArgument, project: Project, context: Context) -> Wr
         if found is Given.EQUAL:
             there += 1
         elif found is not Given.NOTHING:
-            left.append(source.at(call, "non_blocking is given already: look at it there"))
+            left.append(source.at(call, "non_blocking is set already: check it there"))
         elif any(source is place and call is known for place, known, _ in edits):
             continue
         else:

@@ -22,14 +22,14 @@ def detached(project: Project, source: SourceFile, statement: ast.stmt) -> Writt
     """Keep a tensor without its graph on the line that keeps it."""
     kept = _kept(statement)
     if kept is None:
-        return WrittenEdit(project, left=(source.at(statement, "what is kept here is not told by the line"),))
+        return WrittenEdit(project, left=(source.at(statement, "the line does not show what is kept here"),))
     holder, value = kept
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
         return WrittenEdit(project, there=1)
     if may_be_trained_on(project, source, statement, {last_name(holder)}):
-        return WrittenEdit(project, left=(source.at(statement, "what is kept may come to a backward pass"),))
+        return WrittenEdit(project, left=(source.at(statement, "what is kept may be used in a backward pass"),))
     if not (isinstance(statement, ast.AugAssign) or _is_tensor(project, source, value, holder)):
-        said = f"{ast.unparse(value)} is not surely one tensor: keep its .detach() by hand"
+        said = f"{ast.unparse(value)} may not be a single tensor: keep its .detach() by hand"
         return WrittenEdit(project, left=(source.at(statement, said),))
     return WrittenEdit(with_changes(project, lines=[(source, statement.lineno, _detach)]), changed=1)
 

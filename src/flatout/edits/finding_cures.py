@@ -64,15 +64,15 @@ def _write(project: Project, finding: Finding, recorded: Project) -> WrittenEdit
         return WrittenEdit(project, left=(finding.message + tried,))
     at = next((at for at, each in enumerate(recorded.sources) if str(each.path) == place.file), None)
     if at is None:
-        return WrittenEdit(project, left=(f"its place is in no file that is read. {finding.message}",))
+        return WrittenEdit(project, left=(f"its place is in no file that flatout reads. {finding.message}",))
     source = project.sources[at]
     statement = _statement(source, _line_now(recorded.sources[at].lines, source.lines, place.line))
     if statement is None:
-        return WrittenEdit(project, left=(f"{source.shown}:{place.line} is no statement, or changed already",))
+        return WrittenEdit(project, left=(f"{source.shown}:{place.line} is not a statement, or has changed already",))
     try:
         return edit(project, source, statement)
     except (Unplaced, RecursionError):
-        return WrittenEdit(project, left=(source.at(statement, "the change fits nowhere on this line"),))
+        return WrittenEdit(project, left=(source.at(statement, "the change does not fit on this line"),))
 
 
 def _line_now(before: Sequence[str], now: Sequence[str], line: int) -> int:

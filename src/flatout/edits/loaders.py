@@ -26,9 +26,9 @@ _SAMPLERS = ("RandomSampler", "SequentialSampler", "SubsetRandomSampler", "Weigh
 _OF_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 _SLOWER = 0.05  # a patched script may be slower than its recipe by this share
 _OTHERS = {
-    Role.OTHER: "this loader is never walked with a backward pass, so it is left as it is",
-    Role.BOTH: "this line makes loaders for training and for others: make the training loader by a call of its own",
-    Role.UNKNOWN: "it cannot be told whether this loader is for training: walk it in a `for` beside the backward pass",
+    Role.OTHER: "no backward pass runs in a loop over this loader, so it stays unchanged",
+    Role.BOTH: "this line makes training loaders and others: make the training loader in a call of its own",
+    Role.UNKNOWN: "it is not clear whether this loader is for training: iterate over it around the backward pass",
 }
 _Call = tuple[SourceFile, ast.Call, LoaderCall]
 
@@ -82,7 +82,7 @@ def loader_argument(piece: LoaderArgument, project: Project, context: Context) -
         if found is Given.EQUAL or (piece.at_least and found is Given.LITERAL and _is_more(value, code)):
             there += 1
         elif piece.of_workers and not _has_workers(call):
-            left.append(source.at(call, f"this loader has no workers, so {piece.name} would say nothing to it"))
+            left.append(source.at(call, f"this loader has no workers, so {piece.name} would have no effect"))
         elif reason := (
             _against(piece, project, source, call, known, code)
             or _given_elsewhere(piece.name, code, found, value)
@@ -138,12 +138,12 @@ def _against(
     told = [facts.prefix.deterministic for facts in known.recorded if facts.prefix is not None and facts.prefix.checked]
     random = "" if told and all(told) else made_randomly(project)
     if random:
-        return f"{random}: in a worker these would be other numbers, which `flatout run` sees to"
+        return f"{random}: a worker would draw other numbers; `flatout run` prevents that"
     named = {each.arg for each in call.keywords}
     if code == "0" and (extra := [name for name in _OF_WORKERS if name in named]):
         return f"{extra[0]} needs workers: remove it together with num_workers"
     if not known.straight:
-        return "it is walked by more than a `for` of its own (zip, iter, next), so workers would draw out of turn"
+        return "it is iterated by more than one `for` (zip, iter, next), so workers would draw in another order"
     return _strange_sampler(project, source, call)
 
 
@@ -153,7 +153,7 @@ def _strange_sampler(project: Project, source: SourceFile, call: ast.Call) -> st
         made = Flow(project).origins(source, value) if value is not None else []
         kinds = [place.names.dotted(each.func).rpartition(".")[2] for place, each in made]
         if value is not None and not (kinds and all(kind in _SAMPLERS for kind in kinds)):
-            return f"{name} is {ast.unparse(value)}, which may draw batch by batch: with workers it is asked earlier"
+            return f"{name} is {ast.unparse(value)}, which may draw batch by batch: with workers it would draw earlier"
     return ""
 
 
@@ -168,12 +168,10 @@ def wrapped_loader(piece: WrappedLoader, project: Project, context: Context) -> 
     num_there = len(chosen) - len(wanted)
     for source, call in [each for each in wanted if each[1] in classes and not classes[each[1]].can_be_replaced]:
         name = classes[call].definition.name
-        left.append(
-            source.at(call, f"{name} has more of its own than __init__, which a loader around it would not have")
-        )
+        left.append(source.at(call, f"{name} defines more than __init__, which a wrapped loader would lose"))
         wanted.remove((source, call))
     for source, call in [each for each in wanted if _is_written_to(project, each[1])]:
-        left.append(source.at(call, "an attribute of this loader is set later, which the one around it would not see"))
+        left.append(source.at(call, "an attribute of this loader is set later, which its wrapper would not see"))
         wanted.remove((source, call))
     code = context.code(piece.arguments)
     edits: list[tuple[SourceFile, ast.Call, OnCall]] = [

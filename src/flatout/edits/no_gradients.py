@@ -28,16 +28,16 @@ def without_gradients(project: Project, source: SourceFile, statement: ast.stmt)
         if is_without_gradients(place, node.body[0]):
             return WrittenEdit(project, there=1)
         if any(may_be_trained_on(project, place, each) for each in node.body):
-            return WrittenEdit(project, left=(source.at(statement, "what it keeps may come to a backward pass"),))
+            return WrittenEdit(project, left=(source.at(statement, "what it keeps may be used in a backward pass"),))
         if any(may_be_trained_on(project, *each, {node.name}) for each in _calls(project, node)):
-            return WrittenEdit(project, left=(source.at(statement, "what it returns may come to a backward pass"),))
+            return WrittenEdit(project, left=(source.at(statement, "what it returns may be used in a backward pass"),))
         return _written(project, place, node, _decorated)
     loop = _loop(project, source, statement)
     if loop is None:
         said = "the loop that validates, apart from what trains, is not found there"
         return WrittenEdit(project, left=(source.at(statement, said),))
     if may_be_trained_on(project, source, loop):
-        return WrittenEdit(project, left=(source.at(statement, "what it computes may come to a backward pass"),))
+        return WrittenEdit(project, left=(source.at(statement, "what it computes may be used in a backward pass"),))
     return _written(project, source, loop, _wrapped)
 
 

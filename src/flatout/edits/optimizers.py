@@ -38,9 +38,11 @@ def optimizer_argument(piece: OptimizerArgument, project: Project, context: Cont
         if found is Given.EQUAL:
             there += 1
         elif kind not in piece.kinds.get(name, ()):
-            left.append(source.at(call, f"{kind} has no {name} implementation, so it stays as it is"))
+            left.append(source.at(call, f"{kind} has no {name} implementation, so it stays unchanged"))
         elif beside or sparse:
-            left.append(source.at(call, beside or "an embedding is sparse, and its gradients have no such code"))
+            left.append(
+                source.at(call, beside or "an embedding is sparse, and its gradients have no such implementation")
+            )
         elif reason := _against(call, name, held, piece.refuses):
             left.append(source.at(call, reason))
         elif found is Given.UNPACKED:
@@ -70,7 +72,7 @@ def _against(call: ast.Call, name: str, held: Held | None, refuses: tuple[str, .
         return f"{name} is {where}, whose value is not in this line: set it to True where it comes from"
     other = _OTHER[name]
     if _given(call, other, held)[0] in (Given.EQUAL, Given.ELSEWHERE, Given.UNPACKED):
-        return f"it asks for {other} already, and torch takes one of them"
+        return f"it requests {other} already, and torch accepts only one of them"
     names = [each.arg for each in call.keywords] + [each for way in held or () for each in way]
     asked = next((each for each in names if each in refuses), "")
-    return f"it is given {asked}, which does not go together with {name}" if asked else ""
+    return f"it is given {asked}, which cannot be combined with {name}" if asked else ""

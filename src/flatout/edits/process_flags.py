@@ -31,16 +31,14 @@ def switch_line(piece: SwitchLine, project: Project, context: Context) -> Writte
         return _changed(project, calls, code)
     mentioned = next((name for name in piece.unless if name in project.mentions), "")
     if mentioned:
-        return WrittenEdit(
-            project, left=(f"the code mentions {mentioned}, so it decides by itself: see what it says there",)
-        )
+        return WrittenEdit(project, left=(f"the code mentions {mentioned}, so it may set this itself: check it there",))
     if piece.first:
         return WrittenEdit(_first(project, code), changed=1)
     project = with_import(project, 0, piece.needs)
     script = project.script
     place = _behind_imports(script, piece.needs)
     if not place:
-        said = f"{script.shown} does not import {piece.needs} at its top, so where to put {code} cannot be told"
+        said = f"{script.shown} does not import {piece.needs} at its top, so there is no clear place for {code}"
         return WrittenEdit(project, left=(said,))
     return WrittenEdit(project.with_code(script.path, insert_line(script, code, place, after=True).code), changed=1)
 

@@ -72,7 +72,7 @@ def _write(name: str, project: Project, context: Context) -> WrittenEdit:
     fix = find_fix(name)
     pieces = fix.edit if fix is not None else ()
     if not pieces:
-        return WrittenEdit(project, left=("how to write it in the source is not known",))
+        return WrittenEdit(project, left=("flatout does not know how to write it in the source",))
     done = WrittenEdit(project)
     unwritten = [each for each in pieces if isinstance(each, Unwritten) and _is_meant(each, context)]
     whole = [each.reason for each in unwritten if not each.rest]
@@ -94,7 +94,7 @@ def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
     try:
         return _write_piece(piece, project, context)
     except (Unplaced, RecursionError):
-        return WrittenEdit(project, left=("the place to write it at cannot be told from what surrounds it",))
+        return WrittenEdit(project, left=("the surrounding code does not show where to write it",))
 
 
 def _write_piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:

@@ -43,7 +43,7 @@ def find_model(project: Project) -> Model | str:
         found = {origin: place for place, origin in flow.origins(source, asked)}
         if not all(_may_be(project, source, asked, origin) for origin in found):
             return source.at(
-                call, "what this method is called on is not told by the source: make the optimizer beside the model"
+                call, "the source does not show what this method is called on: make the optimizer next to the model"
             )
         made |= found
     if len(made) != 1:
@@ -110,7 +110,7 @@ def model_line(piece: ModelLine, project: Project, context: Context) -> WrittenE
             changed = with_import(changed, project.sources.index(model.source), "torch")
     except Unplaced:
         return WrittenEdit(
-            project, left=(model.source.at(model.statement, f"no line fits behind this one: add {code}"),)
+            project, left=(model.source.at(model.statement, f"no line can follow this one: add {code} by hand"),)
         )
     return WrittenEdit(changed, changed=1)
 
@@ -133,7 +133,7 @@ def _against(piece: ModelLine, project: Project, model: Model) -> str:
     if direct in project.mentions or not training_calls(project, model):
         return model.source.at(model.statement, f"{model.name} is not called as {model.name}(...) where it is trained")
     if piece.no_views and (place := _view(project, model)):
-        return f"{place}: .view may meet what the model gives back, in another memory order: use .reshape there"
+        return f"{place}: .view may receive the model's output in another memory order: use .reshape there"
     return ""
 
 
@@ -141,7 +141,7 @@ def _decided(piece: ModelLine, project: Project, name: str = "") -> str:
     """Return what shows that the code decides by itself; without the model's name, what needs none."""
     names = [each.format(model=name) for each in piece.unless if name or "{model}" not in each]
     mentioned = next((each for each in names if each in project.mentions), "")
-    return f"the code mentions {mentioned}, so it decides by itself: see what it says there" if mentioned else ""
+    return f"the code mentions {mentioned}, so it may set this itself: check it there" if mentioned else ""
 
 
 def _view(project: Project, model: Model) -> str:

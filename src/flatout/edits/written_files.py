@@ -19,14 +19,16 @@ def write_project(before: Project, after: Project) -> list[tuple[str, Path]]:
     changed = [(old, new) for old, new in zip(before.sources, after.sources, strict=True) if old.code != new.code]
     for old, _ in changed:
         if old.path.read_bytes() != old.code:
-            raise UsageError(f"{old.shown} has changed while it was looked at.", "Nothing was written.", "Try again.")
+            raise UsageError(f"{old.shown} changed while it was read.", "Nothing was written.", "Try again.")
     done: list[tuple[str, Path]] = []
     for old, new in changed:
         try:
             backup = _back_up(old.path, old.code)
             _replace(old.path, new.code)
         except OSError as error:
-            raise UsageError(f"{old.shown} cannot be written ({error.strerror}).", f"{len(done)} files were.") from None
+            raise UsageError(
+                f"{old.shown} cannot be written ({error.strerror}).", f"{len(done)} files were written before."
+            ) from None
         done.append((old.shown, backup))
     return done
 

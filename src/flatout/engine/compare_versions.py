@@ -73,7 +73,7 @@ def compare_checkouts(
             ]
             return _Session(targets, reports, limit, start + budget_s, watch).compare()
         except KeyboardInterrupt:
-            raise Interrupted("Interrupted.", "Nothing can be said of A and B yet.", "Start it again.") from None
+            raise Interrupted("Interrupted.", "There is no result on A and B yet.", "Start it again.") from None
 
 
 def target_in(folder: Path, words: Sequence[str]) -> Target:
@@ -84,7 +84,7 @@ def target_in(folder: Path, words: Sequence[str]) -> Target:
     """
     if not folder.is_dir():
         raise UsageError(
-            f"{folder} is no folder.",
+            f"{folder} is not a folder.",
             "With a script after --, A and B are the folders in which it is started.",
             "Name two checkouts of the code: `git worktree add A main` makes one.",
         )
@@ -203,21 +203,21 @@ class _Session:
         elif measured.failure is not None or time.monotonic() < self._until:
             failure = measured.failure
             self._failures.append(
-                failure.reason if failure else "the training was over before two blocks of steps were"
+                failure.reason if failure else "the training ended before two blocks of steps were complete"
             )
             self._apart = True  # both at once may be too much: one of each after the other
 
     def _too_few(self) -> NothingMeasured:
         if self._failures:
             return NothingMeasured(
-                f"{len(self._starts)} starts of A and B came to an end: {self._failures[-1]}.",
+                f"{len(self._starts)} starts of A and B completed: {self._failures[-1]}.",
                 f"At least {FEWEST_STARTS} are needed.",
-                "Each trained by itself before. Look for what two at once cannot share (a port, a file, memory), and "
-                "let the script train for longer than some seconds.",
+                "Each trained alone before. Look for something that two at once cannot share (a port, a file, memory), "
+                "and let the script train for more than a few seconds.",
             )
         return NothingMeasured(
-            f"{len(self._starts)} starts of A and B fitted into the time given, and {FEWEST_STARTS} are the least.",
-            "From fewer, what is noise cannot be told.",
+            f"{len(self._starts)} starts of A and B fitted into the time given; at least {FEWEST_STARTS} are needed.",
+            "Fewer do not show how large the noise is.",
             "Give more time: --budget 15m.",
         )
 

@@ -91,7 +91,7 @@ def _with_report(error: FlatoutError, session: "_Session") -> FlatoutError:
     error.report = session.report()
     measured = error.report is not None
     error.meaning = "What was measured is kept." if measured else "Nothing was measured yet."
-    error.advice = f"It lies in {session.folder}."
+    error.advice = f"It is in {session.folder}."
     return error
 
 
@@ -190,7 +190,7 @@ class _Session:
             return None
         lost = self.folder / "files" / "not-restored.txt"
         if lost.exists():
-            self._notes.append(f"some of the script's files could not be put back: see {lost}")
+            self._notes.append(f"some of the script's files could not be restored: see {lost}")
         notes = dict.fromkeys([*run.notes, *self._notes, *read_notes(self.folder)])
         run = dataclasses.replace(run, notes=tuple(notes), ceilings=self._ceilings)
         with contextlib.suppress(OSError):  # a full disk: the parts are there, and the report is shown all the same

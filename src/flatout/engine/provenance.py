@@ -79,7 +79,7 @@ def require_same_script(recipe: Recipe, path: Path, target: Target) -> None:
     if not same_name and not (digest and digest == recipe.proof.script_digest):
         raise UsageError(
             f"{path} was proven for {recipe.script}, not for {target.name}.",
-            "What is faster and equal there may be neither here.",
+            "A fix that is faster with equal results there may be neither here.",
             f"Tune this script: flatout tune {target.name}. If it was renamed, change `script` in {path}.",
         )
 

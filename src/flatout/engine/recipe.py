@@ -29,7 +29,7 @@ __all__ = ["RECIPE_FILE", "check_selection", "find_recipe", "read_recipe", "writ
 RECIPE_FILE = "flatout.toml"
 
 _HEAD = """\
-# What `flatout tune` kept for {script}: fixes that were measurably faster and left training results as equal as said.
+# What `flatout tune` kept for {script}: fixes that were measurably faster and kept training results as equal as stated.
 # Train under it with `flatout run`; leave a fix out by deleting its [[fix]] table or with `flatout run --only FIX`.
 # What a fix does and when it is wrong: `flatout explain NAME`. Nothing in this file is executed.
 
@@ -56,7 +56,7 @@ def find_recipe(target: Target, given: Path | None) -> Path:
         where = " nor ".join(str(place) for place in dict.fromkeys(places))
         raise UsageError(
             f"There is no recipe: no file {where}.",
-            "A recipe is what `flatout tune` has kept.",
+            "`flatout tune` writes a recipe.",
             f"Make one first: flatout tune {target.name}",
         )
     return found
@@ -74,7 +74,9 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
     try:
         write_whole(path, _text(recipe).encode())
     except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}).", "The recipe would lie there.") from None
+        raise UsageError(
+            f"{path} cannot be written ({error.strerror}).", "The recipe is to be written there."
+        ) from None
 
 
 def _text(recipe: Recipe) -> str:
@@ -129,9 +131,9 @@ def read_recipe(path: Path) -> Recipe:
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
     except (ValueError, RecursionError) as error:  # ValueError: no TOML, no text, a number of thousands of digits
-        raise BadRecording(f"{path} is no TOML file: {_shortened(error)}.", advice=_AGAIN) from None
+        raise BadRecording(f"{path} is not a TOML file: {_shortened(error)}.", advice=_AGAIN) from None
     if "schema" not in body:
-        raise BadRecording(f"{path} is no recipe: it names no schema.", advice=_AGAIN)
+        raise BadRecording(f"{path} is not a recipe: it has no schema.", advice=_AGAIN)
     if body["schema"] != SCHEMA:
         found = body["schema"]
         raise BadRecording(
@@ -142,7 +144,7 @@ def read_recipe(path: Path) -> Recipe:
         recipe = _recipe(body)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         told = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
-        raise BadRecording(f"{path} is no recipe: {_shortened(told)}.", advice=_AGAIN) from None
+        raise BadRecording(f"{path} is not a valid recipe: {_shortened(told)}.", advice=_AGAIN) from None
     for kept in recipe.fixes:
         check_selection(kept.selection, path)
     return recipe

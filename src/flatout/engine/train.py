@@ -237,7 +237,7 @@ def _not_attached(folder: Path) -> list[str]:
     failed = {path.read_text(encoding="utf-8", errors="replace").strip() for path in parts.glob("failed-*.txt")}
     if not any(parts.glob("python-*")):
         return [
-            "no Python process of the script could be reached, so nothing was applied:"
-            " PYTHONPATH was ignored (python -S, -I, -E) or set anew"
+            "flatout could not attach to any Python process of the script, so no fix was applied:"
+            " PYTHONPATH was ignored (python -S, -I, -E) or overwritten"
         ]
     return [f"could not attach: {text.splitlines()[-1]}" for text in sorted(failed) if text]

@@ -68,7 +68,7 @@ def tune(
             error: FlatoutError = Interrupted(
                 "Interrupted.",
                 f"{len(session.search.trials)} trials are kept.",
-                f"The same command goes on where it stopped; everything lies in {folder}.",
+                f"The same command continues where this one stopped; everything is in {folder}.",
             )
             error.report = session.report()
             raise error from None
@@ -96,7 +96,7 @@ def _diagnosis(
         report = diagnose_in(target, folder, limits=given, watch=earlier, echo=echo, notes=notes)
     except KeyboardInterrupt:
         meaning = "\n".join(["The diagnosis was not finished.", *notes, *read_notes(folder)])
-        raise Interrupted("Interrupted.", meaning, f"It lies in {folder}.") from None
+        raise Interrupted("Interrupted.", meaning, f"It is in {folder}.") from None
     state = TuneState(
         command=shown.command,
         script=target.name,

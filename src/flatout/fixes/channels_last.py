@@ -11,7 +11,9 @@ state dictionaries and whole modules, `pickle`, safetensors) is written in the d
 
 Convolution kernels work channels-last inside (tensor cores, oneDNN). With channels-first tensors every convolution
 converts its input and its output; with channels-last ones nothing is converted, and normalization and pooling between
-convolutions read memory in order.
+convolutions read memory in order. Changed by hand, a small ResNet on the CPU takes steps 1.26x as fast (0.96 to 1.32,
+n=3 rounds; 2 cores of an AMD EPYC, torch 2.13; `python benchmarks/cpu_resnet.py`). On an H200 (torch 2.11), a ResNet-18
+of 224x224 with 256 in a batch gained 1.65x in the fix's trial (1.64 to 1.67, n=4 pairs; `python benchmarks/ladder.py`).
 
 ## How equal
 

@@ -18,7 +18,10 @@ they are, so batches hold the same samples in the same order, epoch after epoch.
 ## Why it helps
 
 Decoding, converting and normalizing sample by sample in Python is repeated in every epoch, and is most of the step in
-many scripts; a gather runs at the speed of memory. Nobody waits for workers to start.
+many scripts; a gather runs at the speed of memory. Nobody waits for workers to start. Under this fix alone, the MNIST
+guide's script takes steps 5.6x as fast (5.57 to 6.02, n=5 rounds; 2 cores of an AMD EPYC, torch 2.13;
+`python benchmarks/mnist_guide.py`), and victoresque/pytorch-template trains 2.2x as fast (1.39 to 3.37, n=6 pairs, same
+machine; `benchmarks/history/outside.jsonl`).
 
 ## How equal
 

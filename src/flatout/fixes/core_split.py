@@ -8,9 +8,9 @@ cores that are left, as `cpu-threads` does. Both are applied together or not at 
 ## Why it helps
 
 A training on the CPU computes with as many threads as there are cores. Workers on top of that make more threads than
-cores: each parallel region then waits for a thread that has no core, and neither change alone brings anything.
-On the bundled demo (2 cores, batches of 64 images decoded by PIL), whole trainings of 6 epochs took 8.0 and 8.2 s as
-they are, 8.1 to 8.4 s with two workers, and 7.3 and 7.0 s with one worker and one thread (n=2 each, torch 2.13, of
+cores: each parallel region then waits for a thread that has no core, and neither change alone brings anything. On the
+bundled demo (2 cores, batches of 64 images decoded by PIL), whole trainings of 6 epochs took 8.0 and 8.2 s as they are,
+8.1 to 8.4 s with two workers, and 7.3 and 7.0 s with one worker and one thread: 1.13x as fast (n=2 each, torch 2.13, of
 which 3 s are start-up).
 
 ## How equal

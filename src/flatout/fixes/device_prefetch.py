@@ -8,7 +8,8 @@ that is already there. The batch itself stays where it was: a script that also r
 
 ## Why it helps
 
-The copy overlaps with computation, and the device need not wait for it at the beginning of a step.
+The copy overlaps with computation, and the device need not wait for it at the beginning of a step. Its gain is not
+measured yet.
 
 ## How equal
 
@@ -127,6 +128,6 @@ FIX = Fix(
     patch=patch,
     bounds={"kind": KIND},
     choices=choices,
-    addresses=("IN001", "IN008", "TR001", "TR002"),
+    addresses=("IN001", "TR001", "TR002"),
     edit=(Unwritten(reason="it learns from the first two batches what to copy ahead"),),
 )

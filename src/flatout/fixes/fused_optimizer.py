@@ -10,7 +10,10 @@ flags. The `step` counters of a fused step on a GPU are on the device during the
 ## Why it helps
 
 The loop makes several small calls for every weight tensor. `fused` reads and writes each weight, gradient and moment
-once; `foreach` makes few calls for lists of tensors.
+once; `foreach` makes few calls for lists of tensors. With `fused=True` set by hand, Adam on the MNIST guide's network
+takes its step 2.54x as fast as the loop (2.52 to 2.65), and the training 1.32x (1.32 to 1.38); with a transformer of
+3.2 million weights 2.57x (2.50 to 2.63) and 1.09x (1.03 to 1.19). These are medians of n=4 turns on 2 cores of an AMD
+EPYC (torch 2.13; `python benchmarks/optimizer_steps.py`).
 
 ## How equal
 

@@ -10,7 +10,10 @@ before every 200th step of an optimizer.
 ## Why it helps
 
 A full collection looks at every object there is. Where a script holds many (a data set of Python objects, a large
-model), the training stands still meanwhile, at arbitrary moments.
+model), the training stands still meanwhile, at arbitrary moments. The mean step gains little: `gridworld_dqn` of
+`benchmarks/planted` 0.98x in the fix's trial (0.88 to 1.08, n=27 pairs), a network that logs 64 Python objects a step
+beside 300,000 dictionaries 1.07x in CPU time (0.88 to 1.19, n=7 pairs of 1000 steps; 2 cores of an Intel Xeon under
+KVM, torch 2.13, beside other programs).
 
 ## How equal
 

@@ -14,7 +14,7 @@ instead, since compiled modules run such a batch uncompiled. What does not fit i
 What a step costs at any batch size (kernel launches, Python, the optimizer) is paid less often, and a device with
 room left does more at once. Speed is counted by samples: a step on four times the samples may take four times as long.
 Measured on an H200 (torch 2.11, ResNet-18 of 224x224, bfloat16, channels-last, compiled, one batch on the device;
-medians of n=6 epochs): 16,700 images/s with 256 in a batch, 17,500 with 384, 17,900 with 512, 18,000 with 768.
+medians of n=6 epochs): 16,700 images/s with 256 in a batch, 17,500 with 384, 17,900 with 512, 18,000 (1.08x) with 768.
 
 ## How equal
 

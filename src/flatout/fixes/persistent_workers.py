@@ -9,7 +9,9 @@ draws one number less for each epoch and lets the workers' streams run on.
 ## Why it helps
 
 Ending and starting workers takes 0.07 to 0.20 s an epoch by fork (two workers), and seconds where they are spawned and
-import torch again; the first batch comes only after that.
+import torch again; the first batch comes only after that. With `persistent_workers=True` set by hand, two scripts of
+`benchmarks/planted` train 1.61x (`fold_training`) and 1.42x (`intent_classifier`) as fast (medians of n=3 pairs of
+runs, 2 cores of an AMD EPYC, torch 2.13; `python benchmarks/planted.py`).
 
 ## How equal
 

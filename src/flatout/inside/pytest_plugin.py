@@ -30,7 +30,7 @@ _LEAST_LIMIT = 0.01
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--flatout-update`."""
     group = parser.getgroup("flatout", "step times of trainings")
-    group.addoption("--flatout-update", action="store_true", help="record the baselines of flatout_step_time anew")
+    group.addoption("--flatout-update", action="store_true", help="record new baselines for flatout_step_time")
 
 
 class StepTime:
@@ -78,7 +78,7 @@ class StepTime:
         if number < FEWEST_STEPS:
             raise NothingMeasured(
                 f"{number} steady steps were recorded, fewer than {FEWEST_STEPS}.",
-                "How much they scatter cannot be told from so few.",
+                "So few steps do not show how much they scatter.",
                 "Train for longer.",
             )
         return run.concluded
@@ -127,7 +127,9 @@ def _judge(before: "Sequence[Report]", after: "Sequence[Report]", limit: float, 
     page = difference_text(found, Look(width=100), limit=limit, gate=gate).plain
     other = [each.name for each in found.surroundings if each.name in _MACHINE]
     if other:
-        pytest.skip(f"the baseline {baseline} is of another machine ({', '.join(other)}); --flatout-update makes one")
+        pytest.skip(
+            f"the baseline {baseline} is of another machine ({', '.join(other)}); --flatout-update records a new one"
+        )
     if gate.passed is None:
         pytest.skip(page)
     if not gate.passed:

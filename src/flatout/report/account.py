@@ -88,7 +88,7 @@ def epoch_lines(report: Report, price_h: float, look: Look) -> list[Text]:
     epoch = project_epoch(report.run, report.breakdown)
     if epoch is None:
         return look.paragraph(
-            "What an epoch costs is not known: neither a loader nor an end of an epoch told its length."
+            "The cost of an epoch is not known: neither a loader nor the end of an epoch showed its length."
         )
     if epoch.ended:
         times = "once" if epoch.ended == 1 else f"{epoch.ended} times"

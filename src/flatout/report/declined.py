@@ -57,12 +57,12 @@ def _differs(trial: Trial) -> str:
     told = trial.reason or (trial.equality.reason if trial.equality else "")
     if not told and trial.equality is not None:
         told = ", ".join(check_line(each) for each in trial.equality.checks if not each.passed)
-    return f"refused{speed}, results differ: {told or 'no check says where'}"
+    return f"refused{speed}, results differ: {told or 'no check names the place'}"
 
 
 def _left_out(trial: Trial) -> str:
     """Return why a fix that had passed its trial is not in the recipe."""
-    return f"passed its trial, left out in the end: {trial.reason or 'the recipe is as fast without it'}"
+    return f"passed its trial, but is not in the recipe: {trial.reason or 'the recipe is as fast without it'}"
 
 
 _WORDS: Mapping[Verdict, Callable[[Trial], str]] = {
@@ -70,10 +70,10 @@ _WORDS: Mapping[Verdict, Callable[[Trial], str]] = {
     Verdict.NOT_FASTER: _measured("not faster"),
     Verdict.SLOWER: _measured("slower"),
     Verdict.RESULTS_DIFFER: _differs,
-    Verdict.NOT_APPLIED: _ended("did not act", "the script never passed a place where it could"),
-    Verdict.OUT_OF_MEMORY: _ended("out of memory", "the script needs more under it than there is"),
+    Verdict.NOT_APPLIED: _ended("did not act", "the script never reached code that it changes"),
+    Verdict.OUT_OF_MEMORY: _ended("out of memory", "the script needs more memory under it than there is"),
     Verdict.CRASHED: _ended("crashed", "the script ended with an error under it"),
-    Verdict.TIMED_OUT: _ended("took too long", "it was ended at its time limit"),
+    Verdict.TIMED_OUT: _ended("took too long", "it was stopped at its time limit"),
     Verdict.UNDECIDED: _measured("undecided, so not kept"),
 }
 

@@ -136,8 +136,8 @@ def on_samples(found: Difference) -> str:
     if found.samples_before is None:
         return ""
     return (
-        f"Steps of A have {found.samples_before:g} samples, of B {found.samples_after:g}: times of B are of as many "
-        "samples as a step of A has."
+        f"Steps of A have {found.samples_before:g} samples, of B {found.samples_after:g}: times of B are "
+        "scaled to the samples of a step of A."
     )
 
 
@@ -190,7 +190,7 @@ def _surroundings(found: Difference, look: Look) -> list[Text]:
     if not found.surroundings:
         return []
     told = "; ".join(f"{each.name}: {each.before} in A, {each.after} in B" for each in found.surroundings)
-    return look.paragraph(f"Not the same on both sides, so not only the code may be why: {told}.", hanging=2)
+    return look.paragraph(f"Not the same on both sides, so the code may not be the only reason: {told}.", hanging=2)
 
 
 def advice(found: Difference) -> str:
@@ -212,7 +212,7 @@ def _limit(found: Difference, limit: float | None, gate: Gate | None, look: Look
 
 def gate_sentence(found: Difference, limit: float, gate: Gate) -> str:
     """Return what a limit says, and why."""
-    title = {True: "Passed", False: "Failed", None: "Cannot be told"}[gate.passed]
+    title = {True: "Passed", False: "Failed", None: "Undecided"}[gate.passed]
     more = "Give it more time" if found.num_starts else "Record more on each side"
     advised = f" {more}, or allow more." if gate.passed is None else ""
     return f"{title}, limit {limit * 100:.4g}%: {gate.reason}.{advised}"

@@ -1,4 +1,4 @@
-"""The headroom as a small staircase: what a step takes with its input held at one place after the other.
+"""The headroom as a small staircase: what a step takes with its input replayed at one place after the other.
 
 Every place was measured in turns with the script as it is, one place after the other. Shown are therefore ratios to
 the step as it is, in its milliseconds: so drift of the machine makes no stair.
@@ -12,14 +12,21 @@ from flatout.analysis.headroom_stages import Stair, left_between, stairs
 from flatout.report.account import format_rate
 from flatout.report.layout import Look
 from flatout.report.visible import cells
-from flatout.schema.facts import HELD_INPUT, LOADER_ALONE
+from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_PINNED, HELD_RAW, HELD_SAMPLES, LOADER_ALONE
 from flatout.schema.finding import Breakdown, Ceiling
 from flatout.schema.run import Run
 from flatout.units import format_ms, format_share
 
 __all__ = ["HeadroomRow", "headroom_lines", "rows", "sentences", "with_workers"]
 
-_HEADING = "Headroom: a step with its input held, place by place (95% intervals, +-2%)"
+_HEADING = "Headroom: a step with replayed input, place by place (95% intervals, +-2%)"
+_SHOWN = {  # recordings and JSON keep the names of `schema.facts`
+    HELD_RAW: "raw samples replayed",
+    HELD_FIXED: "fixed part replayed",
+    HELD_SAMPLES: "samples replayed",
+    HELD_INPUT: "one batch replayed",
+    HELD_PINNED: "pinned batch replayed",
+}
 _NAME, _AMOUNT, _INTERVAL, _SHARE = 23, 9, 15, 5
 _INDENT = 2
 _WORTH_NAMING = 0.02
@@ -91,7 +98,7 @@ def sentences(headroom: tuple[Ceiling, ...], breakdown: Breakdown, *, workers: b
 
 def _row(ceiling: Ceiling, whole_ms: float, stair: Stair | None) -> HeadroomRow:
     return HeadroomRow(
-        name=ceiling.ceiling,
+        name=_SHOWN.get(ceiling.ceiling, ceiling.ceiling),
         ms=format_ms(_left_ms(ceiling, whole_ms)),
         interval=_interval(ceiling, whole_ms),
         share=format_share(stair.share) if stair else "",
@@ -135,5 +142,5 @@ def _alone(alone: Ceiling, headroom: tuple[Ceiling, ...], breakdown: Breakdown) 
         return f"{told}."
     training_ms = _left_ms(training, breakdown.median_ms)
     slower = batch_ms > _AS_FAST * training_ms
-    pace = "the loader is the slower of the two" if slower else "the loader is no slower than the training"
+    pace = "the loader is slower than the training" if slower else "the loader is no slower than the training"
     return f"{told}; the training without it {format_ms(training_ms)}: {pace}."

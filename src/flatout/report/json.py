@@ -166,9 +166,9 @@ def from_json(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadRecording(f"This is no JSON report: {error}.") from None
+        raise BadRecording(f"This is not a JSON report: {error}.") from None
     if not isinstance(document, dict) or "schema" not in document:
-        raise BadRecording("This JSON is no flatout report: it names no schema.")
+        raise BadRecording("This JSON is not a flatout report: it has no schema.")
     if document["schema"] != SCHEMA or isinstance(document["schema"], bool):
         raise BadRecording(
             f"This report has schema {document['schema']!r}; this version of flatout reads schema {SCHEMA}.",
@@ -197,13 +197,13 @@ def _check_nested(document: Mapping[str, Any]) -> None:
 def _check(place: str, value: object, keys: Mapping[str, _Kind]) -> None:
     """Refuse `value` unless it is an object with all of `keys`, each of its type."""
     if not isinstance(value, dict):
-        raise BadRecording(f"This report is damaged: {place} is no object.")
+        raise BadRecording(f"This report is damaged: {place} is not an object.")
     for name, kind in keys.items():
         if name not in value:
             raise BadRecording(f"This report is damaged: {place} has no {name!r}.")
         truth = isinstance(value[name], bool)
         if isinstance(value[name], int) and abs(value[name]) > LARGEST:
-            raise BadRecording(f"This report is damaged: {name!r} of {place} is a number of too many digits.")
+            raise BadRecording(f"This report is damaged: {name!r} of {place} is a number with too many digits.")
         if not isinstance(value[name], kind) or (truth and bool not in (kind if isinstance(kind, tuple) else (kind,))):
             raise BadRecording(
                 f"This report is damaged: {name!r} of {place} is of the wrong kind ({type(value[name]).__name__})."

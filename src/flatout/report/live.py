@@ -55,7 +55,7 @@ def waits_for(rank: RankNow | None) -> str:
     if rank is None or not rank.recent_steps:
         return "No training step yet."
     if rank.note:
-        return f"Nothing more is told: {rank.note}"
+        return f"Nothing more is shown: {rank.note}"
     if rank.idle_s > max(_STALLED_S, 5 * rank.step_ms / 1e3):
         what = {"validation": ": a validation runs", "between epochs": ": between two epochs"}.get(rank.doing, "")
         return f"No step for {format_seconds(rank.idle_s)}{what}."
@@ -139,7 +139,7 @@ def _epoch(rank: RankNow, look: Look) -> list[Text]:
         done = f"{rank.batches}/{rank.epoch_batches}"
         lines.append(_row(f"epoch {rank.epoch}", done, rank.batches / rank.epoch_batches, look, tail, "cyan"))
     elif rank.epoch:
-        lines.append(_row(f"epoch {rank.epoch}", f"{rank.batches}", None, look, "batches, of an unknown number"))
+        lines.append(_row(f"epoch {rank.epoch}", f"{rank.batches}", None, look, "batches, total unknown"))
     if rank.ready is not None:
         share = rank.ready / rank.most_ready if rank.most_ready else 0.0
         lines.append(_row("ready", f"{rank.ready} of {rank.most_ready}", share, look, "batches", "cyan"))

@@ -266,15 +266,15 @@ def _caveats(trials: Sequence[Trial], look: Look) -> list[Text]:
     lines = []
     if not all(trial.equality is None or trial.equality.deterministic for trial in trials):
         text = (
-            "The untouched script does not give the same bits twice: results were held to the band that two runs of it "
-            "span, so `identical` means within that band."
+            "The untouched script does not give the same bits twice: results were compared with the range that two "
+            "runs of it span, so `identical` means within that range."
         )
         lines += look.paragraph(text, hanging=INDENT, style="magenta")
     for trial in trials:
         if trial.candidate.equivalence is Equivalence.SEMANTIC:
             fix = trial.candidate.selection.fix
             text = (
-                f"{fix} makes another training of it: results were not compared, and only a whole training tells "
+                f"{fix} changes the training itself: results were not compared, and only a whole training tells "
                 f"whether the model is as good. What becomes of the learning rate: flatout explain {fix}"
             )
             lines += look.paragraph(text, hanging=INDENT, style="magenta")

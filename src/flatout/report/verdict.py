@@ -40,7 +40,7 @@ _ENDS = {
     "script failed": "The script failed",
     "interrupted": "The recording was interrupted",
     "killed": "The script was killed",
-    "unknown": "The recording breaks off",
+    "unknown": "The recording is cut off",
 }
 
 SUBJECTS = {
@@ -51,7 +51,7 @@ SUBJECTS = {
     Phase.OPTIMIZER: ("Training computes", "of each step is the optimizer"),
     Phase.SYNC: ("Training stalls", "of each step the host waits for the device"),
     Phase.CHECKPOINT: ("Training pauses", "of its time goes into checkpoints"),
-    Phase.HOST: ("Training is held up", "of each step is the loop's own Python code"),
+    Phase.HOST: ("Training waits for Python", "of each step is the loop's own Python code"),
     Phase.STARTUP: ("Training starts late", "of its time goes by before the first step"),
     Phase.EPOCH_GAP: ("Training pauses", "of its time goes by between epochs"),
     Phase.VALIDATION: ("Training pauses", "of its time is validation"),

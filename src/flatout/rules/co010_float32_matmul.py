@@ -2,10 +2,12 @@
 
 ## What it measures
 
-On devices with TF32 (Ampere and later), the deep run counts the operations of one forward pass by kind and type. From
-these follows the least time that a step's float32 products can take: three times those of the forward pass (backward
-has two for each; only once where three times is longer than the step, as with frozen layers), at the peak rate that the
-device has without tensor cores. It fires when that is at least 10% of the step and TF32 is not allowed.
+On CUDA devices with TF32 (Ampere and later), the deep run counts the operations of one forward pass by kind and type.
+From these follows the least time that a step's float32 products (attention included) can take: three times those of
+the forward pass (backward has two for each; only once where three times is longer than the step, as with frozen
+layers), at the peak rate that the device has without tensor cores. It fires when that is at least 10% of the step and
+`torch.get_float32_matmul_precision()` is `highest`. It stays quiet where the device's clock is not known, or where the
+script chose the precision through torch's newer settings.
 
 ## Why it matters
 

@@ -4,7 +4,8 @@
 
 The kernels that the device ran in the few steps of the timeline (torch's profiler, deep run), compared with the host's
 time for forward, backward and optimizer in the timed run. It fires on CUDA devices when a step has at least 100 kernels
-of at most 25 us on average, these take at most half of that time, and the rest is at least 10% of the step.
+of at most 25 us on average, these take at most half of that time, and the rest is at least 10% of the step. It stays
+quiet where at least half of the steps search for convolution algorithms (CO016).
 
 ## Why it matters
 
@@ -52,7 +53,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         evidence=(
             Evidence("kernels in a step", found.number, ""),
             Evidence("mean kernel", found.each_s * 1e3, "ms"),
-            Evidence("device busy in the drawn steps", found.busy, ""),
+            Evidence("device busy in the profiled steps", found.busy, ""),
         ),
         fixes=("compiled-module", "fused-optimizer", "larger-batch"),
     )

@@ -58,9 +58,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share) if known else 1.0,
         location=worst.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent at lines that call what {worst.device} "
-        f"leaves to the CPU: {names}, mostly in {at(worst.place)}. The device waits each time. Use "
-        "operations that it has, or do this before the loop.",
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent at lines that call operations which "
+        f"{worst.device} leaves to the CPU: {names}, mostly in {at(worst.place)}. The device waits each time. Use "
+        "operations that the device supports, or do this before the loop.",
         evidence=(Evidence("operations left to the CPU", len(left), ""),),
         fixes=(),
     )

@@ -2,8 +2,9 @@
 
 ## What it measures
 
-For each rank, the median time of a step without the backward pass, in which ranks wait for each other while gradients
-are exchanged. It fires when one rank's time is above the median of the others by at least 5% of the step.
+For each rank, the time of its own work in a step: the sum of the median times of all phases except backward and sync,
+in which ranks wait for each other and for the device. It fires when the longest is above the median of the others by at
+least 5% of the step (the median over ranks).
 
 ## Why it matters
 
@@ -19,8 +20,8 @@ or more samples a batch, a device that is shared or throttled. Host: a rank that
 
 Without an exchange in the backward pass (gradients averaged by hand, pipeline stages) ranks wait elsewhere, and the
 wait would be taken for work. With two ranks "the others" are one. Batches whose size changes from step to step are left
-to DI005. Where ranks run more threads than there are cores, a rank that computes longer is not reported: which one gets
-the cores is chance (DI002).
+to DI005. Where ranks run more threads than there are cores, a rank whose forward pass or optimizer takes longer is not
+reported, because which one gets the cores is chance (DI002), unless its batches hold at least 10% more samples.
 """
 
 from dataclasses import replace

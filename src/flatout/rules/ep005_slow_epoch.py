@@ -3,8 +3,8 @@
 ## What it measures
 
 In a recording of a whole training (`flatout diagnose --whole`): the mean step of each epoch after the first, of which
-there must be four. It fires when the epochs after the first that are at least 25% above the median epoch cost at least
-3% of all steps.
+there must be at least four. It fires when the epochs that are at least 25% above the median epoch together take longer
+than the median by at least 3% of the time of all steps after the first epoch.
 
 ## Why it matters
 
@@ -21,7 +21,7 @@ other processes (MS001).
 ## When it is wrong
 
 A curriculum, growing batches or lengths, or layers that are unfrozen later: then epochs differ by design. Saving and
-validating are left out, and so is an epoch that was cut short.
+validating are left out, and so is an epoch that was cut short (at most half as many steps as the median epoch).
 """
 
 from collections import defaultdict

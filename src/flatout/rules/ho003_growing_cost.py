@@ -3,10 +3,12 @@
 ## What it measures
 
 Host, forward and sync time of the steady steps, in order. The median of the last third must be at least 1.5 times that
-of the first third, and the middle halves of both must not overlap, over the whole recording or within each of its
-epochs. The time above the level at which the growth began must be at least 5% of the mean step. Without a loader that
-marks epochs, they are inferred from the time itself, if it repeatedly falls from its highest to its lowest quarter at
-regular intervals. For host time, the bound is the whole cost of the line, or the growth, whichever is larger.
+of the first third, the median of the middle third must lie between them, and the middle halves of the outer thirds must
+not overlap: over the whole recording, or within at least 60% of its epochs. Only epochs of at least 24 steps count, and
+there must be two of them. The time above the level at which the growth began must be at least 5% of the mean step.
+Without a loader that marks epochs, they are inferred from the time itself, if it repeatedly falls from its highest to
+its lowest quarter at regular intervals and rises from quarter to quarter in between. For host time, the bound is the
+whole cost of the line, or the growth, whichever is larger.
 
 ## Why it matters
 
@@ -21,9 +23,10 @@ Keep a running sum instead of all values; compute the metric at the end of the e
 ## When it is wrong
 
 Steps that get longer (batches sorted by length, a curriculum, one episode of a game a step) make all phases grow
-together: when the rest of the step grows by 60% of what this phase does, the rule is quiet. It is also quiet where the
-host first runs ahead of a device and later waits for it, in whichever phase its queue is full. The growth is measured;
-the reported line is only where that phase spends its time.
+together: the rule is quiet when forward and backward, these and the optimizer, or all phases (each time without the one
+that grows) grow by at least 60% of what this phase does. It is also quiet where the host first runs ahead of a device
+(in the first third, device time is more than 1.5 times the host's) and later waits for it, in whichever phase its queue
+is full. The growth is measured; the reported line is only where that phase spends its time.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,10 @@
 ## What it measures
 
 The time in `collate_fn`, as a share of all the work for one batch (samples, collate, sampler), times the share of the
-step that waits for input. It fires at 10% of the step for the script's own collate function. For the default one it
-fires at 15%, and only when collating takes more than half of the work for a batch.
+step that waits for input. Where these times were not measured, the lines that the sampler saw give the share. It fires
+at 10% of the step for the script's own collate function. For the default one it fires at 15%, and only when collating
+is at least half of the work for a batch. Rows of an array in memory are left to IN006, unless the script's own collate
+function takes longer than the samples.
 
 ## Why it matters
 

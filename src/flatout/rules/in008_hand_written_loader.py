@@ -56,7 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("own code", share * breakdown.mean_ms, "ms"),
             Evidence("stack samples", spot.samples if spot else 0, ""),
         ),
-        fixes=("device-prefetch",),
+        fixes=(),
     )
 
 

@@ -2,9 +2,9 @@
 
 ## What it measures
 
-For a loader with workers and without `persistent_workers`, over the epochs after the first: the time between epochs
-that is not the script's own code, the time in `iter(loader)`, and how much longer the first batch took than others. It
-fires at 5% of the recorded loop.
+For a loader with workers and without `persistent_workers`, over the epochs after the first: the time in `iter(loader)`,
+or the time between epochs that is neither the script's own code nor waiting for other ranks, whichever is larger, plus
+how much longer the first batch of an epoch took than others. It fires when that is at least 5% of the recorded loop.
 
 ## Why it matters
 

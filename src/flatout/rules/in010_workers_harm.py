@@ -4,7 +4,8 @@
 
 The median wait for a batch (the first of each epoch left out) against the time a worker needs to build one: samples
 and collate. It fires when the wait is at least 1.2 times the building time, and the difference is at least 10% of the
-step: without workers, the training process would have had the batch sooner.
+step: without workers, the training process would have had the batch sooner. It stays quiet where the deep run waited
+less than half as long as the timed run: then files were in memory by that time, and its times say little.
 
 ## Why it matters
 
@@ -20,8 +21,9 @@ or send uint8 and convert after the copy.
 ## When it is wrong
 
 The time in the worker includes waiting for a core; on a machine with more cores the same script may gain from workers.
-The bound is the time saved by replaying a fixed batch, where that was measured precisely enough, minus the time to
-build one: a process that sleeps until its batch arrives also resumes its work more slowly.
+The bound is the wait, or the time saved by replaying a fixed batch where that is larger and was measured precisely
+enough, minus the time to build a batch: a process that sleeps until its batch arrives also resumes its work more
+slowly.
 """
 
 from dataclasses import replace

@@ -3,9 +3,10 @@
 ## What it measures
 
 For each worker, the number of threads that torch may use or the mean number of cores it kept busy while fetching,
-whichever is larger, summed over the workers. It fires when workers run several threads each, their sum exceeds the
-cores this process may use, and the step waits for input at least 10% of the time. Workers that are idle for nine
-tenths of their life do not count.
+whichever is larger, summed over the workers. It fires when a worker may use more than one thread of torch or keeps
+more than 1.3 cores busy, the sum exceeds the cores this process may use, and both the wait for input and what one
+thread in each worker could save of it are at least 10% of the step. Workers that fetch for less than a tenth of their
+life do not count. It stays quiet where IN010 finds that workers cost more than they gain.
 
 ## Why it matters
 
@@ -22,8 +23,8 @@ Use one thread in each worker: `torch.set_num_threads(1)` and `cv2.setNumThreads
 Libraries may keep idle threads; apart from torch's setting, only threads that were running are counted. The bound is
 the smaller of two: the step no longer waits, or all cores share the work of the step and of its single-threaded
 batches. For the latter the deep run (the second, instrumented run) builds batches alternately with one thread in each
-worker and with the script's number. Where one thread is slower, nothing is reported. Only torch's threads are tested,
-and only in batches of less than 0.15 s.
+worker and with the script's number, at least three of each. Where one thread is not faster, nothing is reported. Only
+torch's threads are tested, and only in batches of at most 0.15 s.
 """
 
 from dataclasses import replace

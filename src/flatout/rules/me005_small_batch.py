@@ -69,7 +69,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         "that is another training, so compare its results.",
         evidence=(
             Evidence("kernels in a step", found.number, ""),
-            Evidence("device busy in the drawn steps", found.busy, ""),
+            Evidence("device busy in the profiled steps", found.busy, ""),
             Evidence("most allocated", memory.allocated_bytes, "bytes"),
             Evidence("device memory", memory.total_bytes, "bytes"),
         ),

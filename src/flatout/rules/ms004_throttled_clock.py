@@ -57,7 +57,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         message=f"The device lowered its clock in {format_share(share)} of the samples (n={len(samples)}{at}): "
         f"{' and '.join(reasons)}. Take the figures as those of a hot device, and check its cooling.",
         evidence=(
-            Evidence("share of the looks", share, ""),
+            Evidence("share of the samples", share, ""),
             Evidence("highest clock", highest, "MHz"),
         ),
     )

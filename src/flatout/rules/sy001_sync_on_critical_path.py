@@ -2,9 +2,10 @@
 
 ## What it measures
 
-Time in operations that wait for the device (`.item()`, `.cpu()`, `print` of a tensor, `nonzero`) on a CUDA device.
-Where device time was measured, a wait counts only as far as the device is idle: a step of 100 ms with 97 ms of device
-work can gain at most 3 ms, however long the host waits. It fires at 5% of the step.
+Time in operations that wait for the device (`.item()`, `.cpu()`, `print` of a tensor, `nonzero`), unless the model is
+on the CPU. Where device time was measured, a wait counts only as far as the device is idle in the step: a step of 100
+ms with 97 ms of device work can gain at most 3 ms, however long the host waits. It fires at 5% of the step. The place
+is where the host waited longest.
 
 ## Why it matters
 

@@ -30,7 +30,7 @@ def read_whole(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
         found = os.fstat(file)
         _require_regular(path, found.st_mode)
         if found.st_size > most_bytes:
-            raise OSError(errno.EFBIG, f"it has {found.st_size / 1e6:.0f} MB, of {most_bytes / 1e6:.0f} at most")
+            raise OSError(errno.EFBIG, f"it has {found.st_size / 1e6:.0f} MB; the limit is {most_bytes / 1e6:.0f} MB")
         content = opened.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it grows, and has more than {most_bytes / 1e6:.0f} MB")
@@ -40,7 +40,7 @@ def read_whole(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 def _require_regular(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-        raise OSError(number, f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, no file", str(path))
+        raise OSError(number, f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, not a file", str(path))
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -102,8 +102,8 @@ class WorkerResizing(Handover):
             return
         raise ChangedTooLate(
             f"{self._origin.changed or 'A setting of the process'} changed in a pass, after {len(self._history)} "
-            f"batches of {type(self._loader.dataset).__name__} that other workers than the script's made.",
-            "The script's own workers would have had a copy from before, which nobody has any more.",
+            f"batches of {type(self._loader.dataset).__name__} that flatout's workers had made.",
+            "The script's own workers would have used a copy from before the change, which no longer exists.",
             "Change it between two passes, or leave out loader-workers.",
         )
 

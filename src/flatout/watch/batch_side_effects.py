@@ -55,7 +55,7 @@ def make_some(loader: Any, fresh: Freshness, *, may_set_up: bool) -> BatchSideEf
         return BatchSideEffects("is a copy")
     answer = ask_a_copy(functools.partial(_made, loader, fresh, may_set_up), _LONGEST_S)
     if answer.failed:
-        return BatchSideEffects(f"cannot be asked in a copy of the process: {answer.failed}")
+        return BatchSideEffects(f"cannot be called in a copy of the process: {answer.failed}")
     if answer.wrote:
         return BatchSideEffects(f"writes to {answer.wrote} while it is read")
     found: BatchSideEffects = answer.value
@@ -81,7 +81,7 @@ def _made(loader: Any, fresh: Freshness, may_set_up: bool) -> BatchSideEffects:
     if ear.written:
         return BatchSideEffects(f"writes to {ear.written} while it is read")
     if ear.taken() and keeps_results(loader.dataset, loader.collate_fn):
-        return BatchSideEffects("keeps what functions gave that read files (lru_cache)")
+        return BatchSideEffects("caches results of functions that read files (lru_cache)")
     return BatchSideEffects(sets_up=sets_up)
 
 

@@ -120,7 +120,7 @@ class Freshness:
         error = ChangedTooLate(
             f"{what} changed while up to {number} batches of {self._name} were {self._way}.",
             "They may hold other values than the plain DataLoader would have given.",
-            'Change it between two passes, leave this loader out, or go on all the same with on_change="warn".',
+            'Change it between two passes, leave this loader out, or continue with on_change="warn".',
         )
         if self._on_change == "stop":
             raise error

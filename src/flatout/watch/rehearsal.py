@@ -63,11 +63,11 @@ def rehearse(loader: Any, begin: Callable[[], Tried]) -> Rehearsal:
         return Rehearsal()
     name = type(loader.dataset).__name__
     if not available():
-        return Rehearsal("flatout has no compiled part here, or does not know how this Python keeps its objects")
+        return Rehearsal("flatout's compiled code is missing here, or does not know the object layout of this Python")
     random_states()  # which imports numpy.random where NumPy is there: once, and not in each copy (30 ms)
     answer = ask_a_copy(functools.partial(_rehearsed, loader, begin))
     if answer.failed:
-        return Rehearsal(f"{name} cannot be asked in a copy of the process: {answer.failed}")
+        return Rehearsal(f"{name} cannot be read in a copy of the process: {answer.failed}")
     if answer.wrote:
         return Rehearsal(f"{name} writes to {answer.wrote} while it is read")
     found: Rehearsal = answer.value
@@ -130,9 +130,9 @@ def _of_length(dataset: Any) -> str:
     before = random_states()
     with contextlib.suppress(Exception):  # `refusal` says it
         if len(dataset) != len(dataset):
-            return "has another length each time"
+            return "has a different length each time"
         if not undrawn(before, random_states()):
-            return "draws random numbers to tell its length"
+            return "draws random numbers to compute its length"
     return ""
 
 
@@ -156,7 +156,7 @@ def _of_many(dataset: Any) -> str:
     if alike and undrawn(after, random_states()) and not undrawn(states, after):
         return ""  # random ones, in the same order
     alike = alike and all(same(one, other) for one, other in zip(together, alone, strict=True))
-    return "" if alike else "gives other samples where it is asked for several at once (`__getitems__`)"
+    return "" if alike else "returns different samples when several are requested at once (`__getitems__`)"
 
 
 def _of_workers(loader: Any, watch: StateWatch) -> str:

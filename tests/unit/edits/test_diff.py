@@ -127,7 +127,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
     (tmp_path / "train.py").write_text("edited\n")
-    with pytest.raises(UsageError, match="has changed while"):
+    with pytest.raises(UsageError, match="changed while"):
         write_project(project, project.with_code(project.script.path, b"new\n"))
     assert (tmp_path / "train.py").read_text() == "edited\n"
 

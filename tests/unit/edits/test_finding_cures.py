@@ -113,13 +113,17 @@ def test_a_loop_beside_the_training_is_put_under_a_block(tmp_path):
         (
             "    for x, y in test:\n        total += model(x)  # <<\n",
             "    total.backward()\n",
-            "may come to a backward",
+            "may be used in a backward",
         ),
-        ("    for x, y in test:\n        kept.append(model(x))  # <<\n", "    sum(kept).backward()\n", "may come to a"),
+        (
+            "    for x, y in test:\n        kept.append(model(x))  # <<\n",
+            "    sum(kept).backward()\n",
+            "may be used in a",
+        ),
         (
             "    for x, y in test:\n        kept.append(model(x))  # <<\n",
             "    mean = sum(kept)\n    loss = mean + 1\n    loss.backward()\n",
-            "may come to a backward",
+            "may be used in a backward",
         ),
         ("    print(model(x))  # <<\n", "", "is not found there"),
         ("    for x, y in test:\n        attack(x)\n        x.grad = model(x)  # <<\n", "", "is not found there"),
@@ -138,7 +142,7 @@ def test_what_may_need_its_gradients_is_left(tmp_path, before, after, reason):
 def test_a_function_whose_result_is_trained_on_is_left(tmp_path, use):
     changed, (outcome,) = cured(tmp_path, "EP002", "from torch.nn import functional as F\n" + EVALUATE + TRAINING + use)
     assert changed == []
-    assert "what it returns may come to a backward pass" in outcome.left[0]
+    assert "what it returns may be used in a backward pass" in outcome.left[0]
 
 
 def test_what_an_object_keeps_is_looked_for_wherever_something_is_trained(tmp_path):
@@ -155,11 +159,11 @@ class Task:
 """
     changed, (outcome,) = cured(tmp_path, "EP002", text)
     assert (changed, outcome.changed) == ([], 0)
-    assert "may come to a backward pass" in outcome.left[0]
+    assert "may be used in a backward pass" in outcome.left[0]
     changed, _ = cured(tmp_path, "EP002", text.replace(" + self.penalty", ""))
     assert "+    @torch.no_grad()" in changed
     changed, (outcome,) = cured(tmp_path, "ME001", text)
-    assert "may come to a backward pass" in outcome.left[0]
+    assert "may be used in a backward pass" in outcome.left[0]
 
 
 def test_a_method_that_only_switches_the_model_is_cured(tmp_path):
@@ -217,20 +221,20 @@ def test_what_is_stacked_later_are_tensors(tmp_path):
     assert changed[1:] == ["+        self.kept.append(one.detach())"]
     changed, (outcome,) = cured(tmp_path, "ME001", TRAINING + monitor)
     assert changed == []
-    assert "one is not surely one tensor" in outcome.left[0]
+    assert "one may not be a single tensor" in outcome.left[0]
 
 
 @pytest.mark.parametrize("after", ["    total.backward()\n", "    loss = total / 3\n    loss.backward()\n"])
 def test_what_is_trained_on_keeps_its_graph(tmp_path, after):
     changed, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        total += loss  # <<\n{after}")
     assert changed == []
-    assert "may come to a backward pass" in outcome.left[0]
+    assert "may be used in a backward pass" in outcome.left[0]
 
 
 def test_a_state_that_is_carried_on_is_left(tmp_path):
     changed, (outcome,) = cured(tmp_path, "ME001", f"{TRAINING}        state = model(x, state)  # <<\n")
     assert changed == []
-    assert "is not told by the line" in outcome.left[0]
+    assert "the line does not show" in outcome.left[0]
 
 
 # -- calls taken out ------------------------------------------------------------------------------------------------
@@ -289,4 +293,4 @@ def test_a_place_outside_of_what_is_read_is_said(tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
     (outcome,) = write_findings_in(project, [finding(code="EP002", fixes=())], recorded=project)[1]
-    assert "in no file that is read" in outcome.left[0]
+    assert "in no file that flatout reads" in outcome.left[0]

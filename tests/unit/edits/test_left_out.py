@@ -27,7 +27,7 @@ LEFT = [
     ("loader-workers", {"workers": 2}, (LOADER, "loader = make()"), "no call of torch's DataLoader"),
     ("worker-threads", {}, ("", ""), "has no workers"),
     ("worker-threads", {}, ("batch_size=2)", "num_workers=2, worker_init_fn=seed)"), "worker_init_fn is given as seed"),
-    ("compiled-input", {}, ("    loss.backward()\n", ""), "never walked with a backward pass"),
+    ("compiled-input", {}, ("    loss.backward()\n", ""), "no backward pass runs"),
     ("fused-optimizer", {"implementation": "fused"}, ("optim.SGD", "optim.RMSprop"), "RMSprop has no fused"),
     ("fused-optimizer", {"implementation": "fused"}, ("lr=0.1)", "lr=0.1, foreach=True)"), "foreach already"),
     ("fused-optimizer", {"implementation": "fused"}, ("lr=0.1)", "lr=0.1, fused=args.fused)"), "args.fused"),
@@ -37,15 +37,15 @@ LEFT = [
     ("cpu-threads", {"threads": 2}, ("\nmodel", "\ntorch.set_num_threads(args.threads)\nmodel"), "not given a number"),
     ("tf32", {}, ("\nmodel", "\ntorch.backends.cuda.matmul.allow_tf32 = False\nmodel"), "allow_tf32"),
     ("cudnn-search", {}, ("\nmodel", "\ntorch.use_deterministic_algorithms(True)\nmodel"), "deterministic"),
-    ("allocator", {}, ("\nmodel", "\nos = 3\nmodel"), "cannot be told"),
+    ("allocator", {}, ("\nmodel", "\nos = 3\nmodel"), "does not show where"),
     ("channels-last", {}, ("F.mse_loss(out, y)", "F.mse_loss(out.view(-1), y)"), ".view"),
     ("channels-last", {}, ("model(x)", "model.forward(x)"), "is not called as model(...)"),
     ("channels-last", {}, ("model.parameters()", "[*model.parameters(), *other.parameters()]"), "one model"),
     ("compiled-module", {"mode": "default"}, ("model(x)", "torch.compile(model)(x)"), "torch.compile"),
     ("compiled-module", {"mode": "reduce-overhead"}, ("", ""), "CUDA graphs"),
     ("compiled-module", {"mode": "default"}, ("model = nn.Linear(4, 2)", "(model,) = build()"), "no model"),
-    ("bf16-autocast", {}, ("F.mse_loss(out, y)", "F.mse_loss(out[0], y)"), "not surely one tensor"),
-    ("bf16-autocast", {}, ("F.mse_loss(out, y)", "criterion(out, y)"), "not surely one tensor"),
+    ("bf16-autocast", {}, ("F.mse_loss(out, y)", "F.mse_loss(out[0], y)"), "something other than one tensor"),
+    ("bf16-autocast", {}, ("F.mse_loss(out, y)", "criterion(out, y)"), "something other than one tensor"),
     ("bf16-autocast", {}, ("import torch\n", "import torch\nfrom torch import autocast\n"), "mentions autocast"),
     ("anomaly-off", {}, ("", ""), "no request"),
     ("anomaly-off", {}, ("\nmodel", "\ntorch.autograd.set_detect_anomaly(args.debug)\nmodel"), "args.debug"),
@@ -156,7 +156,7 @@ def main(model, a, b):
 def test_one_line_that_makes_both_kinds_of_loaders_is_left_alone(tmp_path, made):
     after, outcome = one(tmp_path, "compiled-input", FACTORY.replace("return DataLoader(data)", made))
     assert "compile_loader" not in after
-    assert "for training and for others" in outcome.left[0]
+    assert "training loaders and others" in outcome.left[0]
 
 
 def test_a_recording_tells_what_the_source_does_not(tmp_path):

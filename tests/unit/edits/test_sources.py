@@ -148,7 +148,7 @@ def test_a_module_that_is_no_python_is_passed_over_and_named(tmp_path):
     (tmp_path / "broken.py").write_text("def broken(:\n")
     project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
     assert [source.shown for source in project.sources] == ["train.py"]
-    assert "broken.py is passed over" in project.notes[0]
+    assert "broken.py is skipped" in project.notes[0]
 
 
 def test_installed_packages_and_links_out_of_the_folder_are_none_of_ours(tmp_path):

@@ -180,7 +180,7 @@ def test_a_file_that_is_no_toml_is_refused_with_its_line(tmp_path):
 
 def test_a_binary_file_is_refused(tmp_path):
     (tmp_path / "x").write_bytes(b"\xff\xfe\x00")
-    assert "no TOML file" in refusal(tmp_path / "x", BadRecording)
+    assert "not a TOML file" in refusal(tmp_path / "x", BadRecording)
 
 
 def test_a_folder_in_place_of_a_recipe_is_refused(tmp_path):
@@ -195,7 +195,7 @@ def test_another_schema_is_named(tmp_path):
 
 def test_toml_of_another_program_is_refused(tmp_path):
     (tmp_path / "x").write_text('[project]\nname = "y"\n')
-    assert "names no schema" in refusal(tmp_path / "x", BadRecording)
+    assert "has no schema" in refusal(tmp_path / "x", BadRecording)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_noise_that_hides_the_limit_is_skipped(step_time, baseline):
         return replace(run, steps=tuple(steps))
 
     rewrite(baseline, stretched)
-    with pytest.raises(pytest.skip.Exception, match=r"Cannot be told, limit 5%"):
+    with pytest.raises(pytest.skip.Exception, match=r"Undecided, limit 5%"):
         step_time(limit=0.05)
 
 

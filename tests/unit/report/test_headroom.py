@@ -37,11 +37,11 @@ def shown(headroom, **look):
 
 def test_places_stand_in_the_order_in_which_a_batch_comes_by_them_in_time_of_the_step_as_it_is():
     assert shown(EVERY_PLACE)[:7] == [
-        "Headroom: a step with its input held, place by place (95% intervals, +-2%):",
+        "Headroom: a step with replayed input, place by place (95% intervals, +-2%):",
         "  as it is                   100 ms",
-        "  raw samples held          59.0 ms  56.7 to 61.3      41% reading",
-        "  samples held              21.0 ms  19.0 to 23.0      38% transforms",
-        "  one batch held            18.0 ms  16.0 to 20.0     3.0% collate and sampler",
+        "  raw samples replayed      59.0 ms  56.7 to 61.3      41% reading",
+        "  samples replayed          21.0 ms  19.0 to 23.0      38% transforms",
+        "  one batch replayed        18.0 ms  16.0 to 20.0     3.0% collate and sampler",
         "  one batch on the device   17.0 ms  15.0 to 19.0     1.0% copies",
         "The largest part of the step there is reading 41% (39% to 43%); then",
     ]
@@ -54,14 +54,14 @@ def test_the_loader_alone_says_which_of_the_two_is_the_slower():
     )
     assert slow == (
         "The loader alone, without any training, takes 80.0 ms a batch (800 samples/s), 77.5 to 82.6 ms in n=8 blocks; "
-        "the training without it 18.0 ms: the loader is the slower of the two."
+        "the training without it 18.0 ms: the loader is slower than the training."
     )
     assert fast[-1].endswith("the loader is no slower than the training.")
 
 
 def test_of_workers_the_hand_over_is_named():
     found = headroom_lines(EVERY_PLACE, report().breakdown, Look(width=80), workers=True)
-    assert found[4].plain.rstrip() == "  one batch held            18.0 ms  16.0 to 20.0     3.0% the rest of the input"
+    assert found[4].plain.rstrip() == "  one batch replayed        18.0 ms  16.0 to 20.0     3.0% the rest of the input"
     loaders = (LoaderFacts(is_training=True), LoaderFacts(num_workers=2))
     assert not with_workers(replace(run(), loaders=loaders))
     assert with_workers(replace(run(), loaders=(replace(loaders[0], num_workers=1),)))
@@ -99,5 +99,5 @@ def test_a_time_without_an_end_is_no_trouble():
 
 def test_the_page_has_the_same_staircase():
     text = page(replace(report(), headroom=EVERY_PLACE))
-    for said in ("raw samples held", "59.0 ms", "56.7 to 61.3", "collate and sampler", "The loader alone"):
+    for said in ("raw samples replayed", "59.0 ms", "56.7 to 61.3", "collate and sampler", "The loader alone"):
         assert said in text

@@ -112,7 +112,7 @@ def test_a_price_adds_what_an_epoch_costs():
     long = recorded(2500)
     assert "an hour" not in page(long)
     assert re.search(r"An epoch of 1,000 steps takes .* At 3.5 an hour it costs 0\.\d+", page(long, price_h=3.5))
-    assert "costs is not known" in page(ordinary(), price_h=3.5)
+    assert "The cost of an epoch is not known" in page(ordinary(), price_h=3.5)
 
 
 def test_no_name_of_a_script_can_act():

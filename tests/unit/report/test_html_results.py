@@ -51,7 +51,7 @@ def test_a_script_that_is_not_deterministic_is_not_called_identical():
 
 def test_what_was_not_judged_is_not_called_equal():
     words = Reader(page(compared(claimed=Equivalence.SEMANTIC, equal=None))).words
-    assert "Results were not held to a promise: it is another training." in words
+    assert "Results were not compared with a promise: it is another training." in words
 
 
 @pytest.mark.parametrize("make", [ordinary, tuned, tuned_in_vain], ids=lambda make: make.__name__)

@@ -152,16 +152,16 @@ def test_the_sentence_says_what_is_waited_for():
     healthy = replace(RANK, phases_ms={"input": 2.0, "forward": 8.0, "backward": 10.0})
     assert waits_for(healthy) == "Training computes: 90% of each step is forward, backward and optimizer."
     held = replace(RANK, phases_ms={"input": 2.0, "forward": 8.0, "host": 10.0})
-    assert waits_for(held) == "Training is held up: 50% of each step is the loop's own Python code."
+    assert waits_for(held) == "Training waits for Python: 50% of each step is the loop's own Python code."
     assert waits_for(replace(RANK, idle_s=12.0)) == "No step for 12.0 s."
     assert waits_for(replace(RANK, idle_s=12.0, doing="validation")) == "No step for 12.0 s: a validation runs."
     assert waits_for(replace(RANK, idle_s=12.0, step_ms=4000.0)).startswith("Training")
-    assert waits_for(replace(RANK, note="a probe failed")) == "Nothing more is told: a probe failed"
+    assert waits_for(replace(RANK, note="a probe failed")) == "Nothing more is shown: a probe failed"
 
 
 def test_an_epoch_of_unknown_length_has_no_bar_and_one_that_is_over_no_time_left():
     (line,) = (line for line in panel(replace(NOW, ranks=(replace(RANK, epoch_batches=0),)), Look()) if "epoch" in line)
-    assert "of an unknown number" in line
+    assert "total unknown" in line
     (line,) = (line for line in panel(replace(NOW, ranks=(replace(RANK, batches=391),)), Look()) if "epoch" in line)
     assert "100%" in line
     assert "left" not in line

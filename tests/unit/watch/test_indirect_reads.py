@@ -250,7 +250,7 @@ class Together(Dataset):
 @pytest.mark.parametrize("collate", [None, lambda samples: torch.stack(samples).sum(0)])
 def test_samples_that_come_otherwise_together_are_left_alone(collate):
     odd = compile_loader(DataLoader(Together(sorted), batch_size=5, shuffle=True, collate_fn=collate))
-    assert "gives other samples where it is asked for several at once" in odd.explain()
+    assert "returns different samples when several are requested at once" in odd.explain()
     usual = compile_loader(DataLoader(Together(list), batch_size=5, shuffle=True, collate_fn=collate))
     assert "left as it is" not in usual.explain()
     for compiled, order in ((odd, sorted), (usual, list)):

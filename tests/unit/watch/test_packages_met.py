@@ -86,7 +86,7 @@ def stacked(samples):
 
 ROWS = "; "  # "... batches came from there"
 SAMPLES = "before they are collated"
-BEFORE = "before what is random is done to them"
+BEFORE = "before their random operations"
 HF = {
     "torch": (lambda hf: (tokens(hf, 6).with_format("torch"), {}), ROWS),
     "torch, a column": (lambda hf: (tokens(hf, 6).with_format("torch", columns=["input_ids"]), {}), ROWS),

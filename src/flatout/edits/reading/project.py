@@ -94,7 +94,7 @@ def read_project(script: Path, root: Path, here: Path, *, most_files: int = _MOS
             try:
                 sources[path] = read_source(path, shown, _package(path, root))
             except (OSError, SyntaxError) as error:
-                notes.append(f"{shown} is passed over: {error}")
+                notes.append(f"{shown} is skipped: {error}")
                 continue
             queue.append(sources[path])
     return Project(tuple(sources.values()), tuple(notes))

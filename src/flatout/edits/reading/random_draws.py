@@ -27,7 +27,7 @@ def made_randomly(project: Project) -> str:
     """Return what draws random numbers where samples are made, "" where nothing does; as far as can be read."""
     for source, node in project.nodes(ast.ClassDef):
         if any("IterableDataset" in ast.unparse(base) for base in node.bases):
-            return source.at(node, f"{node.name} is an iterable data set, which each worker would walk as a whole")
+            return source.at(node, f"{node.name} is an iterable data set, which each worker would read completely")
     for source, node in project.nodes(ast.Name, ast.Attribute):
         name = node.id if isinstance(node, ast.Name) else node.attr
         if _TRANSFORM.fullmatch(name) and isinstance(source.parents.get(node), ast.Call):

@@ -149,5 +149,5 @@ def read_source(path: Path, shown: str, package: str = "") -> SourceFile:
     except (libcst.ParserSyntaxError, ValueError, LookupError, RecursionError) as error:
         raise SyntaxError(f"it cannot be parsed ({type(error).__name__})") from None
     if not same:
-        raise SyntaxError("its line ends are mixed in a way that would not survive")
+        raise SyntaxError("its line endings are mixed and would not be preserved")
     return source

@@ -46,7 +46,7 @@ def assemble(folder: Path, timed: Run | None = None) -> Run | None:
         return None
     deep = collect_run(parts, "deep")
     if deep is None or not deep.steps:
-        lost = "the deep run measured nothing: places by line and facts about loaders are missing"
+        lost = "the deep run measured nothing: lines of code and facts about loaders are missing"
         return dataclasses.replace(timed, notes=(*timed.notes, lost))
     return assign_roles(join_causes(timed, deep))
 

@@ -63,7 +63,7 @@ def script_failure(target: Target, folder: Path, run: Run | None, outcome: Outco
         shown_tail(folder / "output-timed.log", error=run.end.error if run is not None else ""),
         "Run it without flatout to see whether it fails there too."
         if code > 0
-        else "Often the machine ran out of memory: see the system log.",
+        else "The machine may have run out of memory: see the system log.",
     )
     failed.refused_its_arguments = code == _USAGE and not steps
     return failed
@@ -89,8 +89,8 @@ def explain_nothing(target: Target, folder: Path, run: Run | None, outcome: Outc
         return NothingMeasured(
             f"flatout could not attach to {target.name}: no Python process that it can observe was started.",
             "It attaches through PYTHONPATH, which python -S, -I and -E and frozen programs ignore,"
-            " and which a launcher may set anew.",
-            "Start the script without those options, and keep what PYTHONPATH holds.",
+            " and which a launcher may overwrite.",
+            "Start the script without those options, and do not overwrite PYTHONPATH.",
         )
     return _attached_but_nothing(target, folder, run, outcome)
 
@@ -105,8 +105,8 @@ def _full_disk(folder: Path, run: Run | None) -> FlatoutError | None:
         return None
     return UsageError(
         f"The disk of {folder} is full: {room} bytes are left.",
-        f"The recording ends there, after {len(run.steps) if run is not None else 0} steps.",
-        "Make room, or give another folder with --out.",
+        f"The recording ends after {len(run.steps) if run is not None else 0} steps.",
+        "Free some space, or give another folder with --out.",
     )
 
 
@@ -128,7 +128,7 @@ def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome
     if run.optimizers:
         return NothingMeasured(
             f"{target.name} ended after {seconds} and fewer than 3 optimizer steps.",
-            "The first is left out as start-up, and the last must have ended.",
+            "The first step counts as start-up, and a last step that has not ended does not count.",
             "Let it train longer.",
         )
     return NothingMeasured(

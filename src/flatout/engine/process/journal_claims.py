@@ -63,7 +63,7 @@ def write_claim(folder: Path, project: str) -> Path:
     except OSError as error:
         raise UsageError(
             f"{error.filename or state_folder()} cannot be used ({error.strerror}).",
-            "flatout keeps there what it needs to put files back, for you alone.",
+            "flatout stores there what it needs to restore your files; only you may have access to it.",
             "Set XDG_STATE_HOME to a folder of your own.",
         ) from None
     return journal
@@ -87,7 +87,7 @@ def misfit(claim: Claim) -> str:
     if _identity(claim.folder) != tuple(claim.folder_id):
         return f"{claim.folder} was moved or replaced since"
     if _text(Path(claim.folder) / "files" / _WORD_FILE) != claim.word:
-        return f"{claim.folder} is of another start"
+        return f"{claim.folder} belongs to another start"
     return ""
 
 
@@ -114,10 +114,10 @@ def held(journal: Path, tell: Callable[[str], None], wait_s: float = _WAIT_S) ->
             if time.monotonic() > until:
                 raise UsageError(
                     f"Process {holder} has held {path} for {wait_s:.0f} s.",
-                    "It guards the files of a run that was killed here, and has not put them back yet.",
+                    "It is restoring the files of a run that was killed here.",
                     f"Wait for it, or end it: kill {holder}",
                 )
-            tell(f"waiting for process {holder}, which puts files back")
+            tell(f"waiting for process {holder}, which is restoring files")
             time.sleep(0.2)
         yield
     finally:

@@ -32,9 +32,7 @@ def settle_left_over(out: Path | None, tell: Tell) -> list[str]:
     Raises:
         UsageError: a guard that outlived its flatout does not come to an end.
     """
-    told = [
-        f"files that a killed run had left changed were put back, from {old}" for old in restore_left_over(out, tell)
-    ]
+    told = [f"files that a killed run had changed were restored from {old}" for old in restore_left_over(out, tell)]
     remove_left_over_rooms()
     remove_left_over_locks()
     top = out if out is not None else Path(".flatout")
@@ -76,14 +74,14 @@ def refusals(out: Path | None) -> list[str]:
     for journal, claim in claims():
         reason = misfit(claim)
         if reason and (_is_here(claim, out) or _identity(os.getcwd()) == tuple(claim.project_id)):
-            told.append(f"nothing was put back from a run that was killed: {reason}")
+            told.append(f"nothing was restored from a run that was killed: {reason}")
             drop(journal)
     top = out if out is not None else Path(".flatout")
     foreign = sorted(place for depth in _DEPTHS for place in top.glob(f"{depth}/files/journal"))
     if foreign:
         told.append(
-            f"{foreign[0]} is no journal of yours ({len(foreign)} such in {top}): it came with the folder, or from an "
-            "older flatout; nothing was put back from it"
+            f"{foreign[0]} is not a journal of yours ({len(foreign)} such in {top}): it came with the folder, or from "
+            "an older flatout; nothing was restored from it"
         )
     return told
 

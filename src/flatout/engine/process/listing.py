@@ -149,7 +149,9 @@ def sentence(named: list[str], working: str, *, complete: bool) -> str:
         place = "outside of the working folder, by the script or by other programs"
         told.append(f"{_counted(elsewhere)} changed meanwhile {place}: {_shown(elsewhere)}")
     if not complete:
-        told.append("the working folder is too large to be listed whole: changes past the guard may go unnamed")
+        told.append(
+            "the working folder is too large to be listed completely: some changes past the guard may not be named"
+        )
     return "; ".join(told)
 
 

@@ -59,7 +59,7 @@ class World:
         if os.environ.get(WORLD_VARIABLE) == "off":
             raise Refused("it is switched off")
         if os.path.lexists(os.path.join(session, "files", HARMFUL_FILE)):
-            raise Refused("the script failed in one")
+            raise Refused("the script failed in a private copy")
         self._users = not may_mount()
         working = os.path.realpath(working)
         foreign = foreign_file(working) if self._users else ""

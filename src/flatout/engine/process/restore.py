@@ -127,7 +127,7 @@ class Aside:
 def _undo(entry: dict[str, Any], written: Aside) -> None:
     act, place, other = entry["act"], Path(entry["place"]), Path(entry["other"])
     if place != Path(os.path.realpath(place.parent)) / place.name:
-        raise OSError(errno.ELOOP, "a link leads elsewhere now", str(place))
+        raise OSError(errno.ELOOP, "a link now points elsewhere", str(place))
     if act in ("created", "folder"):
         written.set_aside(place)
     elif act in ("kept", "tree") and os.path.lexists(other):

@@ -35,7 +35,7 @@ def run_folder(out: Path | None, slug: str) -> Path:
             (folder / "room").unlink()
         except FileExistsError:
             if not folder.is_dir():
-                raise UsageError(f"{top} is no folder.", advice="Give another one with --out.") from None
+                raise UsageError(f"{top} is not a folder.", advice="Give another one with --out.") from None
             continue
         except OSError as error:
             raise UsageError(
@@ -44,7 +44,9 @@ def run_folder(out: Path | None, slug: str) -> Path:
                 "Give another folder with --out.",
             ) from None
         return folder
-    raise UsageError(f"{top / slug} holds 99 recordings of this second.", advice="Give another folder with --out.")
+    raise UsageError(
+        f"{top / slug} already holds 99 recordings of this second.", advice="Give another folder with --out."
+    )
 
 
 def _refuse_links(out: Path | None, top: Path, slug: str) -> None:
@@ -58,7 +60,7 @@ def _refuse_links(out: Path | None, top: Path, slug: str) -> None:
         raise UsageError(
             f"{linked} is a link to {os.path.realpath(linked)}.",
             "Recordings would be written outside this folder.",
-            "Name the folder that they shall go to with --out.",
+            "Name the folder for recordings with --out.",
         )
 
 
@@ -97,8 +99,8 @@ def _locked(path: Path) -> int:
             holder = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(file)
             raise UsageError(
-                f"Another flatout (process {holder}) is at work in {Path.cwd()}.",
-                "Two at once would measure each other.",
+                f"Another flatout (process {holder}) is running in {Path.cwd()}.",
+                "Two at once would disturb each other's measurements.",
                 "Wait for it, or stop it.",
             ) from None
         if _is_at(path, file):

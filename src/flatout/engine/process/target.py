@@ -113,9 +113,9 @@ def _script(path: Path, words: Sequence[str]) -> Target:
     except SyntaxError as error:
         where = f" line {error.lineno}:" if error.lineno else ""
         python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-        raise UsageError(f"{path} is no {python} file:{where} {error.msg}.") from None
+        raise UsageError(f"{path} is not a {python} file:{where} {error.msg}.") from None
     except ValueError as error:
-        raise UsageError(f"{path} is no Python file ({error}).") from None
+        raise UsageError(f"{path} is not a Python file ({error}).") from None
     return Target(name=str(path), command=(sys.executable, *words))
 
 

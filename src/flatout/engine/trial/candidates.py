@@ -79,8 +79,8 @@ def of_later_passes(run: Run, kept: Iterable[Selection]) -> list[str]:
     if not names or any(step.epoch for step in run.steps):
         return []
     return [
-        f"no second pass over the training data was seen: what is told of {' and '.join(names)} is the gain in later "
-        "passes; it is less, or nothing, in the first, and a training of one pass may do without"
+        f"no second pass over the training data was seen: the gain of {' and '.join(names)} is that of later passes; "
+        "the first pass gains less or nothing, so a training of one pass may not need it"
     ]
 
 

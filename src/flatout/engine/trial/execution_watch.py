@@ -65,7 +65,7 @@ def trial_failure(outcome: Outcome, folder: Path, silence_s: float) -> Failure |
     tail = shown_tail(folder / "output-timing.log")
     last = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
     if outcome.stopped_by == "stalled" or (outcome.stopped_by == "budget" and outcome.quiet_s > silence_s):
-        return Failure(Verdict.TIMED_OUT, f"nothing came for {outcome.quiet_s:.0f} s; it was ended")
+        return Failure(Verdict.TIMED_OUT, f"no step for {outcome.quiet_s:.0f} s; it was stopped")
     if outcome.stopped_by == "budget":
         return None
     if any(sign in tail for sign in _DISK_FULL) or outcome.launch_error:

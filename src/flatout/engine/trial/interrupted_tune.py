@@ -49,7 +49,7 @@ def _odd_entry(folder: Path) -> str:
             continue
         plain = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
         if not plain:
-            return f"{path.name} is a link, or no file"
+            return f"{path.name} is a link, or not a file"
         if found.st_uid != os.geteuid():
             return f"{path.name} belongs to another user"
         if number > _MOST_ENTRIES:

@@ -99,15 +99,15 @@ class TrialJournal:
             found: Trial = from_plain(Trial, json.loads(line))
         except (ValueError, RecursionError) as error:
             raise BadRecording(
-                f"Line {number} of {self.path} is no trial: {error}.",
+                f"Line {number} of {self.path} is not a trial: {error}.",
                 "The file was changed, or another version of flatout wrote it.",
-                "Move its folder away to tune anew.",
+                "Move its folder away to start a new tune.",
             ) from None
         return found
 
     def _bytes(self) -> bytes:
         if self.path.stat().st_size > _LARGEST_BYTES:
-            raise BadRecording(f"{self.path} is larger than any journal of trials.")
+            raise BadRecording(f"{self.path} is too large to be a journal of trials.")
         return read_whole(self.path, _LARGEST_BYTES)
 
     def _complete_bytes(self) -> int:

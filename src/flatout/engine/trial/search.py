@@ -132,7 +132,7 @@ class Search:
         if untried := [*too_long, *self._queue]:
             more = math.ceil(self._shares.wanted_s(untried, self.kept) / 60)
             self.notes.append(
-                f"the budget ended before {len(untried)} more could be tried: about {more} min more would do (--budget)"
+                f"the budget ended before {len(untried)} more could be tried: {more} more minutes would do (--budget)"
             )
         if self.kept:
             self._confirm()
@@ -261,7 +261,7 @@ class Search:
         """Compare results, under a larger batch at the script's own: there the candidate only has to train."""
         claimed = self._shares.claim(candidate, self.kept)
         if claimed is None:
-            return Verdict.UNDECIDED, "results were not compared: the time for it was over", None
+            return Verdict.UNDECIDED, "results were not compared: no time was left for it", None
         same_training = claimed is not Equivalence.SEMANTIC
         base = tuple(one for one in self.kept if not (same_training and one.candidate.equivalence is _SEMANTIC))
         equality = self._verifier.check((*(one.candidate.selection for one in base), candidate.selection), claimed)

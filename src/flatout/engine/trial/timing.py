@@ -129,7 +129,7 @@ class Bench:
             measured[current].failure = trial_failure(outcome, folder, self._silence_s)
             if outcome.stopped_by == "budget" and measured[current].failure is None:
                 measured[current].decision = "undecided"
-                measured[current].reason = f"the {outcome.wall_s:.0f} s that were left for it ended"
+                measured[current].reason = f"the {outcome.wall_s:.0f} s that were left for it are over"
         return outcome
 
     # -- two processes ------------------------------------------------------------------------------------------

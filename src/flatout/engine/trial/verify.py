@@ -71,7 +71,7 @@ class Verifier:
         if claimed is Equivalence.SEMANTIC:
             return self._another_training(selections)
         if claimed.rank > Equivalence.PRECISION.rank:
-            reason = f"what {claimed} changes cannot be told from equal by comparing single runs"
+            reason = f"what {claimed} changes cannot be distinguished from equal results by comparing single runs"
             return Equality(claimed=claimed, equal=None, reason=reason)
         self.prepare(4 * self.window_s)
         baseline, again = self._traces["baseline"], self._traces["again"]
@@ -191,7 +191,7 @@ class Verifier:
     def _ended(self) -> str:
         tail = shown_tail(self._log).strip().splitlines()
         if self.outcome.stopped_by == "budget":
-            return f"it was ended after {self.outcome.wall_s:.0f} s"
+            return f"it was stopped after {self.outcome.wall_s:.0f} s"
         return tail[-1][:200] if tail else f"exit code {self.outcome.exit_code}"
 
 

@@ -17,7 +17,7 @@ __all__ = ["DefaultOrder"]
 
 _DROPOUTS = ("dropout", "alpha_dropout")
 _LIKE = ("rand_like", "randn_like")
-_UNVIEWED = "a line views a tensor flat that lies channels-last"
+_UNVIEWED = "a line flattens a channels-last tensor with view"
 
 
 class DefaultOrder:

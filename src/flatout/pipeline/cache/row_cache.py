@@ -125,9 +125,9 @@ class RowCache:
             return ""
         found = layout_of(batch, len(indices))
         if found is None:
-            return "its batches hold something that is not one row a sample"
+            return "its batches hold something that is not one row per sample"
         if self.collate is not torch.utils.data.dataloader.default_collate and stands_twice(batch):
-            return "a tensor stands in its batches twice, or two share memory"
+            return "a tensor occurs twice in its batches, or two share memory"
         layout, parts = found
         if self.store is None:
             reason = self._collates_by_row(dataset, indices, parts) or self._open(layout, len(dataset))
@@ -136,7 +136,7 @@ class RowCache:
         assert self.layout is not None
         assert self.store is not None
         if (layout.skeleton, layout.rows) != (self.layout.skeleton, self.layout.rows):
-            return "its batches are not all of one shape"
+            return "its batches differ in shape"
         if len(self.store.filled.lacking(indices)):
             self.store.fill(indices, parts)
         return ""
@@ -162,7 +162,7 @@ class RowCache:
             return ""
         return (
             f"{number} samples of {format_bytes(layout.num_bytes)} take {format_bytes(number * layout.num_bytes)}, "
-            f"and {format_bytes(max(0, self._budget.left))} may be taken"
+            f"and {format_bytes(max(0, self._budget.left))} fit into the memory budget"
         )
 
     def _in_memory(self, rows: Sequence[Rows], number: int) -> bool:

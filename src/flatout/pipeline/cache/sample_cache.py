@@ -126,7 +126,7 @@ class SampleCache:
         """Return one line on what is kept, or why nothing is."""
         if self.reason:
             return f"left as it is: {self.reason}"
-        what = "before what is random is done to them" if self._random else "before they are collated"
+        what = "before their random operations" if self._random else "before they are collated"
         kept = f"{len(self._entries)} samples kept in {format_bytes(self._entries.num_bytes)}"
         return f"{kept}, {what}; {self.num_served} came from there"
 
@@ -141,15 +141,15 @@ class SampleCache:
             if untouched.drew or (self._random and (untouched.changed or not steady)):
                 return "outside of a transform that it holds" if self._random else "samples are drawn at random"
             if not self._saves(some, list(entries.values())):
-                return "and its samples are had as quickly as copied"
+                return "and its samples are made as quickly as copied"
             num_bytes = len(dataset) * max(size_of(copied(entry)) for entry in entries.values())
             if not budget.take(num_bytes, self):
-                return f"and {len(dataset)} samples take {format_bytes(num_bytes)}, more than may be taken"
+                return f"and {len(dataset)} samples take {format_bytes(num_bytes)}, more than the memory budget"
             self._entries.limit = num_bytes
             alike = all(self._agrees([index]) for index in some) and self._agrees(some)
-            return "" if alike else "and samples asked for by themselves come out otherwise"
+            return "" if alike else "and samples read one by one differ"
         except any_but_signals() as error:  # a stranger's data set, given something that it does not expect
-            return f"and reading samples by themselves {in_words(error)}"
+            return f"and reading samples one by one {in_words(error)}"
 
     def prove(self, number: int) -> str:
         """Ask for some kept samples again; return what speaks against them, or what spoke against going on."""
@@ -198,7 +198,7 @@ class SampleCache:
             made = self._read(missing)
             kept = {index: copied(entry) for index, entry in made.items()}
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
-            self._refuse(f"reading samples by themselves raised {type(error).__name__}")
+            self._refuse(f"reading samples one by one raised {type(error).__name__}")
         if not undrawn(before, random_states()) or own != states_of(self._own):
             self._refuse("random numbers are drawn while a sample is read")
             restore_random_states(before)
@@ -242,11 +242,11 @@ class SampleCache:
     def _prove(self, index: int) -> None:
         answer = ask_a_copy(lambda: self._agrees([index]))
         if answer.failed:
-            self._refuse(f"{type(self._dataset).__name__} could not be asked again: {answer.failed}")
+            self._refuse(f"{type(self._dataset).__name__} could not be read again: {answer.failed}")
         elif not (answer.value or (torch.get_num_threads() > 1 and self._agrees([index]))):  # a copy has one thread
             if self.fresh is not None:
                 self.fresh.too_late(f"sample {index}", in_this_pass=False)
-            self._refuse(f"sample {index} is another than it was")
+            self._refuse(f"sample {index} differs from what it was")
 
     def _agrees(self, indices: list[int]) -> bool:
         """Return whether samples are the data set's own, drawn from the same random state; that is put back."""

@@ -300,15 +300,15 @@ def refusal(loader: Any) -> str:
 
     name = type(loader.dataset).__name__
     if walks_in_its_own_way(type(loader)):
-        return f"{type(loader).__name__} walks in a way of its own"
+        return f"{type(loader).__name__} iterates in its own way"
     if isinstance(loader.dataset, IterableDataset | MapDataPipe):
-        return f"{name} has no samples that are asked for by index"
+        return f"{name} has no samples that can be read by index"
     if loader.batch_sampler is None:
         return "batch_size is None: there are no batches"
     if loader.num_workers and not getattr(loader, "in_order", True):
         return "its workers deliver out of order"
     if loader.num_workers and starts_anew(loader):
-        return f"its workers are started anew ({start_method(loader)}), and may see other globals than this process"
+        return f"its workers start as new processes ({start_method(loader)}), and may see other globals"
     try:
         return "" if len(loader.dataset) > 0 else f"{name} is empty"
     except (TypeError, NotImplementedError):

@@ -43,7 +43,7 @@ class BatchCompiled(KeptRows):
             given = prefetch.take(indices.tolist()) if prefetch is not None and self.kept_rows.direct else None
             return self.kept_rows.take(indices, stream, given)
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
-            self._refuse(f"making batches at once raised {type(error).__name__}")
+            self._refuse(f"making whole batches raised {type(error).__name__}")
         if stream is not None and began is not None:
             stream.set_state(began)
         if before is not None:

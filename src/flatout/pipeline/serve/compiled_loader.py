@@ -212,7 +212,7 @@ class CompiledLoader(DataLoader[Any]):
         if self._device is not None and isinstance(kept_rows, ResidentRows) and kept_rows.resident:
             kept, there = f"{kept} on {self._device.device}", ""
         disk = f"; {on_disk.state}" if on_disk is not None and on_disk.state else ""
-        changed = f"; {cache.changed} has changed: the rest of the pass is read anew" if cache.changed else ""
+        changed = f"; {cache.changed} has changed: the rest of the pass is read again" if cache.changed else ""
         return f"{made}{kept}; {cache.served} batches came from there{disk}{there}{changed}"
 
 
@@ -247,7 +247,7 @@ def compile_loader(
         ChangedTooLate: while walking the loader: something changed, and that was seen too late.
     """
     if on_change not in ON_CHANGE:
-        raise ValueError(f"on_change is {on_change!r}, and may be {' or '.join(ON_CHANGE)}")
+        raise ValueError(f"on_change is {on_change!r}; it must be {' or '.join(ON_CHANGE)}")
     path = None if folder is None else Path(folder).absolute()
     target = None if device is None else DeviceStream(device, max_device_bytes)
     return _compiled(loader, _kept_for(max_bytes, path, target, on_change), target)

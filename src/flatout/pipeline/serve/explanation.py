@@ -20,10 +20,10 @@ def explain(loader: Any) -> str:
     if issubclass(kind, CompiledLoader):
         return CompiledLoader.explain(loader)
     if not issubclass(kind, DataLoader):
-        return f"left as it is: {kind.__name__} is no torch.utils.data.DataLoader"
+        return f"left as it is: {kind.__name__} is not a torch.utils.data.DataLoader"
     own = replaced(kind)
     if own:
-        return f"left as it is: {kind.__name__} walks in a way of its own ({', '.join(own)})"
+        return f"left as it is: {kind.__name__} iterates in its own way ({', '.join(own)})"
     taken = clashes(loader)
     if taken:
         return f"left as it is: {kind.__name__} has attributes that a compiled loader needs ({', '.join(taken)})"

@@ -135,7 +135,7 @@ class KeptRows(LoaderStrategy):
         try:
             return self.kept_rows.take(indices, stream)
         except any_but_signals() as error:  # the script's own call will say it, if it is the script's
-            self._refuse(f"making batches at once raised {type(error).__name__}")
+            self._refuse(f"making whole batches raised {type(error).__name__}")
         return self._served.as_plain(indices, stream)
 
     # -- missing rows -------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class KeptRows(LoaderStrategy):
             if self._lowered():
                 restore_random_states(before)
                 return False, None
-            reason = f"making samples by themselves raised {type(error).__name__}"
+            reason = f"making samples one by one raised {type(error).__name__}"
         if not reason and not undrawn(before, random_states()):
             reason = DRAWS
         if reason:
@@ -282,11 +282,11 @@ class KeptRows(LoaderStrategy):
         answer = ask_a_copy(asked)
         if answer.failed:
             if self._has_others or not self.staleness.sees_all:
-                self._refuse(f"{served.name} could not be asked again: {answer.failed}")
+                self._refuse(f"{served.name} could not be read again: {answer.failed}")
         elif served.policy.purpose != "timing" and not agrees_here(
             answer.value, asked, self.kept_rows.shown, indices, computing
         ):
             if self.staleness.fresh is not None and served.num_served and not self._has_others:
                 self.staleness.fresh.too_late(f"sample {indices[0]}", in_this_pass=False)
-            self._refuse(f"sample {indices[0]} is another than it was")
+            self._refuse(f"sample {indices[0]} differs from what it was")
         return self.successor is None

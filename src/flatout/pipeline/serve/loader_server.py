@@ -37,7 +37,7 @@ __all__ = ["LoaderServer"]
 
 _CHANGES = 2  # of the data set, after which nothing more is kept
 _ROOMY = 2**50  # bytes
-_TOO_LARGE = "what its transform is given takes more memory than may be kept"
+_TOO_LARGE = "the inputs of its transform take more memory than the budget allows"
 _BY_ROWS = {
     Strategy.BATCH_COMPILED: BatchCompiled,
     Strategy.KEPT_ROWS: KeptRows,

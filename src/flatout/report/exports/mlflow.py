@@ -39,7 +39,7 @@ def write_mlflow(report: Report, place: str) -> str:
     except (MlflowException, OSError) as error:
         raise UsageError(
             f"MLflow could not write to {place}: {str(error).partition('. ')[0].strip('. ')}.",
-            advice="A server (mlflow:http://HOST:5000) needs no more; for a folder MLflow asks for "
+            advice="A server (mlflow:http://HOST:5000) needs nothing else; for a folder MLflow requires "
             "MLFLOW_ALLOW_FILE_STORE=true, for sqlite:///FILE for the whole package (pip install mlflow).",
         ) from None
 

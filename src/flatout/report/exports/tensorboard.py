@@ -56,6 +56,6 @@ def _require_new(folder: Path) -> None:
     if any(folder.glob("events.out.tfevents.*")):
         raise UsageError(
             f"{folder} holds this recording already.",
-            "TensorBoard would draw it twice.",
+            "TensorBoard would show it twice.",
             "Remove that folder, or name another one.",
         )

@@ -53,7 +53,7 @@ def _losses(run: Run) -> dict[str, Any] | None:
     values = [_middle(run.losses[first:last]) for first, last in edges]
     if all(value is None for value in values):
         return None
-    middles = ", the middle of each stretch" if len(edges) < len(run.losses) else ""
+    middles = ", the median of each stretch" if len(edges) < len(run.losses) else ""
     return {
         "place": "chart-losses",
         "caption": f"Loss of the script as it is: the first {len(run.losses):,} that were recorded{middles}",

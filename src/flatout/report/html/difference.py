@@ -33,8 +33,8 @@ def difference_page(found: Difference, *, limit: float | None = None, gate: Gate
         sides=sides(found),
         figures=_figures(found),
         phases=[_phase(change, longest_ms, reach_ms) for change in changes],
-        findings=[("In B only", [_finding(each) for each in found.came], "No finding came."),
-                  ("In A only", [_finding(each) for each in found.went], "No finding went.")],
+        findings=[("In B only", [_finding(each) for each in found.came], "No new finding."),
+                  ("In A only", [_finding(each) for each in found.went], "No finding disappeared.")],
         surroundings=[(each.name, each.before, each.after) for each in found.surroundings],
         notes=[sentence for sentence in (on_samples(found), advice(found)) if sentence],
     )  # fmt: skip

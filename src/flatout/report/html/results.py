@@ -53,7 +53,7 @@ def _verdict(found: Equality) -> str:
     pairs = list(zip(found.losses[:number], found.candidate_losses[:number], strict=True))
     different = sum(one != other for one, other in pairs)
     if not found.equal:
-        return f"Results were not held to a promise: it is {IN_WORDS[found.claimed]}."
+        return f"Results were not compared with a promise: it is {IN_WORDS[found.claimed]}."
     if found.claimed is Equivalence.BITWISE and found.deterministic:
         return (
             f"Identical results: the losses and all weights of {found.num_steps:,} steps are the same to the last bit."

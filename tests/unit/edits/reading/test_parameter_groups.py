@@ -61,7 +61,7 @@ METHODS_LEFT = [
     ("return torch.optim.AdamW(groups", "groups = self.groups\n        return torch.optim.AdamW(groups", "not given"),
     ("named.items() if p.dim() < 2", "head.named_parameters()", "not given"),
     ('"params": light', '"params": split(light)', "not given"),
-    ("class Net(nn.Module):", "class Mine(nn.Module):", "is not told"),
+    ("class Net(nn.Module):", "class Mine(nn.Module):", "does not show"),
 ]
 
 

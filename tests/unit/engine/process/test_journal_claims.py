@@ -49,7 +49,7 @@ def test_a_project_that_was_moved_or_replaced_does_not_fit(folder, workdir):
 def test_a_recording_that_was_replaced_or_is_of_another_start_does_not_fit(folder):
     _, claim = claimed(folder)
     (folder / "files" / "claim").write_text("0" * 32)
-    assert misfit(claim) == f"{folder} is of another start"
+    assert misfit(claim) == f"{folder} belongs to another start"
     folder.rename(folder.with_name("before"))
     (folder / "files").mkdir(parents=True)
     (folder / "files" / "claim").write_text(claim.word)
@@ -60,7 +60,7 @@ def test_the_word_in_a_recording_is_not_read_through_a_link(folder, workdir):
     _, claim = claimed(folder)
     (folder / "files" / "claim").rename(workdir / "claim")
     (folder / "files" / "claim").symlink_to(workdir / "claim")
-    assert misfit(claim) == f"{folder} is of another start"
+    assert misfit(claim) == f"{folder} belongs to another start"
 
 
 @pytest.mark.parametrize("change", [{"user": -5}, {"machine": "another"}, {"project": "relative"}, {"word": ""}])
@@ -88,7 +88,7 @@ def test_a_state_folder_that_is_a_link_is_refused(folder, workdir):
     (workdir / "far").mkdir()
     Path(state_folder()).parent.mkdir(parents=True)
     Path(state_folder()).symlink_to(workdir / "far")
-    with pytest.raises(UsageError, match=r"cannot be used \(it is not this user's alone\)"):
+    with pytest.raises(UsageError, match=r"cannot be used \(other users can access it\)"):
         write_claim(folder, os.getcwd())
     assert list((workdir / "far").iterdir()) == []
 
@@ -127,7 +127,7 @@ def test_who_holds_the_lock_is_named_and_waited_for_only_so_long(folder):
             pass
     assert failed.value.fact.startswith("Process 4711 has held ")
     assert failed.value.advice == "Wait for it, or end it: kill 4711"
-    assert set(told) == {"waiting for process 4711, which puts files back"}
+    assert set(told) == {"waiting for process 4711, which is restoring files"}
     with held(journal, told.append, wait_s=0.3):
         pass
 

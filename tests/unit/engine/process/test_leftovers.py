@@ -60,7 +60,7 @@ def test_a_journal_that_came_with_the_folder_is_refused_with_one_line(home, atta
     assert (home / "precious.txt").stat().st_mode & 0o777 != 0o777
     assert (files / "kept" / "1").read_text() == "evil"
     assert len(told) == 1
-    assert "is no journal of yours" in told[0]
+    assert "is not a journal of yours" in told[0]
 
 
 @pytest.mark.parametrize("name", ["guard.lock", "guard.json", "files/notes.txt", "files/claim", "files/journal"])
@@ -93,7 +93,7 @@ def killed_in(home):
 def test_the_user_s_own_journal_is_followed_and_forgotten(home):
     folder = killed_in(home)
     assert settle_left_over(None, lambda _: None) == [
-        f"files that a killed run had left changed were put back, from {folder}"
+        f"files that a killed run had changed were restored from {folder}"
     ]
     assert (home / "project" / "a.txt").read_text() == "mine"
     assert not (folder / "guard.lock").exists()
@@ -114,7 +114,7 @@ def test_a_project_that_was_moved_puts_nothing_back_and_says_so_once(home, monke
     (home / "project").rename(home / "moved")
     monkeypatch.chdir(home / "moved")
     assert settle_left_over(None, lambda _: None) == [
-        f"nothing was put back from a run that was killed: {home / 'project'} was moved or replaced since"
+        f"nothing was restored from a run that was killed: {home / 'project'} was moved or replaced since"
     ]
     assert (home / "moved" / "a.txt").read_text() == "changed"
     assert settle_left_over(None, lambda _: None) == []
@@ -127,7 +127,7 @@ def test_a_folder_that_became_a_link_is_not_followed(home):
         file.write(entry("created", home / "project" / "sub" / "precious.txt"))
     restore_left_over(None)
     assert (home / "precious.txt").read_text() == "mine"
-    assert "a link leads elsewhere now" in (folder / "files" / "not-restored.txt").read_text()
+    assert "a link now points elsewhere" in (folder / "files" / "not-restored.txt").read_text()
 
 
 def test_a_journal_that_others_may_write_is_not_followed(home):

@@ -92,7 +92,7 @@ def test_a_folder_too_large_to_be_listed_is_said_to_be(workdir, monkeypatch):
         for name in "defg":
             (workdir / folder / name).touch()
     assert not list_places([str(workdir)]).complete
-    assert sentence([], "/a", complete=False).startswith("the working folder is too large to be listed whole")
+    assert sentence([], "/a", complete=False).startswith("the working folder is too large to be listed completely")
     assert sentence([], "/a", complete=True) == ""
 
 

@@ -23,7 +23,7 @@ def temporary(tmp_path, monkeypatch):
 
 def test_a_second_one_is_told_who_is_at_work_and_where(temporary, tmp_path):
     with one_at_a_time():
-        with pytest.raises(UsageError, match=rf"process {os.getpid()}\) is at work in {tmp_path}/work"):
+        with pytest.raises(UsageError, match=rf"process {os.getpid()}\) is running in {tmp_path}/work"):
             one_at_a_time().__enter__()
         assert len(list(temporary.iterdir())) == 1
 

@@ -46,13 +46,13 @@ def ended(monkeypatch, tmp_path):
 def test_a_script_of_long_steps_whose_time_is_over_does_not_hang(ended):
     measured = ended(stopped_by="budget", grows_until_s=30, ends_s=41, step_s=1.2)
     assert measured.failure is None
-    assert (measured.decision, measured.reason) == ("undecided", "the 41 s that were left for it ended")
+    assert (measured.decision, measured.reason) == ("undecided", "the 41 s that were left for it are over")
 
 
 def test_what_was_silent_when_its_time_was_over_hangs(ended):
     measured = ended(stopped_by="budget", grows_until_s=3, ends_s=41, step_s=0.01)
     assert measured.failure.verdict is Verdict.TIMED_OUT
-    assert measured.failure.reason == "nothing came for 37 s; it was ended"
+    assert measured.failure.reason == "no step for 37 s; it was stopped"
 
 
 @pytest.mark.parametrize(("step_s", "hangs"), [(0.01, True), (2.0, False)])

@@ -75,7 +75,7 @@ def encode(dataset, **options):
 def test_what_a_random_transform_is_given_is_kept_however_it_is_called(form):
     said = encode(Pictures(TRANSFORMS[form], form))
     assert said.startswith("20 samples kept")
-    assert "before what is random is done to them; 40 came from there" in said
+    assert "before their random operations; 40 came from there" in said
 
 
 def test_parts_and_sums_of_data_sets_are_looked_into():
@@ -170,7 +170,7 @@ def test_a_data_set_that_gives_something_else_falls_back_with_a_reason(tmp_path,
 def test_what_does_not_fit_is_left_alone_with_its_numbers():
     loader = compile_loader(DataLoader(Pictures(turned)), max_bytes=10_000)
     list(loader)
-    assert "20 samples take 56.2 KiB, more than may be taken" in loader.explain()
+    assert "20 samples take 56.2 KiB, more than the memory budget" in loader.explain()
 
 
 def test_a_data_set_ends_with_its_loader():

@@ -139,7 +139,7 @@ def test_an_operation_without_a_kernel_is_done_as_the_script_does_it():
 
 def test_a_random_operation_without_a_kernel_is_done_by_the_script_to_images_that_are_kept():
     transform = v1.Compose([v1.ToTensor(), v1.Lambda(lambda image: image + torch.rand(()))])
-    assert "before what is random is done to them" in encode(Pictures(transform))
+    assert "before their random operations" in encode(Pictures(transform))
 
 
 AUGMENTED = v1.Compose([v1.RandomCrop(28, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(0.1, 0.3)])
@@ -196,7 +196,7 @@ def test_of_much_bytes_are_kept_and_not_the_numbers_made_of_them(monkeypatch, mu
 def test_a_data_set_too_large_to_keep_is_left_alone_with_its_numbers():
     loader = compile_loader(DataLoader(Images(40, form="array"), batch_size=4), max_bytes=1000)
     assert len(list(loader)) == 10
-    assert "40 samples of 300 B take 11.7 KiB, and 1000 B may be taken" in loader.explain()
+    assert "40 samples of 300 B take 11.7 KiB, and 1000 B fit into the memory budget" in loader.explain()
 
 
 class OddOne(Pictures):

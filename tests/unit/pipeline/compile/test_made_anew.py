@@ -51,7 +51,7 @@ def test_memory_is_for_all_that_are_compiled_with_it_together():
         assert torch.equal(walked(each, max_bytes=150), 2 * each.rows)
     assert served(first, max_bytes=150) == 3
     loader = compile_loader(DataLoader(second, batch_size=4), max_bytes=150)
-    assert "54 B may be taken" in loader.explain()
+    assert "54 B fit into the memory budget" in loader.explain()
 
 
 def test_what_is_kept_goes_with_the_data_set():

@@ -54,7 +54,7 @@ def test_workers_stay_where_what_threads_would_read_cannot_be_kept(monkeypatch):
     transform = T.Compose([T.RandomHorizontalFlip(), T.ToTensor()])
     loader = DataLoader(Pictures(transform), batch_size=4, num_workers=1)
     assert "samples kept" in compile_loader(loader).explain()
-    assert "more memory than may be kept" in compile_loader(loader, max_bytes=100).explain()
+    assert "more memory than the budget allows" in compile_loader(loader, max_bytes=100).explain()
     alone = DataLoader(Pictures(transform), batch_size=4)
     assert "made in batches" in compile_loader(alone, max_bytes=100).explain()
 
@@ -137,7 +137,7 @@ def test_images_of_several_sizes_are_drawn_for_with_their_own(name, generation):
 def test_what_cannot_be_drawn_alike_is_done_by_the_original_to_images_that_are_kept(operation):
     loader = agree(Program(Pictures(T.Compose([operation, *both(T)])), {"batch_size": 7}))
     assert "26 samples kept" in loader.explain()
-    assert "before what is random is done to them" in loader.explain()
+    assert "before their random operations" in loader.explain()
 
 
 @pytest.mark.slow

@@ -76,6 +76,6 @@ def test_workers_that_begin_with_globals_of_their_own_are_left_alone(method, mon
     monkeypatch.setitem(globals(), "GLOBAL", 5.0)
     loaders = [DataLoader(OfAGlobal(), batch_size=8, num_workers=1, multiprocessing_context=method) for _ in range(2)]
     compiled = flatout.compile_loader(loaders[1])
-    assert f"its workers are started anew ({method})" in flatout.explain(compiled)
+    assert f"its workers start as new processes ({method})" in flatout.explain(compiled)
     for _ in range(2):
         assert torch.equal(torch.cat(list(compiled)), torch.cat(list(loaders[0])))

@@ -152,7 +152,7 @@ def test_a_transform_draws_from_a_generator_of_its_own_as_it_did(kind):
         reset()
         return Drawn(TRANSFORMS[kind]()), {}
 
-    assert "before what is random is done to them" in compared(build)
+    assert "before their random operations" in compared(build)
 
 
 @pytest.mark.slow
@@ -674,7 +674,7 @@ AUGMENTED = {
 @pytest.mark.few(2)
 def test_augmentations_without_a_kernel_are_called_as_they_were(name, workers):
     said = compared(lambda: (Drawn(T.Compose([AUGMENTED[name], to_tensor])), {"num_workers": workers}))
-    assert "left as it is" in said if workers else "before what is random is done to them" in said
+    assert "left as it is" in said if workers else "before their random operations" in said
 
 
 class Removing(Table):

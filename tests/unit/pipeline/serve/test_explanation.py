@@ -44,7 +44,7 @@ def test_a_loader_that_walks_in_its_own_way_is_explained_and_stays_what_it_was()
     compiled = flatout.compile_loader(loader)
     assert compiled is loader and type(compiled) is Forever
     said = flatout.explain(compiled)
-    assert said == "left as it is: Forever walks in a way of its own (__iter__, __len__)"
+    assert said == "left as it is: Forever iterates in its own way (__iter__, __len__)"
     assert vars(loader) == before and len(loader) == 7 and not hasattr(loader, "explain")
 
 
@@ -86,7 +86,7 @@ def test_what_a_class_has_by_the_same_names_stays_its_own():
 
 def test_what_was_never_compiled_and_what_is_no_loader_is_named():
     assert "was not compiled" in flatout.explain(DataLoader(data()))
-    assert flatout.explain([1, 2]) == "left as it is: list is no torch.utils.data.DataLoader"
+    assert flatout.explain([1, 2]) == "left as it is: list is not a torch.utils.data.DataLoader"
 
 
 def test_a_loader_is_asked_nothing():

@@ -77,7 +77,7 @@ def save(
     try:
         plan = lay_out(key, arrays, facts)
         if plan.num_bytes > max_bytes:
-            return f"they take {format_bytes(plan.num_bytes)}, and {format_bytes(max_bytes)} may be taken"
+            return f"they take {format_bytes(plan.num_bytes)}, and {format_bytes(max_bytes)} may be used"
         folder.mkdir(parents=True, exist_ok=True)
         return _save(plan, folder, max_bytes, pace)
     except any_but_signals(OSError) as error:

@@ -62,7 +62,7 @@ class Allowance:
         """
         self._steps += 1
         if not self._steps % 256 and time.monotonic() > self._until:
-            raise Untold(f"there is more than can be looked at in {self._limits.seconds:.0f} s")
+            raise Untold(f"there is more than can be read in {self._limits.seconds:.0f} s")
 
     def file(self, where: str) -> None:
         """Count one file below `where`.
@@ -120,7 +120,7 @@ class Files:
         if stat.S_ISREG(found.st_mode):
             return _facts(found)
         if not stat.S_ISDIR(found.st_mode):
-            raise Untold(f"{text} is no file and no folder")
+            raise Untold(f"{text} is neither a file nor a folder")
         if text not in self._folders:
             self._folders[text] = self._folder(text)
         return self._folders[text]

@@ -290,7 +290,7 @@ def test_an_entry_that_another_user_owns_is_not_used_and_not_removed(tmp_path: P
 
 
 def test_more_than_may_be_taken_is_refused_with_both_figures(tmp_path: Path):
-    assert save(tmp_path, "k", filled(1), {}, max_bytes=MIB) == "they take 1.0 MiB, and 1.0 MiB may be taken"
+    assert save(tmp_path, "k", filled(1), {}, max_bytes=MIB) == "they take 1.0 MiB, and 1.0 MiB may be used"
     assert names_in(tmp_path) == set()
 
 
