@@ -1,11 +1,16 @@
 # Everything a newcomer, a reviewer or a machine needs. `make` alone lists it.
-# PYTHON=python3.12 picks another interpreter for .venv; FULL=1 makes `make bench` take its time.
+# PYTHON=python3.12 picks another interpreter for .venv; FULL=1 makes `make bench` take its time; TORCH=2.14.1 takes
+# that torch, with the torchvision that belongs to it (0.29.1), in an environment of its own, .venv-2.14.1.
 
 PYTHON ?= python3
-BIN := .venv/bin
-RUNS := .venv/.runs
-INSTALLED := .venv/.installed
-SITE := .venv/.site
+VENV := .venv$(addprefix -,$(TORCH))
+VISION = $(shell echo "$(TORCH)" | awk -F. 'NF == 3 { print "0." $$2 + 15 "." $$3 }')
+VERSIONS := $(if $(TORCH),torch==$(TORCH) torchvision==$(or $(VISION),$(error TORCH is a whole version, as 2.14.1)))
+INSTALL := PYTHON="$(PYTHON)" scripts/install $(VENV)
+BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
+INSTALLED := $(VENV)/.installed
+SITE := $(VENV)/.site
 TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: help install demo test test-full test-pages check bench test-gpu bench-gpu docs site clean
@@ -13,15 +18,16 @@ TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@echo "TORCH=2.14.1 after any of these takes that torch and its torchvision, in .venv-2.14.1."
 
 install: $(INSTALLED) ## make .venv with flatout and what its checks need
 
 $(RUNS): pyproject.toml constraints.txt setup.py src/flatout/native/native.c src/flatout/watch/memory/memory.c src/flatout/probe/ticks.c src/flatout/optimizers/steps.c
-	@PYTHON="$(PYTHON)" scripts/install demo
+	@$(INSTALL) demo $(VERSIONS)
 	@touch $@
 
 $(INSTALLED): $(RUNS)
-	@PYTHON="$(PYTHON)" scripts/install demo,dev
+	@$(INSTALL) demo,dev $(VERSIONS)
 	@touch $@
 
 demo: $(RUNS) ## diagnose, tune and train a bundled script that is slow in the usual ways
@@ -85,13 +91,13 @@ docs: $(INSTALLED) ## write docs/rules, docs/fixes and docs/reference from the c
 	@$(BIN)/python scripts/benchmarks-page
 
 $(SITE): $(INSTALLED)
-	@PYTHON="$(PYTHON)" scripts/install demo,dev,docs
+	@$(INSTALL) demo,dev,docs $(VERSIONS)
 	@touch $@
 
 site: $(SITE) docs ## build the documentation site into build/site; open build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-clean: ## remove what checks and builds left; .venv stays
+clean: ## remove what checks and builds left; .venv and its like stay
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	@find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

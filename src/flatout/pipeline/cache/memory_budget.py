@@ -25,7 +25,8 @@ def available_bytes() -> int:
     if (left := group_memory_left()) is not None:
         free.append(left)
     used = psutil.Process(os.getpid()).memory_info()
-    for limit, taken in ((resource.RLIMIT_AS, used.vms), (resource.RLIMIT_DATA, used.rss)):
+    data = getattr(used, "data", used.rss)  # untouched memory counts, too, of which CUDA builds of torch have a lot
+    for limit, taken in ((resource.RLIMIT_AS, used.vms), (resource.RLIMIT_DATA, data)):
         soft = resource.getrlimit(limit)[0]
         if soft != resource.RLIM_INFINITY:
             free.append(soft - taken)
