@@ -433,7 +433,7 @@ def test_a_python_that_cannot_be_reached_is_said(project):
     project.recipe("counts", script="start.sh")
     ended = project("run", "--", "./start.sh")
     assert ended.code == 0
-    assert any("no Python process of the script could be reached" in line for line in lines(ended))
+    assert any("could not attach to any Python process of the script" in line for line in lines(ended))
 
 
 # -------------------------------------------------------------------------------------------------- warnings and errors

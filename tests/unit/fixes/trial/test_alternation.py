@@ -22,6 +22,7 @@ class Lever:
         self.acts = hits
         self.hits = {}
         self.failure = failure
+        self.loaders = list
         self.switched = 0
 
     def enable(self):

@@ -216,7 +216,7 @@ def test_what_counts_its_calls_is_not_called_besides(kind, workers):
         return CountingInTheClass(to_tensor) if kind == "class" else Drawn(transform), {"num_workers": workers}
 
     said = compared(build)
-    assert "changes while it is read" in said or (not workers and "is done to them" in said)
+    assert "changes while it is read" in said or (not workers and "before their random operations" in said)
 
 
 class Keeping(Drawn):
@@ -618,7 +618,7 @@ MET = {
     "__getitems__, random": (lambda: (AtOnceAtRandom(), {}), "left as it is"),
     "__getitems__, of the batch": (lambda: (AtOnceTogether(), {}), "left as it is"),
     "__getitems__, collated": (lambda: (AtOnceCollated(), {"collate_fn": lambda batch: batch}), ""),
-    "random labels": (lambda: (Labelled(), {}), "before what is random"),
+    "random labels": (lambda: (Labelled(), {}), "before their random operations"),
 }
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 
 from flatout.probe.core.probe import Probe, probes
-from flatout.probe.deep import DeepWatch
+from flatout.probe.deep import DeepProbes, DeepWatch
 from flatout.schema.run import Causes
 
 OF_THE_RUN = {  # what the deep run itself measures
@@ -28,7 +28,12 @@ def test_names_are_unique_and_each_probe_comes_behind_those_that_it_names():
 
 def test_every_moment_that_a_probe_may_ask_for_is_told():
     """A field of `Probe` that the deep run never uses would be a probe that never acts."""
-    used = " ".join(str(constant) for code in _codes(DeepWatch) for constant in (*code.co_consts, *code.co_names))
+    used = " ".join(
+        str(constant)
+        for kind in (DeepWatch, DeepProbes)
+        for code in _codes(kind)
+        for constant in (*code.co_consts, *code.co_names)
+    )
     moments = {field.name for field in dataclasses.fields(Probe)} - {"name", "make", "after"}
     assert {moment for moment in moments if moment not in used.split()} == set()
 
