@@ -1,11 +1,13 @@
 """`flatout run --live` on a real terminal: the panel is seen, the script is what it was, nothing is left behind."""
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -209,18 +211,24 @@ def test_output_that_goes_to_a_file_and_input_from_one_are_the_script_s_own(proj
     )
     data = bytes(range(256)) * 1000
     ours, theirs = os.openpty()
-    ended = subprocess.run(
-        [sys.executable, "-m", "flatout", "run", "--live", "train.py"], cwd=project.folder, input=data,
-        stdout=subprocess.PIPE, stderr=theirs, timeout=120, env=_environment(project),
-    )  # fmt: skip
-    os.close(theirs)
-    shown = b""
+    shown = bytearray()
+
+    def read():  # all the while: a terminal that nobody reads takes some thousand bytes and then holds up who writes
+        with contextlib.suppress(OSError):
+            while chunk := os.read(ours, 65536):
+                shown.extend(chunk)
+
+    reading = threading.Thread(target=read)
+    reading.start()
     try:
-        while chunk := os.read(ours, 65536):
-            shown += chunk
-    except OSError:
-        pass
-    os.close(ours)
+        ended = subprocess.run(
+            [sys.executable, "-m", "flatout", "run", "--live", "train.py"], cwd=project.folder, input=data,
+            stdout=subprocess.PIPE, stderr=theirs, timeout=120, env=_environment(project),
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+        reading.join()
+        os.close(ours)
     assert (ended.returncode, ended.stdout) == (1, data)
     assert b"ZeroDivisionError" in shown
 
