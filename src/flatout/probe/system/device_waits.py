@@ -47,6 +47,19 @@ def _to_device(original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     return not str(target).startswith("cpu")
 
 
+def _compile_never(function: Any) -> None:
+    """Have Dynamo trace through `function` in code that it compiles, and not compile `function` for itself.
+
+    For itself, `numpy` would be a graph and then a call of `numpy`, which Dynamo writes there: of itself, without end.
+    """
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        plain = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, plain)
+    else:  # of earlier versions of torch
+        frames.skip_code(function.__code__)
+
+
 class DeviceWatch:
     """Charges copies to `transfer` and waits to `sync`; on a machine without accelerator nothing is installed."""
 
@@ -111,6 +124,7 @@ class DeviceWatch:
                 if sink is not None:
                     sink.waited(name, perf_counter_ns() - start)
 
+        _compile_never(wait)
         return wait
 
     def _synchronize(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

@@ -249,3 +249,22 @@ def test_a_type_changed_on_the_device_is_no_wait_for_it(monkeypatch):
     finally:
         seams.undo()
     assert entered == []
+
+
+@pytest.mark.slow
+def test_compiled_code_may_hand_arrays_to_code_that_is_not():
+    @torch.compiler.disable
+    def counted(array):
+        return array.sum()
+
+    def forward(x):
+        return x + torch.as_tensor(counted((x * 2).numpy()))
+
+    seams = Seams()
+    DeviceWatch(EventLog(lambda _: None, lambda _: None), None, everywhere=True).install(seams)
+    try:
+        compiled = torch.compile(forward, backend="aot_eager")
+        assert all(torch.equal(compiled(torch.ones(3)), torch.full((3,), 7.0)) for _ in range(3))
+    finally:
+        seams.undo()
+        torch._dynamo.reset()
