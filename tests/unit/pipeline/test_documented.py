@@ -90,7 +90,7 @@ def verdict(page, root):
     said = loader.explain()
     if said.startswith("left as it is: "):
         return "refused", said.removeprefix("left as it is: ")
-    for sign, kind in (("made in batches", "made in batches"), ("random is done", "kept, then random")):
+    for sign, kind in (("made in batches", "made in batches"), ("before their random operations", "kept, then random")):
         if sign in said:
             return kind, ""
     return ("samples kept", "") if "collated" in said else ("batches kept", "")
