@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-__all__ = ["FLEETING", "LoaderAccount"]
+__all__ = ["FLEETING", "IN_A_THREAD", "LoaderAccount"]
 
 FLEETING = "its data set is made anew for each pass, so nothing kept of it would serve"
+IN_A_THREAD = "it is read in another thread, while the main one may draw random numbers"
 _FILLING = "kept in the first pass, served from the second on"
 _NEVER_WHOLE = "no pass has delivered all of its samples yet"
 

@@ -10,6 +10,7 @@ import torch
 from flatout.torch_loader.noted_batches import CheckedCollate, Flagged, NotedSampler
 from flatout.torch_loader.sampler_order import OddIndices, indices_of
 from flatout.watch.dataset_state import random_states, undrawn
+from flatout.watch.main_thread import off_main_thread
 
 __all__ = ["Deliver", "RowCheck", "noted", "tell", "weakly_called"]
 
@@ -62,12 +63,15 @@ class _TellingFetcher:
     def __init__(self, fetcher: Any, deliver: Deliver, check: MakeCheck, stands: Callable[[], bool]) -> None:
         """Take the iterator's own; `stands()` is asked before each batch."""
         self._stands = stands
-        self._fetcher = fetcher
+        self._fetcher, self._theirs = fetcher, fetcher.collate_fn
         self._collate = fetcher.collate_fn = check(fetcher.collate_fn)
         self._deliver = deliver
 
     def fetch(self, indices: Any) -> Any:
         """Return the batch of `indices`."""
+        if off_main_thread():
+            self._fetcher.collate_fn = self._theirs
+            return self._fetcher.fetch(indices)
         stands, before = self._stands(), random_states()
         data = self._fetcher.fetch(indices)
         drew = not undrawn(before, random_states())

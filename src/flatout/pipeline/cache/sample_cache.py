@@ -22,6 +22,7 @@ from flatout.units import format_bytes
 from flatout.watch.dataset_state import random_states, restore_random_states, same, undrawn
 from flatout.watch.forked_copy import ask_a_copy
 from flatout.watch.freshness import Freshness
+from flatout.watch.main_thread import off_main_thread
 from flatout.watch.own_generators import generators_in, restore_states, states_of
 from flatout.watch.refused_writes import in_words
 from flatout.watch.rehearsal import rehearse
@@ -165,7 +166,9 @@ class SampleCache:
 
     def many(self, indices: list[int]) -> list[Any]:
         """Return samples as the data set gives them, kept from now on if there is room."""
-        if set(map(type, indices)) != {int}:  # indices of a sampler of the script's own: no key
+        if off_main_thread() or set(map(type, indices)) != {
+            int
+        }:  # the latter: indices of a sampler of the script's own: no key
             return list(samples_of(self._dataset, indices))
         if self.fresh is not None and not self.fresh.holds():
             return list(samples_of(self._dataset, indices))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from flatout.loader_account import IN_A_THREAD
 from flatout.pipeline.cache.disk.disk_cache import CacheFolder
 from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.cache.row_cache import RowCache
@@ -26,6 +27,7 @@ from flatout.torch_loader import pass_start
 from flatout.torch_loader.worker_start import threads_of
 from flatout.units import format_bytes
 from flatout.watch.freshness import ON_CHANGE
+from flatout.watch.main_thread import off_main_thread
 from flatout.watch.per_class_cache import PerClassCache
 
 __all__ = ["CompiledLoader", "LoaderCaches", "clashes", "compile_loader"]
@@ -94,10 +96,14 @@ class LoaderCaches:
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself.
 
-        A data set of a type whose last ones were gone after one pass is left alone until its second.
+        A data set of a type whose last ones were gone after one pass is left alone until its second. So is every pass
+        in another thread than the main one: random streams are the process's, and they are put back here now and then.
         """
         owner = _owner(loader)
         key, kind = id(owner), type(owner)
+        if off_main_thread():
+            self.accounts.pass_by(kind.__name__, self._where(), IN_A_THREAD)
+            return iterate(loader)
         if key not in self._passes:
             weakref.finalize(owner, _gone, weakref.ref(self), key, kind).atexit = False
         self._passes[key] = self._passes.get(key, 0) + 1

@@ -25,6 +25,7 @@ from flatout.torch_loader.sampler_order import Indices, OddIndices
 from flatout.torch_loader.worker_start import computing_on
 from flatout.watch.dataset_state import random_states, restore_random_states, undrawn
 from flatout.watch.forked_copy import ask_a_copy
+from flatout.watch.main_thread import off_main_thread
 from flatout.watch.script_signals import any_but_signals
 
 __all__ = ["KeptRows"]
@@ -102,7 +103,7 @@ class KeptRows(LoaderStrategy):
         """Return the batch of `indices`; `prefetch`: what reads samples ahead."""
         if self.successor is not None:
             return self.successor.make(indices, stream)
-        if isinstance(indices, OddIndices) or not self.stands():
+        if isinstance(indices, OddIndices) or not len(indices) or off_main_thread() or not self.stands():
             return self._served.as_plain(indices, stream)
         if self.gather is not None and not self.staleness.due:
             try:

@@ -40,9 +40,9 @@ class LoaderAccounts:
                 self._add(self._past, _account_of(alive, place))
         self._live = [each for each in self._live if (alive := each[0]()) is not None and id(alive) not in going]
 
-    def pass_by(self, dataset: str, place: str) -> None:
-        """Note a pass over a data set that is left alone, since others of its type were gone after one."""
-        self._add(self._past, LoaderAccount(dataset, place, passes=1, reason=FLEETING))
+    def pass_by(self, dataset: str, place: str, reason: str = FLEETING) -> None:
+        """Note a pass over a data set that is left alone for `reason`: others of its type were gone after one."""
+        self._add(self._past, LoaderAccount(dataset, place, passes=1, reason=reason))
 
     def nothing_served(self) -> list[LoaderAccount]:
         """Return all accounts where no batch came from memory, by now in the third pass of one; else none."""

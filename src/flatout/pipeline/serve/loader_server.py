@@ -31,6 +31,7 @@ from flatout.pipeline.serve.staleness import Staleness
 from flatout.torch_loader.told_batches import weakly_called
 from flatout.torch_loader.worker_start import threads_of
 from flatout.watch.forked_copy import in_a_copy
+from flatout.watch.main_thread import off_main_thread
 from flatout.watch.rehearsal import Rehearsal, Tried, rehearse
 
 __all__ = ["LoaderServer"]
@@ -183,6 +184,8 @@ class LoaderServer:
     # -- batches of the script's own iterators ------------------------------------------------------------------
 
     def _delivered(self, indices: Any, batch: Any, drew: bool, against: str) -> None:
+        if off_main_thread():
+            return
         strategy, policy = self.strategy, self._served.policy
         against = strategy.keep(indices, batch, DRAWS if drew else against)
         if not against:

@@ -9,6 +9,7 @@ from flatout.pipeline.read.prefetch import Prefetch
 from flatout.pipeline.serve.kept_rows import KeptRows
 from flatout.torch_loader.sampler_order import Indices, OddIndices
 from flatout.torch_loader.worker_start import computing_on
+from flatout.watch.main_thread import off_main_thread
 
 __all__ = ["Prefetched"]
 
@@ -23,7 +24,8 @@ class Prefetched(KeptRows):
         """Return the batch of `indices`, collated by the script's own function."""
         if self.successor is not None:
             return self.successor.make(indices, stream)
-        if prefetch is None or isinstance(indices, OddIndices) or not self.stands():
+        odd = isinstance(indices, OddIndices) or not len(indices)
+        if prefetch is None or odd or off_main_thread() or not self.stands():
             return self._served.as_plain(indices, stream)
         self._served.policy.hit()
         with computing_on(self._served.computing_on):
