@@ -105,6 +105,7 @@ def test_a_candidate_that_hangs_is_ended(timed, flatout):
     assert timed(["train.py"], "t-hang", Pace(), max_s=60, stall_s=4).failure.verdict is Verdict.TIMED_OUT
 
 
+@pytest.mark.full
 def test_ranks_of_torchrun_are_switched_together_in_one_start(timed, flatout):
     flatout.write(training(before=DISTRIBUTED, step_s=0.02))
     command = ["torchrun", "--standalone", "--nproc-per-node", "2", "train.py"]
