@@ -121,10 +121,11 @@ def _prepare_timing(recorder: Any) -> None:
 def _prepare_verification(recorder: Any) -> None:
     """Install the fixes of a verification, and let it take the training down."""
     from flatout.fixes.core.apply import install_fixes
+    from flatout.fixes.trial.alternation import describe
     from flatout.probe.recorder import StepReceiver
     from flatout.probe.verify.compared_execution import Verification
 
     sites = install_fixes(recorder.order.fixes, recorder.probes.seams, recorder.probes.modules, recorder.order.mode)
-    verification = Verification(recorder, lambda: [{"hits": site.hits, "failure": site.failure} for site in sites])
+    verification = Verification(recorder, lambda: describe(sites))
     verification.install()
     recorder.receiver = StepReceiver(verification.step, verification.finish)

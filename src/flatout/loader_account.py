@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-__all__ = ["FLEETING", "IN_A_THREAD", "LoaderAccount"]
+__all__ = ["FLEETING", "IN_A_THREAD", "LoaderAccount", "changing"]
 
 FLEETING = "its data set is made anew for each pass, so nothing kept of it would serve"
 IN_A_THREAD = "it is read in another thread, while the main one may draw random numbers"
 _FILLING = "kept in the first pass, served from the second on"
 _NEVER_WHOLE = "no pass has delivered all of its samples yet"
+
+
+def changing(dataset: str, what: str) -> str:
+    """Return in words that `what` of a data set is another one in each pass."""
+    return f"{dataset} changes from pass to pass: {what}"
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,8 @@ class LoaderAccount:
         batches: that came from memory.
         samples: that came from memory one by one, and were collated by the script's own function.
         reason: why its own iterator makes batches now; empty where it does not.
+        changes: at the beginning of how many passes its data set was no longer what was kept.
+        changed: what it was that had changed last.
         datasets: how many data sets of that class there were, one after the other.
     """
 
@@ -31,6 +38,15 @@ class LoaderAccount:
     samples: int = 0
     reason: str = ""
     datasets: int = 1
+    changes: int = 0
+    changed: str = ""
+
+    @property
+    def stands_back(self) -> str:
+        """Return why the loader is served nothing from the second pass on, an empty string where it is."""
+        if self.reason or not self.changes or self.changes < self.passes - 1:
+            return self.reason
+        return changing(self.dataset, self.changed)
 
     def with_more(self, other: "LoaderAccount") -> "LoaderAccount":
         """Return both in one; what is said is what `other` says."""
@@ -40,6 +56,8 @@ class LoaderAccount:
             batches=self.batches + other.batches,
             samples=self.samples + other.samples,
             datasets=self.datasets + other.datasets,
+            changes=self.changes + other.changes,
+            changed=other.changed or self.changed,
         )
 
     def beside(self, other: "LoaderAccount") -> "LoaderAccount":
@@ -49,6 +67,7 @@ class LoaderAccount:
             both,
             passes=max(self.passes, other.passes),
             datasets=max(self.datasets, other.datasets),
+            changes=max(self.changes, other.changes),
             reason=other.reason or self.reason,
         )
 

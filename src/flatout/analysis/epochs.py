@@ -8,10 +8,13 @@ from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 
-__all__ = ["Epoch", "epoch_steps", "project_epoch"]
+__all__ = ["Epoch", "ShortEpochs", "epoch_steps", "project_epoch", "short_epochs"]
 
 WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC)
 BETWEEN = (Phase.VALIDATION, Phase.EPOCH_GAP, Phase.CHECKPOINT)
+
+_SHORT, _SHORT_ENOUGH = 16, 24  # steps of an epoch that ends early, and of one that need not
+_WHOLE_SHARE = 1 / 6  # of the time in which results are compared, that a whole epoch may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,25 @@ class Epoch:
     waiting_s: float  # in steps: for input, copies and the device
     between_s: float  # validation, checkpoints and gaps of one epoch; 0 where no epoch ended
     ended: int  # epochs that ended while recording
+
+
+@dataclass(frozen=True, slots=True)
+class ShortEpochs:
+    """Where passes over loaders end early while results are compared."""
+
+    batches: int = 0  # of a pass; 0: passes end by themselves
+    first_whole: bool = False  # but the first one over each loader
+
+
+def short_epochs(run: Run, breakdown: Breakdown, window_s: float) -> ShortEpochs:
+    """Return where passes are to end early, so that some epochs end in the `window_s` seconds of a comparison."""
+    steps = epoch_steps(run)
+    if steps <= _SHORT_ENOUGH or not any(loader.is_training for loader in run.loaders):
+        return ShortEpochs()
+    epoch = project_epoch(run, breakdown)
+    takes_s = epoch.seconds if epoch is not None else float("inf")
+    per_step = median([step.num_batches for step in run.steps]) if run.steps else 1
+    return ShortEpochs(_SHORT * max(1, round(per_step)), takes_s <= _WHOLE_SHARE * window_s)
 
 
 def epoch_steps(run: Run) -> int:

@@ -1,7 +1,6 @@
 """The order: what the parent asks the probes of one script execution to do."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flatout.schema.trial import Pair, Selection
 
@@ -53,6 +52,8 @@ class VerifyOrder:
     captures: str  # folder of the baseline's captured states
     references: str = ""  # folder of the gradients in float64, where there are any
     steps: int = 64  # the baseline goes on until a second epoch has begun, where time allows; others stop there
+    pass_batches: int = 0  # passes over a loader end after so many batches; 0: where they end by themselves
+    first_whole: bool = False  # the first pass over each loader ends by itself all the same
     max_s: float = 20.0
     at: tuple[int, ...] = (0, 1, 3, 5, 8, 12, 17, 23)  # steps captured and replayed; fewer of a large model
     replay: bool = True  # False: leave the training alone, for bit equality
@@ -80,4 +81,3 @@ class Order:
     live: bool = False  # "run": each rank writes twice a second what it is doing
     timing: TimingOrder | None = None
     verify: VerifyOrder | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)  # of the run, for fixes that need them

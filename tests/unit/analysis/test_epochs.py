@@ -3,7 +3,7 @@
 import pytest
 
 from flatout.analysis.breakdown import account
-from flatout.analysis.epochs import epoch_steps, project_epoch
+from flatout.analysis.epochs import ShortEpochs, epoch_steps, project_epoch, short_epochs
 from flatout.rules.core.example import example, steps_of
 from flatout.schema.phase import Phase
 from flatout.schema.run import End, Header, LoaderFacts
@@ -54,3 +54,28 @@ def test_of_a_finished_training_every_epoch_has_ended():
     run = example(steps=epochs_of(30, 30), **detail).run
     epoch = project_epoch(run, account(run))
     assert (epoch.steps, epoch.ended, epoch.between_s) == (30, 2, pytest.approx(2.0))
+
+
+def shortened(steps_in_epoch, *, trains=True, **detail):
+    lengths = (steps_in_epoch,) * 3
+    numbers = [epoch for epoch, length in enumerate(lengths) for _ in range(length)]
+    run = example(
+        steps=steps_of([PARTS] * len(numbers), epoch=numbers, **detail), loaders=(LoaderFacts(is_training=trains),)
+    ).run
+    return short_epochs(run, account(run), window_s=18.0)
+
+
+@pytest.mark.parametrize(
+    ("steps_in_epoch", "found"),
+    [(10, ShortEpochs()), (24, ShortEpochs()), (25, ShortEpochs(16, True)), (60, ShortEpochs(16, False))],
+)
+def test_epochs_that_do_not_fit_a_comparison_end_early(steps_in_epoch, found):
+    assert shortened(steps_in_epoch) == found  # steps of 100 ms, and a sixth of 18 s for a whole one
+
+
+def test_accumulated_steps_have_as_many_batches_each():
+    assert shortened(60, num_batches=4).batches == 64
+
+
+def test_epochs_without_a_loader_end_by_themselves():
+    assert shortened(60, trains=False) == ShortEpochs()

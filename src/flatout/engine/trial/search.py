@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.analysis.epochs import epoch_steps
+from flatout.analysis.epochs import epoch_steps, short_epochs
 from flatout.analysis.judge import compare, last_look
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import Failure, Measured
@@ -92,9 +92,11 @@ class Search:
         self._watch = SearchWatch(watch, until)
         pace = Pace.of(report)
         self._bench = Bench(target, folder, self._watch.steps, pace)
-        self._verifier = Verifier(target, folder, watch=self._watch.steps)
-        self._verifier.window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
-        self._shares = TimeBudget(until, pace, window_s=self._verifier.window_s)
+        window_s = max(3.0, min(20.0, _WINDOW_SHARE * (until - time.monotonic())))
+        epochs = short_epochs(report.run, report.breakdown, window_s)
+        self._verifier = Verifier(target, folder, watch=self._watch.steps, epochs=epochs)
+        self._verifier.window_s = window_s
+        self._shares = TimeBudget(until, pace, window_s=window_s)
         done = {trial.candidate.selection.label for trial in self.trials}
         self._queue = [candidate for candidate in offered if candidate.selection.label not in done]
         self._drop_kept_fixes()
@@ -268,12 +270,24 @@ class Search:
         if equality.equal and len(base) < len(self.kept):
             whole = self._verifier.check((*self.base, candidate.selection), _SEMANTIC)
             equality = whole if whole.equal is False else equality
+        if equality.equal and (reason := self._stands_back()):
+            return Verdict.NOT_APPLIED, reason, equality
         asked_for = claimed is _SEMANTIC and bool(equality.num_steps)  # another training, and it trains
         if equality.equal or (equality.equal is None and asked_for):
             return Verdict.KEPT, "", equality
         if equality.equal is None:
             return Verdict.UNDECIDED, equality.reason, equality
         return Verdict.RESULTS_DIFFER, equality.reason, equality
+
+    def _stands_back(self) -> str:
+        """Return why the latest candidate would serve nothing in a training, though a trial showed it faster.
+
+        A trial shows the speed of passes served from memory at once; a data set that is another one in each pass is
+        served nothing from the second on, which is seen where the ends of epochs are run through.
+        """
+        training = {loader.name for loader in self._report.run.loaders if loader.is_training}
+        concerned = [one for one in self._verifier.accounts if one.passes > 1 and one.dataset in training]
+        return next((f"{one.place}: {why}" if one.place else why for one in concerned if (why := one.stands_back)), "")
 
     def _drop_kept_fixes(self) -> None:
         """Drop other settings of kept fixes, and fixes that have nothing left to do beside them."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flatout.analysis.epochs import ShortEpochs
 from flatout.analysis.equality import changed_by_watching, deterministic, judge
 from flatout.analysis.traces import Trace, read_trace
 from flatout.engine.process.failure import shown_tail
@@ -20,16 +21,19 @@ from flatout.engine.process.launch import Execution, Outcome
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import read_parts
 from flatout.fixes.core.catalog import find_fix
+from flatout.loader_account import LoaderAccount
 from flatout.schema.codec import write_order
 from flatout.schema.order import Order, VerifyOrder
 from flatout.schema.trial import Check, Equality, Equivalence, Selection
 
 __all__ = ["Verifier"]
 
+_STEPS = 64  # that are compared, at least, where the window is long enough
 _SPARE_S = 60.0  # that any execution may take besides: compilation, a busy machine
 _WINDOW_S = 20.0  # of steps that are compared
 _SLOWER = 4.0  # times the baseline's time, that other executions may take: replays, compilation
 _NUDGES = {Equivalence.BITWISE: None, Equivalence.ROUNDING: 0.0, Equivalence.PRECISION: 2.0**-8}
+_AS_THEY_ARE = ShortEpochs()
 
 
 class Verifier:
@@ -41,14 +45,17 @@ class Verifier:
         folder: Path,
         seed: int = 0,
         watch: Callable[[int], None] = lambda steps: None,
-        facts: Mapping[str, object] | None = None,
+        epochs: ShortEpochs = _AS_THEY_ARE,
     ) -> None:
-        """Take the script and the folder of the tune; `watch(steps)` follows every execution."""
+        """Take the script and the folder of the tune; `watch(steps)` follows every execution.
+
+        `epochs`: where passes over the data end early, so that what happens between two of them is compared, too.
+        """
         self._target = target
         self._folder = folder / "trials"
         self._seed = seed
         self._watch = watch
-        self._facts = facts or {}
+        self._epochs = epochs
         self._captures: dict[str, str] = {}  # folders of captured steps, by the role that made them
         self._traces: dict[str, dict[int, Trace]] = {}  # by what was run, then by rank
         self._took_s = 0.0
@@ -56,13 +63,22 @@ class Verifier:
         self.outcome = Outcome()  # of the latest execution
         self.fixes: tuple[Mapping[str, Any], ...] = ()  # what those of the latest candidate did: "hits", "failure"
 
+    @property
+    def accounts(self) -> list[LoaderAccount]:
+        """What became of each loader under the fix that the latest candidate added."""
+        return [LoaderAccount(**told) for told in self.fixes[-1].get("loaders", ())] if self.fixes else []
+
     def prepare(self, budget_s: float) -> None:
         """Run the untouched script twice; `budget_s` bounds the two together."""
         if "baseline" in self._traces:
             return
         self.window_s = max(2.0, min(self.window_s, budget_s / 4))
         start = time.monotonic()
-        self._traces["baseline"] = self._run("baseline")
+        baseline = self._run("baseline")
+        if self._epochs.batches and _ended_too_early(baseline):
+            self._epochs, start = _AS_THEY_ARE, time.monotonic()
+            baseline = self._run("baseline")
+        self._traces["baseline"] = baseline
         self._took_s = time.monotonic() - start
         self._traces["again"] = self._run("again", replay=False)
 
@@ -150,7 +166,7 @@ class Verifier:
         """Run the script in one role and return what each rank wrote."""
         folder = self._next(role)
         baseline = self._traces.get("baseline", {})
-        steps = max((len(trace.intervals) for trace in baseline.values()), default=64)
+        steps = max((len(trace.intervals) for trace in baseline.values()), default=_STEPS)
         if role in ("baseline", "reference"):
             self._captures[role] = str(folder / "captures")
         order = Order(
@@ -159,12 +175,13 @@ class Verifier:
             script=self._target.name,
             launched_unix_s=time.time(),
             fixes=tuple(fixes),
-            facts=self._facts,
             verify=VerifyOrder(
                 role=role,
                 captures=self._captures.get("baseline", ""),
                 references=self._captures.get("reference", ""),
                 steps=steps,
+                pass_batches=self._epochs.batches,
+                first_whole=self._epochs.first_whole,
                 max_s=self.window_s * (1 if role == "baseline" else _SLOWER),
                 replay=replay,
                 nudge=nudge,
@@ -193,6 +210,12 @@ class Verifier:
         if self.outcome.stopped_by == "budget":
             return f"it was stopped after {self.outcome.wall_s:.0f} s"
         return tail[-1][:200] if tail else f"exit code {self.outcome.exit_code}"
+
+
+def _ended_too_early(baseline: Mapping[int, Trace]) -> bool:
+    """Return whether the training did not go on as it does by itself: it failed, or came to its end."""
+    ended = ("script ended", "script failed")
+    return any(trace.reason in ended and len(trace.intervals) < _STEPS for trace in baseline.values())
 
 
 def _read(role: str, folder: Path) -> dict[int, Trace]:

@@ -69,4 +69,13 @@ class LoaderAccounts:
 def _account_of(server: "LoaderServer", place: str) -> LoaderAccount:
     strategy = server.strategy
     samples = 0 if strategy.samples is None else strategy.samples.num_served
-    return LoaderAccount(server.name, place, server.num_passes, server.served, samples, strategy.reason)
+    return LoaderAccount(
+        dataset=server.name,
+        place=place,
+        passes=server.num_passes,
+        batches=server.served,
+        samples=samples,
+        reason=strategy.reason,
+        changes=len(server.changes),
+        changed=server.changes[-1] if server.changes else "",
+    )

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from flatout.loader_account import changing
 from flatout.pipeline.cache.disk.disk_cache import DiskCache
 from flatout.pipeline.cache.memory_budget import MemoryBudget
 from flatout.pipeline.cache.rank_sharing import name_for_ranks
@@ -52,14 +53,15 @@ class LoaderServer:
     Attributes:
         num_passes: how often its loaders were walked.
         name: what the data set is called.
+        changes: what had changed at the beginning of a pass, each time that something had.
     """
 
     def __init__(self, loader: Any, policy: CachePolicy) -> None:
         """Look at the data set of `loader`, and for what the folder of `policy` has of it."""
         self._served = ServedLoader(loader, policy)
         self._passes = PassState(loader, weakly_called(weakref.WeakMethod(self._delivered)))
-        self._pace, self._changes, self._facts = ProofPace(), 0, InputFacts()
-        self.num_passes, self.name = 0, self._served.name
+        self._pace, self._facts = ProofPace(), InputFacts()
+        self.num_passes, self.name, self.changes = 0, self._served.name, list[str]()
         self._strategy: LoaderStrategy = self._passthrough("")
         self._begin(loader)
 
@@ -69,10 +71,9 @@ class LoaderServer:
         self._served.computing_on = threads_of(loader)
         stale = self.strategy.begin_pass()
         if stale:
-            self._changes += 1
-            if self._changes > _CHANGES or self._served.stays:
-                reason = f"{self._served.name} changes from pass to pass: {stale}"
-                self.strategy.give_way(self._passthrough(reason))
+            self.changes.append(stale)
+            if len(self.changes) > _CHANGES or self._served.stays:
+                self.strategy.give_way(self._passthrough(changing(self.name, stale)))
             else:
                 self._begin(loader)
         return self.strategy.walk(loader, iterate)

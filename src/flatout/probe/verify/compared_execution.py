@@ -2,9 +2,9 @@
 
 All executions of a verification start from the same seeds and follow the same script; between two optimizer steps
 everything that the training sees is noted (`probe.traces`), at the captured steps every tensor is compared
-(`probe.replay`). Nothing here changes what the script computes, with three exceptions: replayed steps begin from the
-baseline's state, the reference runs them in float64, and what a device drops out is the same for every type and layout
-(`probe.dropout`).
+(`probe.replay`). Nothing here changes what the script computes, with four exceptions: replayed steps begin from the
+baseline's state, the reference runs them in float64, what a device drops out is the same for every type and layout
+(`probe.dropout`), and epochs may end early (`probe.short_passes`).
 """
 
 import contextlib
@@ -25,6 +25,7 @@ from flatout.probe.verify.capture import Capture, Tensors
 from flatout.probe.verify.fingerprint import tensor_prints
 from flatout.probe.verify.reference import Reference
 from flatout.probe.verify.replay import CapturedSteps, Replay, nudge
+from flatout.probe.verify.short_passes import ShortPasses
 from flatout.probe.verify.traces import TraceWatch
 from flatout.schema.order import VerifyOrder
 from flatout.schema.run import Step
@@ -33,6 +34,7 @@ __all__ = ["Verification"]
 
 _MOST_STEPS = 20_000
 _EPOCH_SHARE = 1 / 3  # of the time, for a second epoch to begin in
+_EPOCH_ENDS = 3  # where passes end early: with fewer, a change at every one is not told from a change at one
 _IMPLEMENTATION = {"params", "foreach", "fused", "capturable", "differentiable"}  # how, not what, an optimizer computes
 
 
@@ -113,7 +115,8 @@ class TrainingProgress:
         """It has not begun."""
         self.intervals = 0
         self.trained: set[int] = set()  # loaders whose batches were trained on
-        self.ended = self.second_epoch = False
+        self.num_ended = 0  # passes over them
+        self.second_epoch = False
         self._began = 0.0
 
     def begin(self) -> None:
@@ -128,8 +131,8 @@ class TrainingProgress:
     def follow_epochs(self, events: dict[str, list[Any]]) -> None:
         """Take the events of an interval."""
         batches = {batch[0] for batch in events.get("batches", ())}
-        self.ended |= any(end[0] in self.trained for end in events.get("ends", ()))
-        self.second_epoch |= self.ended and bool(batches)
+        self.num_ended += sum(end[0] in self.trained for end in events.get("ends", ()))
+        self.second_epoch |= self.num_ended > 0 and bool(batches)
         if events.get("losses"):
             self.trained |= batches
 
@@ -176,6 +179,10 @@ class Verification:
         dropout.install(self._recorder.probes.seams)
         modules = self._recorder.probes.modules
         modules.blind = self._order.role == "bare"
+        if self._order.pass_batches:
+            thread = self._recorder.probes.event_log.thread
+            short = ShortPasses(thread, self._order.pass_batches, first_whole=self._order.first_whole)
+            short.install(self._recorder.probes.seams)
         if not modules.blind:
             self._trace.install(self._recorder.probes.seams)
         modules.on_root.append(lambda module: None)  # so that modules are looked for as soon as there is an optimizer
@@ -287,7 +294,8 @@ class Verification:
             return progress.intervals > max(self._replay.steps, default=-1)
         if order.role != "baseline" or progress.intervals < order.steps:
             return progress.intervals >= order.steps
-        return not progress.trained or progress.second_epoch or elapsed_s >= order.max_s * _EPOCH_SHARE
+        seen = progress.num_ended >= _EPOCH_ENDS if order.pass_batches else progress.second_epoch
+        return not progress.trained or seen or elapsed_s >= order.max_s * _EPOCH_SHARE
 
     def finish(self) -> None:
         """Write what is known at the end; the training is over."""
@@ -296,7 +304,9 @@ class Verification:
             self._guarded(self._look_around)
         progress = self._progress
         body = {"steps": progress.intervals, "fixes": self._fixes()}
-        self._recorder.write("verified", {**body, "second_epoch": progress.second_epoch, "ended": progress.ended})
+        self._recorder.write(
+            "verified", {**body, "second_epoch": progress.second_epoch, "ended": progress.num_ended > 0}
+        )
 
     def _look_around(self) -> None:
         roots = self._recorder.probes.modules.roots()

@@ -16,6 +16,8 @@ from flatout.engine.process.target import Target
 from flatout.engine.trial import search as searching
 from flatout.engine.trial.block_results import Failure
 from flatout.engine.trial.journal import TrialJournal
+from flatout.loader_account import LoaderAccount
+from flatout.schema.run import LoaderFacts
 from flatout.schema.trial import Candidate, Equality, Equivalence, Pair, Selection, Verdict
 
 LOOKS = (4, 8, 16, 32, 64, 128)
@@ -80,6 +82,7 @@ class ScriptedVerifier:
     wrong: frozenset = frozenset()
     steps = 10
     window_s = 0.0
+    accounts: tuple = ()
 
     def __init__(self, *_, **__):
         pass
@@ -118,6 +121,8 @@ def scripted(monkeypatch, tmp_path):
         place.mkdir(exist_ok=True)
         journal = TrialJournal(place)
         diagnosis = report()
+        loader = LoaderFacts(name="NPZ", is_training=True)
+        diagnosis = replace(diagnosis, run=replace(diagnosis.run, loaders=(loader,)))
         if step_ms is not None:
             diagnosis = replace(diagnosis, breakdown=replace(diagnosis.breakdown, median_ms=step_ms))
         found = searching.Search(
@@ -157,6 +162,24 @@ def test_a_faster_fix_that_changes_results_is_refused_with_the_reason(scripted):
     found = scripted(["wrong", "fast"], factors={"wrong": 0.5, "fast": 0.7}, wrong=["wrong"])
     assert verdicts(found) == {"wrong": Verdict.RESULTS_DIFFER, "fast": Verdict.KEPT}
     assert found.trials[0].reason == "wrong differs"
+
+
+@pytest.mark.parametrize(
+    ("account", "verdict"),
+    [
+        (LoaderAccount("NPZ", "train.py:9", passes=4, changes=3, changed="NPZ.rows"), Verdict.NOT_APPLIED),
+        (LoaderAccount("NPZ", "train.py:9", passes=4, reason="its samples are random"), Verdict.NOT_APPLIED),
+        (LoaderAccount("NPZ", "train.py:9", passes=4, batches=40, changes=1, changed="NPZ.rows"), Verdict.KEPT),
+        (LoaderAccount("NPZ", "train.py:9", passes=1, reason="one pass shows nothing"), Verdict.KEPT),
+        (LoaderAccount("Other", "train.py:30", passes=4, reason="validation"), Verdict.KEPT),
+    ],
+)
+def test_what_would_serve_nothing_in_a_training_is_not_kept(scripted, monkeypatch, account, verdict):
+    monkeypatch.setattr(ScriptedVerifier, "accounts", (account,))
+    found = scripted(["keeps"], factors={"keeps": 0.3})
+    assert verdicts(found) == {"keeps": verdict}
+    if verdict is Verdict.NOT_APPLIED:
+        assert found.trials[0].reason == f"train.py:9: {account.stands_back}"
 
 
 def test_a_candidate_that_fails_costs_one_trial(scripted):

@@ -61,6 +61,21 @@ def test_what_changes_between_passes_is_named_at_the_end_and_as_soon_as_it_is_kn
     assert "Ticks changes from pass to pass" in told[0]
 
 
+def test_a_change_at_every_pass_stands_back_before_it_is_given_up():
+    kept, data = caches(), Ticks()
+    loader = DataLoader(data, batch_size=6)
+    for number in range(3):
+        data.values = [float(number)] * 24
+        walk(kept, loader, 1)
+        (account,) = kept.accounts.all()
+        assert account.changes == number
+        assert bool(account.stands_back) == (number > 0)
+    assert "Ticks changes from pass to pass" in account.stands_back
+    walk(kept, loader, 2)  # it settles: one change in four passes
+    (account,) = kept.accounts.all()
+    assert (account.changes, account.passes, account.stands_back) == (2, 5, "")
+
+
 def test_nothing_is_told_where_another_loader_is_served():
     told = []
     kept = caches(told)
