@@ -10,6 +10,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from flatout.schema.files import read_whole, write_whole
 from flatout.schema.plain import from_plain, to_plain
 from flatout.schema.recipe import SCHEMA, Kept, Proof, Recipe
 from flatout.schema.trial import Selection
+from flatout.schema.whole_training import WholeTraining
 
 __all__ = ["RECIPE_FILE", "check_selection", "find_recipe", "read_recipe", "write_recipe"]
 
@@ -85,13 +87,15 @@ def _text(recipe: Recipe) -> str:
     if recipe.fixes:
         body["fix"] = [_table(kept) for kept in recipe.fixes]
     proof = recipe.proof
-    fields = {name: value for name, value in _plain(proof).items() if name not in ("speedup", "low", "high", "samples")}
+    told = {name: value for name, value in _plain(proof).items() if name not in ("speedup", "low", "high", "samples")}
     body["proven"] = {
-        **fields,
+        **told,
         "speedup": _round(proof.speedup),
         "interval": [_round(proof.low), _round(proof.high)],
         "samples": dict(proof.samples),
     }
+    if recipe.whole is not None:
+        body["whole"] = _rounded(_plain(recipe.whole))
     shown = "".join(letter if letter.isprintable() else "?" for letter in script)
     return _HEAD.format(script=shown) + _INTERVAL.sub(r"interval = [\1, \2]", tomli_w.dumps(body))
 
@@ -114,6 +118,13 @@ def _plain(value: object) -> dict[str, Any]:
 
 def _round(value: float) -> float:
     return round(float(value), _DIGITS)
+
+
+def _rounded(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _rounded(value) if isinstance(value, Mapping) else _round(value) if type(value) is float else value
+        for name, value in values.items()
+    }
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -169,7 +180,17 @@ def _recipe(body: Mapping[str, Any]) -> Recipe:
         script=from_plain(str, body["script"]),
         fixes=tuple(_kept(table) for table in tables),
         proof=proof,
+        whole=_whole(body["whole"]) if "whole" in body else None,
     )
+
+
+def _whole(table: Mapping[str, Any]) -> WholeTraining:
+    whole: WholeTraining = from_plain(WholeTraining, table)
+    parts = [getattr(times, each.name) for times in (whole.plain, whole.tuned) for each in fields(times)]
+    wrong = next((value for value in (whole.epochs, whole.steps, *parts) if not 0 <= value < math.inf), None)
+    if wrong is not None:
+        raise ValueError(f"`whole` holds {wrong}")
+    return whole
 
 
 def _kept(table: Mapping[str, Any]) -> Kept:

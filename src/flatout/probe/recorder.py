@@ -260,6 +260,7 @@ class Recorder:
             "batch_samples": None if size is None else float(size),
             "probe_us": cost_of_probes(spans),
             "seams": hits,
+            "planned": dataclasses.asdict(self._span.planned),
         }
         self.part.put_line(dump_record("facts", facts))
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flatout.schema.trial import Equivalence, Selection
+from flatout.schema.whole_training import WholeTraining
 
 __all__ = ["SCHEMA", "Kept", "Proof", "Recipe"]
 
@@ -54,6 +55,7 @@ class Recipe:
     fixes: tuple[Kept, ...]
     proof: Proof
     schema: int = SCHEMA
+    whole: WholeTraining | None = None  # what it gives a whole training; None where the length of an epoch is not known
 
     @property
     def selections(self) -> tuple[Selection, ...]:

@@ -74,6 +74,7 @@ __all__ = [
     "OptimizerFacts",
     "Outside",
     "Padding",
+    "Planned",
     "PrecisionTrial",
     "RankSummary",
     "RemoteReads",
@@ -195,6 +196,14 @@ class Utilization:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """How long the training is that was asked for, as its loops tell; 0: they do not."""
+
+    passes: int = 0  # over the training data
+    steps: int = 0  # in all, where the loops count steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankSummary:
     """The timed run of one rank in one line."""
 
@@ -272,6 +281,7 @@ class Run:
     steps_each: int = 1  # steps that one entry of `steps` is the mean of; more than one of a long whole training
     total_steps: int = 0  # where entries are means: how many there were; 0: as many as entries
     epoch_lengths: tuple[int, ...] = ()  # steps of each epoch, the first 4096, in the record of a whole training
+    planned: Planned = field(default_factory=Planned)
     utilization: tuple[Utilization, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
     causes: Causes | None = None

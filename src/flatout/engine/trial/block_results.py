@@ -13,6 +13,8 @@ __all__ = [
     "Failure",
     "Measured",
     "enough",
+    "first_epoch_of_turns",
+    "longer_start_of_turns",
     "pairs_of_turns",
     "phases_of_turns",
     "read_parts",
@@ -41,6 +43,8 @@ class Measured:
     warmup_s: float = 0.0
     failure: Failure | None = None
     wall_s: float = 0.0
+    first_pairs: list[Pair] = field(default_factory=list)  # those of the first epoch, of two processes side by side
+    once_s: list[float] = field(default_factory=list)  # how much longer the candidate took to start, a start each
 
 
 def enough(wanted: int) -> Callable[[Sequence[Pair]], str]:
@@ -100,9 +104,33 @@ def pairs_of_turns(folder: Path, measured: Measured) -> list[Pair]:
     for number in range(0, len(blocks) - 1, 2):
         if number not in blocks or number + 1 not in blocks:
             break
-        (first, side), (second, _) = blocks[number], blocks[number + 1]
-        pairs.append(Pair(second, first) if side else Pair(first, second))
+        pairs.append(_pair(blocks[number], blocks[number + 1]))
     return pairs
+
+
+def first_epoch_of_turns(folder: Path) -> list[Pair]:
+    """Return the pairs of two processes side by side that lie in the first epoch of both."""
+    early: dict[int, tuple[float, int]] = {}
+    for record in (record for records in read_parts(folder) for record in records):
+        if record.get("kind") == "block" and record.get("epoch", 0) == 0:
+            early[record["number"]] = (record["ms"], record["side"])
+    whole = [number for number in sorted(early) if number % 2 == 0 and number + 1 in early]
+    return [_pair(early[number], early[number + 1]) for number in whole]
+
+
+def _pair(one: tuple[float, int], other: tuple[float, int]) -> Pair:
+    return Pair(other[0], one[0]) if one[1] else Pair(one[0], other[0])
+
+
+def longer_start_of_turns(folder: Path) -> float | None:
+    """Return how many seconds longer the candidate took until its steps had settled; None where that is not known."""
+    took_s: dict[int, float] = {}
+    for records in read_parts(folder):
+        launched_ns = next((each["value"]["launched_ns"] for each in records if each.get("kind") == "header"), 0)
+        for record in records:
+            if record.get("kind") == "side" and record.get("began_ns"):
+                took_s[record["side"]] = (record["began_ns"] - launched_ns) / 1e9 + record["warmup_s"]
+    return took_s[1] - took_s[0] if len(took_s) == 2 else None
 
 
 def phases_of_turns(folder: Path) -> list[tuple[int, tuple[float, ...]]]:

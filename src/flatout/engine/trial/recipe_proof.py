@@ -1,14 +1,17 @@
 """The proof of a recipe: what each fix brings to the whole, and the whole against the untouched script."""
 
 import datetime
+import statistics
 import time
 from collections.abc import Sequence
 
 from flatout import __version__
 from flatout.analysis.judge import CONFIRM_LOOKS, compare, confirm
+from flatout.analysis.whole_gain import Gains, whole_gain
 from flatout.engine.process.target import Target, script_digest
 from flatout.engine.trial.block_results import Measured, enough
 from flatout.engine.trial.timing import Bench
+from flatout.fixes.core.catalog import find_fix
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Comparison, Selection, Trial
@@ -21,6 +24,7 @@ CONFIRM_PAIRS, CONFIRM_STARTS = CONFIRM_LOOKS[0] // 2, 2
 _LEFT_OUT_ALPHA = 0.01
 _LEFT_OUT_LOOKS = (8,)
 _FEWEST_PAIRS = 3
+_FIRST_PAIRS, _FIRST_EPOCH_S = 6, 10.0  # of the first epoch, and about what they take
 _LEAST_GAIN = 1.01  # a fix without which the recipe is as fast, or nearly, is left out of it
 
 
@@ -32,6 +36,7 @@ class Confirmation:
         self._bench = bench
         self._together = together
         self._until = until
+        self._once_s: list[float] = []
 
     def leave_one_out(self, kept: Sequence[Trial], *, whole_s: float) -> list[tuple[Trial, Comparison]]:
         """Return the fixes without which the recipe is as fast as with them, as far as they can be switched off.
@@ -71,7 +76,31 @@ class Confirmation:
             more_s = 2 * (time.monotonic() - start)  # the next look takes about as long again, with larger ones twice
             if found.decision != "undecided" or len(measured.pairs) < wanted or time.monotonic() + more_s > self._until:
                 break
+        self._once_s = measured.once_s
         return found if len(measured.pairs) >= _FEWEST_PAIRS else None
+
+    def gains(self, fixes: Sequence[Selection], later: float) -> Gains:
+        """Return what the recipe gives, part by part of a training; `later`: what was confirmed of its steps.
+
+        What it gives in the first epoch and how much longer its start takes are seen where fixes act as in a training;
+        of fixes that act alike from the first step on, the confirmation has shown both.
+        """
+        if not any(_from_second_pass(each) for each in fixes):
+            return Gains(later=later, first=later, once_s=_typical(self._once_s))
+        measured = Measured()
+        left_s = self._until - time.monotonic()
+        if not self._together and left_s > _FIRST_EPOCH_S / 2:
+            self._bench.as_in_a_training().side_by_side(
+                (), fixes, measured, looks=(_FIRST_PAIRS,), decide=enough(_FIRST_PAIRS),
+                max_s=min(left_s, 3 * _FIRST_EPOCH_S),
+            )  # fmt: skip
+        pairs = measured.first_pairs
+        first = (
+            compare(pairs, alpha=_LEFT_OUT_ALPHA, looks=_LEFT_OUT_LOOKS).speedup
+            if len(pairs) >= _FEWEST_PAIRS
+            else None
+        )
+        return Gains(later=later, first=first, once_s=_typical(measured.once_s))
 
     def _measure(self, fixes: Sequence[Selection], measured: Measured, wanted: int) -> None:
         """Add pairs up to `wanted`, half of them in each of two starts, the second with the sides swapped."""
@@ -93,7 +122,18 @@ class Confirmation:
                 return
 
 
-def make_recipe(target: Target, report: Report, kept: Sequence[Trial], confirmation: Comparison) -> Recipe:
+def _from_second_pass(selection: Selection) -> bool:
+    fix = find_fix(selection.fix)
+    return fix is not None and fix.from_second_pass
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds) if seconds else 0.0
+
+
+def make_recipe(
+    target: Target, report: Report, kept: Sequence[Trial], confirmation: Comparison, gains: Gains
+) -> Recipe:
     """Return the recipe of the fixes in `kept`, proven by `confirmation` on the machine of `report`."""
     environment = report.run.environment
     proof = Proof(
@@ -122,4 +162,4 @@ def make_recipe(target: Target, report: Report, kept: Sequence[Trial], confirmat
         )
         for trial in kept
     )
-    return Recipe(script=target.name, fixes=fixes, proof=proof)
+    return Recipe(script=target.name, fixes=fixes, proof=proof, whole=whole_gain(report.run, report.breakdown, gains))

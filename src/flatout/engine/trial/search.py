@@ -320,7 +320,9 @@ class Search:
             for trial in self.kept:
                 self._log.change(trial, Verdict.UNDECIDED, f"the whole recipe {found}")
             return
-        self.recipe = make_recipe(self._target, self._report, self.kept, self.confirmation)
+        self._watch.stage = "timing the first epoch"
+        gains = confirmation.gains(self.base, self.confirmation.speedup)
+        self.recipe = make_recipe(self._target, self._report, self.kept, self.confirmation, gains)
         self.notes += of_later_passes(self._report.run, self.base)
 
     def _left_s(self) -> float:

@@ -1,5 +1,6 @@
 """Timed executions of a tune: arms inside one process, two processes side by side, or one after the other."""
 
+import copy
 import json
 import sys
 import time
@@ -11,6 +12,8 @@ from flatout.engine.process.launch import Execution, Outcome
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import (
     Measured,
+    first_epoch_of_turns,
+    longer_start_of_turns,
     pairs_of_turns,
     phases_of_turns,
     read_parts,
@@ -65,6 +68,12 @@ class Bench:
         self._as_trained = as_trained
         self._silence_s = _SILENCE_S + _SILENCE_STEPS * pace.step_s
         self._stall_s = stall_s
+
+    def as_in_a_training(self) -> "Bench":
+        """Return the same whose fixes act as in a training from its first step on."""
+        other = copy.copy(self)
+        other._as_trained = True
+        return other
 
     # -- inside one process -------------------------------------------------------------------------------------
 
@@ -183,6 +192,9 @@ class Bench:
         outcome = self._run(both, folder, until - time.monotonic(), decided, {}, settles_s)
         decided()
         measured.phases += phases_of_turns(folder)
+        measured.first_pairs += first_epoch_of_turns(folder)
+        longer_s = longer_start_of_turns(folder)
+        measured.once_s += [] if longer_s is None else [longer_s]
         measured.wall_s += outcome.wall_s
         if not measured.decision and outcome.stopped_by != "budget":
             measured.failure = trial_failure(outcome, folder, self._silence_s)

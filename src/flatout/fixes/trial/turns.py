@@ -53,11 +53,13 @@ class _Warmup:
     """Takes the first steps of a process until they have settled."""
 
     def __init__(self) -> None:
+        self.began_ns = 0
         self.walls_ms: list[float] = []
 
-    def over(self, ms: float) -> bool:
+    def over(self, step: Step) -> bool:
         """Take one step; return whether it was the last one to leave out."""
-        self.walls_ms.append(ms)
+        self.began_ns = self.began_ns or step.start_ns
+        self.walls_ms.append(step.wall_ns / 1e6)
         spent_s, last = sum(self.walls_ms) / 1e3, sorted(self.walls_ms[-6:])
         enough = len(self.walls_ms) >= _WARMUP_STEPS and spent_s >= _WARMUP_S
         return enough and (last[-2] < _SETTLED * last[1] or len(self.walls_ms) > 40 or spent_s > _MOST_WARMUP_S)
@@ -73,6 +75,7 @@ class _Block:
     def __init__(self, timing: TimingOrder) -> None:
         self._timing = timing
         self._begin_ns = self._end_ns = 0
+        self.epoch = 0  # of its last step
         self.walls_ms: list[float] = []
         self._phases_ns: list[int] = []
 
@@ -81,6 +84,7 @@ class _Block:
             self._begin_ns = self._end_ns or step.start_ns
             self._phases_ns = [0] * len(step.phases_ns)
         self.walls_ms.append(step.wall_ns / 1e6)
+        self.epoch = step.epoch
         self._phases_ns = [total + ns for total, ns in zip(self._phases_ns, step.phases_ns, strict=True)]
         self.leave_out(step)
 
@@ -120,11 +124,10 @@ class WholeProcess:
 
     def step(self, step: Step) -> bool:
         """Take one finished step; return True when there are enough."""
-        ms = step.wall_ns / 1e6
         if self._warmup is not None:
             self._block.leave_out(step)
-            if self._warmup.over(ms):
-                self._num_steps = self._block.size(ms)
+            if self._warmup.over(step):
+                self._num_steps = self._block.size(step.wall_ns / 1e6)
                 self._warmup = None
             return False
         self._block.take(step)
@@ -188,9 +191,8 @@ class Turns:
 
     def step(self, step: Step) -> bool:
         """Take one finished step; stand still while it is the other's turn; return True after the last block."""
-        ms = step.wall_ns / 1e6
         if self._warmup is not None:
-            if not self._warmup.over(ms):
+            if not self._warmup.over(step):
                 return False
             self._num_steps = self._block.size(sorted(self._warmup.walls_ms)[len(self._warmup.walls_ms) // 2])
             self._warmup = None
@@ -211,8 +213,8 @@ class Turns:
         (self._folder / _OVER).touch()
         self._bell.ring()
         usual = block_mean(self._block.walls_ms or self._lost.walls_ms or [0.0])
-        body = {"side": self._timing.side, "warmup_s": self._lost.seconds_lost(usual), "sites": describe(self._sites)}
-        self._write("side", body)
+        warmup = {"began_ns": self._lost.began_ns, "warmup_s": self._lost.seconds_lost(usual)}
+        self._write("side", {"side": self._timing.side, **warmup, "sites": describe(self._sites)})
 
     def _block_size(self) -> int:
         if self._timing.epoch_steps:
@@ -222,6 +224,7 @@ class Turns:
     def _end_block(self) -> bool:
         mean, number = self._block.mean_ms(), len(self._block.walls_ms)
         body = {"number": self._number, "side": self._timing.side, "ms": mean / _worth(self._sites), "steps": number}
+        body |= {"epoch": self._block.epoch}
         self._write("block", {**body, "phases_ms": self._block.phases_ms(), "sites": describe(self._sites)})
         self._num_steps = self._block.size(mean)  # steps of the warm-up may have been far from what they are by now
         if self._number + 1 < 2 * max(self._timing.looks):

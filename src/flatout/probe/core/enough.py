@@ -1,9 +1,12 @@
-"""When a recording has seen enough of a training to be sound."""
+"""When a recording has seen enough of a training to be sound, and how long that training is to be."""
+
+import sys
 
 from flatout.probe.core.environment import describe_memory
+from flatout.probe.core.planned_length import planned_length
 from flatout.probe.core.step_tracker import StepTracker
 from flatout.schema.order import Order
-from flatout.schema.run import DeviceMemory, Step
+from flatout.schema.run import DeviceMemory, Planned, Step
 
 __all__ = ["LOOK_EVERY_NS", "RecordedSpan", "enough"]
 
@@ -39,12 +42,14 @@ class RecordedSpan:
         self._order = order
         self.first_ns = 0
         self.memory_before: DeviceMemory | None = None
+        self.planned = Planned()
         self._look_again_ns = 0
 
     def begin(self, step: Step) -> None:
-        """Take the first step."""
+        """Take the first step, in the training thread."""
         self.first_ns = step.start_ns
         self.memory_before = describe_memory()
+        self.planned = planned_length(sys._getframe(1))
 
     def suffices(self, step: Step, tracker: StepTracker) -> bool:
         """Return whether enough was seen with the step that has just ended."""
