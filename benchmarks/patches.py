@@ -25,8 +25,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-import planted
 import torch
+from planted_suite import read_truth
 
 from flatout.edits.finding_cures import write_findings_in
 from flatout.schema.facts import Frame
@@ -247,12 +247,12 @@ def cures(steps):
     """
     from flatout.edits.finding_cures import edit_for
 
-    for script in planted.read_truth():
+    for script in read_truth():
         for cause in script.causes:
             code = next((each for each in cause.codes if edit_for(each)), None)
             if code is None:
                 continue
-            entry = script.files("flawed")[0] if not script.package else HERE / "planted/flawed" / script.name
+            entry = script.files(script.home)[0] if not script.package else script.home / script.name
             entry = entry if entry.suffix == ".py" else entry / "__main__.py"
             entry = entry if entry.name != "__init__.py" else entry.with_name("train.py")
             yield cure(script, code, sorted(script.marked_lines(cause)), entry, steps)

@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import planted
+from planted_suite import Script, read_truth
 
 LIMIT_S = 240
 EPOCHS = 6  # for tools that watch until the script ends
@@ -159,13 +160,13 @@ def environment_of(package: str | None, folder: Path) -> Path:
     return python
 
 
-def run(command: list[str], script: planted.Script, files: dict[str, str] | None = None) -> tuple[str, float]:
+def run(command: list[str], script: Script, files: dict[str, str] | None = None) -> tuple[str, float]:
     """Return what a command writes, and its final_summary.json behind that, and its time; `files` lie beside it."""
     with tempfile.TemporaryDirectory(prefix="peers-") as tmp:
         for name, text in (files or {}).items():
             (Path(tmp) / name).write_text(text)
         begin_s = time.perf_counter()
-        setting = {"cwd": tmp, "env": planted.environment_for(script.kind), "timeout": LIMIT_S}
+        setting = {"cwd": tmp, "env": planted.environment_for(script.home), "timeout": LIMIT_S}
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **setting)
         except subprocess.TimeoutExpired:
@@ -175,18 +176,18 @@ def run(command: list[str], script: planted.Script, files: dict[str, str] | None
         return "\n".join([done.stdout, *summaries]), wall_s
 
 
-def through(code: str, python: Path, script: planted.Script) -> list[str]:
+def through(code: str, python: Path, script: Script) -> list[str]:
     """Return a command that runs a script inside `code`."""
-    return [str(python), "-c", code, *script.command(script.kind), "--epochs", str(EPOCHS)]
+    return [str(python), "-c", code, *script.command(script.home), "--epochs", str(EPOCHS)]
 
 
-def ask_flatout(python: Path, script: planted.Script) -> Said:
+def ask_flatout(python: Path, script: Script) -> Said:
     """Return what `flatout diagnose` says."""
     with tempfile.TemporaryDirectory() as kept:
         return as_said(planted.diagnose(script, Path(kept)))
 
 
-def ask_recordings(results: Path, script: planted.Script) -> Said:
+def ask_recordings(results: Path, script: Script) -> Said:
     """Return what today's rules say of the recording that `planted.py --out RESULTS` made of a script."""
     known = json.loads(results.read_text())["results"].get(script.name)
     if known is None:
@@ -205,10 +206,10 @@ def as_said(result: dict) -> Said:
     return Said(texts, [f["share"] for f in found], None, result["wall_s"])
 
 
-def ask_train_doctor(python: Path, script: planted.Script) -> Said:
+def ask_train_doctor(python: Path, script: Script) -> Said:
     """Return what `train-doctor profile` says."""
     tool = [str(python), "-m", "train_doctor", "profile", "--json", "--", str(python)]
-    text, wall_s = run([*tool, *script.command(script.kind)], script)
+    text, wall_s = run([*tool, *script.command(script.home)], script)
     begin = text.find("{")
     try:
         report, _ = json.JSONDecoder().raw_decode(text[begin:])
@@ -220,7 +221,7 @@ def ask_train_doctor(python: Path, script: planted.Script) -> Said:
     return Said(texts, [f.get("score") for f in found], blind, wall_s)
 
 
-def ask_gpuprof(python: Path, script: planted.Script) -> Said:
+def ask_gpuprof(python: Path, script: Script) -> Said:
     """Return the insights that gpuprof prints when its context ends."""
     text, wall_s = run(through(GPUPROF, python, script), script)
     found = re.findall(r"^\s*\[(?:HIGH|MED|MEDIUM|LOW)\]\s*(.+)$", text, re.MULTILINE)
@@ -228,10 +229,10 @@ def ask_gpuprof(python: Path, script: planted.Script) -> Said:
     return Said(found, shares, None if "gpuprof" in text else text.strip()[-200:], wall_s)
 
 
-def ask_traceml(python: Path, script: planted.Script) -> Said:
+def ask_traceml(python: Path, script: Script) -> Said:
     """Return the primary diagnosis of TraceML's final summary."""
     tool = [str(python.with_name("traceml")), "run", "train_under_traceml.py", "--mode=summary", "--args"]
-    command = [*tool, *script.command(script.kind), "--epochs", str(EPOCHS)]
+    command = [*tool, *script.command(script.home), "--epochs", str(EPOCHS)]
     text, wall_s = run(command, script, {"train_under_traceml.py": TRACEML})
     begin = text.find('{\n  "schema_version"')
     try:
@@ -248,7 +249,7 @@ def ask_traceml(python: Path, script: planted.Script) -> Said:
     return Said([] if nothing else [told], [] if nothing else [float(match[1]) / 100 if match else None], None, wall_s)
 
 
-def ask_torchtidy(python: Path, script: planted.Script) -> Said:
+def ask_torchtidy(python: Path, script: Script) -> Said:
     """Return the patterns that TorchTidy matches, in the order in which it sums them up."""
     text, wall_s = run(through(TORCHTIDY, python, script), script)
     if "TorchTidy Report" not in text:
@@ -267,7 +268,7 @@ TOOLS = {
 }
 
 
-def judge(tool: str, script: planted.Script, said: Said) -> dict:
+def judge(tool: str, script: Script, said: Said) -> dict:
     """Return whether an answer names what is planted; for a healthy script, what it says all the same."""
     if script.kind == "healthy":
         alarms = [each for each in said.shares if each is not None and each >= planted.FALSE_ALARM_SHARE]
@@ -281,14 +282,14 @@ def judge(tool: str, script: planted.Script, said: Said) -> dict:
     return {"cause": right, "line": named if any(cause.line for cause in script.causes) else None}
 
 
-def anywhere(tool: str, script: planted.Script, row: dict) -> bool:
+def anywhere(tool: str, script: Script, row: dict) -> bool:
     """Return whether any of the findings, as far as they were kept, names a planted cause."""
     codes = {code for cause in script.causes for code in cause.codes}
     words = codes if tool == "flatout" else {WORDS[code] for code in codes}
     return any(re.search(each, row["said"], re.IGNORECASE) for each in words)
 
 
-def table(results: dict[str, dict[str, dict]], scripts: dict[str, planted.Script]) -> list[str]:
+def table(results: dict[str, dict[str, dict]], scripts: dict[str, Script]) -> list[str]:
     """Return the side-by-side table."""
     kinds = {name: script.kind for name, script in scripts.items()}
     heads = ("right cause first", "anywhere", "right line", "healthy: any finding", ">= 10 %", "blind")
@@ -341,7 +342,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> int:
     """Ask every tool about every script, as far as that is not stored yet, and print the table."""
     options = parse_args()
-    truth = planted.read_truth()
+    truth = read_truth()
     scripts = [s for s in truth if (s.quick or not options.quick) and s.name in (options.only or [s.name])]
     stored = json.loads(options.out.read_text()) if options.out.exists() else {}
     results = {tool: stored.get(tool, {}) for tool in TOOLS}

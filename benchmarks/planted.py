@@ -1,8 +1,8 @@
 """Score `flatout diagnose` on scripts whose flaws are known.
 
-Each script of `planted/flawed/` has a twin in `planted/repaired/` that differs by the flaw alone; `planted/truth.toml`
-says what a right diagnosis is. Some have two flaws of different families, and their twins have neither: then the
-speed-ups that the findings promise are taken together.
+Each script of `planted/flawed/` has a twin without the flaw, which the patch of its name in `planted/repairs/` makes of
+it; `planted/truth.toml` says what a right diagnosis is. Some have two flaws of different families, and their twins have
+neither: then the speed-ups that the findings promise are taken together.
 The gain of the repair is measured from plain runs, without flatout: flawed epoch time over repaired epoch time, of the
 epochs after the first, the median of three pairs. The two of a pair run one after the other, each alone on the machine
 as it is where it is diagnosed, and take turns in going first. (Side by side, a core for each, they share the last level
@@ -21,7 +21,6 @@ time, with the rules of that day; `--again NAME` diagnoses a script once more. `
 """
 
 import argparse
-import hashlib
 import json
 import math
 import os
@@ -32,16 +31,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
+from planted_suite import SUITE, Cause, Script, read_truth, write_texts
+
 from flatout.machine import processor_name
 
-SUITE = Path(__file__).resolve().parent / "planted"
-MARK, SECOND_MARK = "# <<", "# <<2"
 TRAINED_S = 2.0
 PAIRS = 3
 MORE_PAIRS, SCATTER = 6, 1.35  # where the largest gain of a pair is so many times the smallest
@@ -63,97 +60,22 @@ FALSE_ALARM_SHARE = 0.10
 GOALS = {"phase": 0.95, "line": 0.92, "code": 0.90, "both": 0.90, "error": 0.10, "error_p90": 0.25, "findings": 2}
 
 
-@dataclass(frozen=True)
-class Cause:
-    """A planted flaw: what an expert would call it, and whether it has a line of its own."""
-
-    phases: tuple[str, ...]
-    codes: tuple[str, ...]
-    why: str
-    line: bool = False
-    mark: str = MARK
-
-
-@dataclass(frozen=True)
-class Script:
-    """One script of the suite and what is known about it."""
-
-    name: str
-    kind: str
-    why: str
-    causes: tuple[Cause, ...] = ()
-    package: bool = False
-    args: tuple[str, ...] = ()
-    quick: bool = False
-    ranks: int = 1
-
-    def files(self, folder: str) -> list[Path]:
-        """Return the Python files of this script in `folder`, the entry file of a plain script first."""
-        single = SUITE / folder / f"{self.name}.py"
-        return [single] if single.exists() else sorted((SUITE / folder / self.name).glob("*.py"))
-
-    def command(self, folder: str) -> list[str]:
-        """Return the command line behind `python`; of several ranks that of torchrun."""
-        if self.ranks > 1:
-            launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
-            return [*launcher, str(SUITE / folder / f"{self.name}.py"), *self.args]
-        if self.package:
-            return ["-m", self.name, *self.args]
-        single = SUITE / folder / f"{self.name}.py"
-        entry = single if single.exists() else SUITE / folder / self.name / "train.py"
-        return [str(entry), *self.args]
-
-    def digest(self) -> str:
-        """Return a fingerprint of everything that is run for this script."""
-        folders = ["flawed", "repaired"] if self.kind == "flawed" else ["healthy"]
-        sources = [path.read_bytes() for folder in folders for path in self.files(folder)]
-        return hashlib.sha256(b"\0".join([*sources, repr(self.args).encode()])).hexdigest()[:16]
-
-    def marked_lines(self, cause: Cause) -> set[tuple[Path, int]]:
-        """Return the (file, line) pairs that may be named for `cause`."""
-        return {
-            (path, number)
-            for path in self.files("flawed")
-            for number, text in enumerate(path.read_text().splitlines(), 1)
-            if text.endswith(cause.mark)
-        }
-
-
-def read_truth() -> list[Script]:
-    """Return every script of `truth.toml`, flawed ones first."""
-    truth = tomllib.loads((SUITE / "truth.toml").read_text())
-    return [read_script(name, kind, entry) for kind in ("flawed", "healthy") for name, entry in truth[kind].items()]
-
-
-def read_script(name: str, kind: str, entry: dict) -> Script:
-    """Return one table of `truth.toml`; its own cause comes first, the one of its table `second` after it."""
-    told = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items() if key != "second"}
-    causes = []
-    if kind == "flawed":
-        first = {"phases": told.pop("phases"), "codes": told.pop("codes"), "line": told.pop("line")}
-        causes.append(Cause(**first, why=told["why"]))
-        if second := entry.get("second"):
-            fields = {key: tuple(value) if isinstance(value, list) else value for key, value in second.items()}
-            causes.append(Cause(**fields, mark=SECOND_MARK))
-    return Script(name=name, kind=kind, causes=tuple(causes), **told)
-
-
-def environment_for(folder: str) -> dict[str, str]:
+def environment_for(folder: Path) -> dict[str, str]:
     """Return the process environment in which packages of `folder` can be started with -m."""
-    paths = [str(SUITE / folder), os.environ.get("PYTHONPATH")]
+    paths = [str(folder), os.environ.get("PYTHONPATH")]
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def diagnose(script: Script, recordings: Path) -> dict:
     """Run `flatout diagnose` in an empty folder and return its report, or what went wrong."""
-    folder, kept = script.kind, recordings / script.name
+    kept = recordings / script.name
     shutil.rmtree(kept, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="planted-") as tmp:
         report = Path(tmp) / "report.json"
         options = ["--json", str(report), "--out", str(kept)]
         launcher = ["--", sys.executable] if script.ranks > 1 else []
-        command = [sys.executable, "-m", "flatout", "diagnose", *options, *launcher, *script.command(folder)]
-        setting = {"cwd": tmp, "env": environment_for(folder), "timeout": DIAGNOSE_LIMIT_S}
+        command = [sys.executable, "-m", "flatout", "diagnose", *options, *launcher, *script.command(script.home)]
+        setting = {"cwd": tmp, "env": environment_for(script.home), "timeout": DIAGNOSE_LIMIT_S}
         begin_s = time.perf_counter()
         try:
             done = subprocess.run(command, capture_output=True, text=True, **setting)
@@ -167,7 +89,7 @@ def diagnose(script: Script, recordings: Path) -> dict:
     return {key: content.get(key) for key in ("findings", "breakdown", "outside", "steps")} | {"wall_s": wall_s}
 
 
-def clocked(script: Script, folder: str, num_epochs: int) -> tuple[float, list[float], float]:
+def clocked(script: Script, folder: Path, num_epochs: int) -> tuple[float, list[float], float]:
     """Return when a plain run began, ended each optimizer step, and ended."""
     with tempfile.TemporaryDirectory(prefix="planted-") as tmp, tempfile.TemporaryDirectory() as beside:
         (Path(beside) / "sitecustomize.py").write_text(CLOCK)
@@ -180,7 +102,7 @@ def clocked(script: Script, folder: str, num_epochs: int) -> tuple[float, list[f
         return json.loads((Path(beside) / "clock").read_text())
 
 
-def later_epoch_s(script: Script, folder: str, num_epochs: int) -> float:
+def later_epoch_s(script: Script, folder: Path, num_epochs: int) -> float:
     """Return the seconds of an epoch after the first: start-ups differ by more than a second.
 
     From the last optimizer step of the first epoch to the last of all; scripts that step by hand, or not equally often
@@ -193,7 +115,7 @@ def later_epoch_s(script: Script, folder: str, num_epochs: int) -> float:
     return (end - begin - (end_one - begin_one)) / num_epochs
 
 
-def num_epochs_for(script: Script, folder: str) -> int:
+def num_epochs_for(script: Script, folder: Path) -> int:
     """Return after how many epochs a run has trained for about 2 s."""
     rough_s = max(0.02, later_epoch_s(script, folder, 2))
     return max(2, min(MOST_EPOCHS, round(TRAINED_S / rough_s)))
@@ -204,19 +126,25 @@ def measure_epochs(script: Script, before: dict) -> dict:
 
     One at a time, and each first in every other pair.
     """
-    folders = ("flawed", "repaired")
-    times = {folder: list(before.get(folder, ())) for folder in folders}
+    with tempfile.TemporaryDirectory(prefix="planted-twin-") as folder:
+        write_texts(script.twin(), Path(folder))
+        return measure_pairs(script, {"flawed": script.home, "repaired": Path(folder)}, before)
+
+
+def measure_pairs(script: Script, folders: dict[str, Path], before: dict) -> dict:
+    """Return the epoch times of the script in each folder, by the names of the folders, or what went wrong."""
+    times = {name: list(before.get(name, ())) for name in folders}
     try:
-        numbers = {folder: num_epochs_for(script, folder) for folder in folders}
+        numbers = {name: num_epochs_for(script, folder) for name, folder in folders.items()}
         while not enough_pairs(times):
             for pair in range(len(times["flawed"]), len(times["flawed"]) + PAIRS):
-                for folder in folders[:: -1 if pair % 2 else 1]:
-                    times[folder].append(later_epoch_s(script, folder, numbers[folder]))
+                for name in list(folders)[:: -1 if pair % 2 else 1]:
+                    times[name].append(later_epoch_s(script, folders[name], numbers[name]))
         return times
     except subprocess.SubprocessError as failure:
         complete = min(map(len, times.values()))
         if complete >= PAIRS:
-            return {folder: found[:complete] for folder, found in times.items()}
+            return {name: found[:complete] for name, found in times.items()}
         return {"error": f"plain run: {failure}", "tail": (getattr(failure, "stderr", b"") or b"").decode()[-800:]}
 
 

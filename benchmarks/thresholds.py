@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-from planted import Cause, Script, machine, read_truth, say
+from planted import machine, say
+from planted_suite import Cause, Script, read_truth
 
 from flatout.analysis.breakdown import account
 from flatout.cli.recordings import find_recording
