@@ -109,6 +109,14 @@ _RECIPE: Mapping[str, _Kind] = {
     "equivalence": str,  # the weakest class among its fixes
     "fixes": list,  # in the order in which they are applied
     "proven": dict,  # where and when, see below
+    "expected": dict,  # of the whole training, see below
+}
+_EXPECTED: Mapping[str, _Kind] = {
+    "speedup": _NUMBER,  # of the training asked for; of 10 epochs, or of a step, where its length is not known
+    "plain_s": _NUMBER_OR_NULL,  # seconds it takes as it is; null where its length is not known
+    "tuned_s": _NUMBER_OR_NULL,  # seconds it takes under the recipe
+    "epochs": list,  # trainings of 1, 10, 100 epochs, each with its `speedup`; empty: an epoch's length is not known
+    "step_speedup": _NUMBER,  # of a step of later epochs, as it was confirmed
 }
 _KEPT: Mapping[str, _Kind] = {
     "fix": str,
@@ -126,6 +134,7 @@ CONTRACT: Mapping[str, Mapping[str, _Kind]] = {
     "trials[].checks[]": _CHECK,
     "recipe": _RECIPE,
     "recipe.fixes[]": _KEPT,
+    "recipe.expected": _EXPECTED,
 }
 """The keys of every object of the document, by its place, each with the types that it may have."""
 
@@ -190,6 +199,7 @@ def _check_nested(document: Mapping[str, Any]) -> None:
             _check(f"trials[{number}].checks[{position}]", row, _CHECK)
     if document["recipe"] is not None:
         _check("recipe", document["recipe"], _RECIPE)
+        _check("recipe.expected", document["recipe"]["expected"], _EXPECTED)
         for position, row in enumerate(document["recipe"]["fixes"]):
             _check(f"recipe.fixes[{position}]", row, _KEPT)
 

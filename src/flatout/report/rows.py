@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from flatout.report.expected import expected_row
 from flatout.schema.finding import Ceiling, Finding
 from flatout.schema.plain import to_plain
 from flatout.schema.recipe import Kept, Recipe
@@ -95,6 +96,7 @@ def recipe_row(recipe: Recipe) -> dict[str, Any]:
         "equivalence": recipe.equivalence.value,
         "fixes": [_kept(kept) for kept in recipe.fixes],
         "proven": _plain(to_plain(recipe.proof)),
+        "expected": _plain(expected_row(recipe)),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from flatout.report.declined import check_line, declined_lines, format_factor, format_gain, format_interval
+from flatout.report.expected import at_least, gain_in_words, is_wide, parts_in_words, steady_from_the_start
 from flatout.report.layout import Look
 from flatout.report.visible import cells
 from flatout.schema.recipe import Kept
@@ -45,12 +46,6 @@ GAIN, INTERVAL, CLASS, TOTAL = 5, 12, 14, 6
 COLUMNS = GAIN + INTERVAL + CLASS + TOTAL + 3 * 2
 WORTH_NAMING_S = 1.0
 """A warm-up shorter than this pays for itself before anybody has looked."""
-WIDE = 2.0
-"""An interval whose ends are further apart is no figure: its lower end is what the headline says.
-
-On an H200 18x to 132x was confirmed as 49x (n=12 pairs): a step of the untouched script took 249 ms on average, where
-it had taken 54 when it was looked at first (`benchmarks/history/ladder.jsonl`).
-"""
 LONGEST_S = 1e7
 """No step and no warm-up takes longer."""
 
@@ -82,20 +77,23 @@ def headline(report: Report) -> str:
     if report.recipe is None:
         return f"Not finished: {fixes} so far, {tried}; the whole is not confirmed, and there is no recipe yet."
     found = report.confirmation or report.recipe.proof
-    whole = f"{_figure(found.speedup, found.low, found.high)} as fast with {IN_WORDS[report.recipe.equivalence]}"
+    step, named = f"{_figure(found.speedup, found.low, found.high)} as fast", IN_WORDS[report.recipe.equivalence]
     exact = [each for each in _of_the_same_training(kept) if each.equivalence.rank <= Equivalence.ROUNDING.rank]
-    if exact and len(exact) < len(kept):
+    mixed = bool(exact) and len(exact) < len(kept)
+    training = gain_in_words(report.recipe)
+    whole = step if training and not mixed else f"{step} with {named}"
+    if mixed:
         strict = max((each.equivalence for each in exact), key=lambda each: each.rank)
         product = math.prod(each.speedup for each in exact)
         whole = f"{format_factor(product)} as fast with {IN_WORDS[strict]}; {whole}"
+    if training:
+        which = "A step" if steady_from_the_start(report.recipe) else "A step of a later epoch"
+        whole = f"{training} with {named}. {which}: {whole}"
     return f"{whole[0].upper()}{whole[1:]}. {fixes}, {tried}."
 
 
 def _figure(speedup: float, low: float, high: float) -> str:
-    if not (1 < low < speedup and high > WIDE * low):
-        return format_factor(speedup)
-    digits = 0 if low >= 10 else 1 if low >= 2 else 2
-    return f"at least {math.floor(low * 10**digits) / 10**digits:.{digits}f}x"
+    return at_least(low) if is_wide(low, speedup, high) else format_factor(speedup)
 
 
 def staircase(report: Report, look: Look, *, verbose: bool) -> list[list[Text]]:
@@ -233,7 +231,10 @@ def confirmation_lines(report: Report, look: Look) -> list[Text]:
     times = mean_times(found)
     text += f"; a step took {format_ms(times[0])}, now {format_ms(times[1])}" if times else ""
     text += " for as many samples." if any(each.equivalence is Equivalence.SEMANTIC for each in _kept(report)) else "."
-    return look.paragraph(text, hanging=INDENT)
+    lines = look.paragraph(text, hanging=INDENT)
+    for sentence in parts_in_words(report.recipe) if report.recipe is not None else ():
+        lines += look.paragraph(sentence, hanging=INDENT)
+    return lines
 
 
 def _break_even(trials: Sequence[Trial], look: Look) -> list[Text]:

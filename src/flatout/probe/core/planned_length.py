@@ -187,12 +187,12 @@ def _value(node: ast.expr, frame: FrameType) -> int | None:
         if node.func.id == "int":
             return _value(node.args[0], frame)
         return _length(node.args[0], frame) if node.func.id == "len" else None
-    found = node.value if isinstance(node, ast.Constant) else _object(node, frame)
-    if type(found) is str and found.isdecimal() and len(found) < _DIGITS:
-        found = int(found)  # as `int(sys.argv[1])` makes of it
-    if type(found) is float and found.is_integer():
-        found = int(found)
-    return found if type(found) is int and abs(found) < _MOST else None
+    stored: Any = node.value if isinstance(node, ast.Constant) else _object(node, frame)
+    if type(stored) is str and stored.isdecimal() and len(stored) < _DIGITS:
+        stored = int(stored)  # as `int(sys.argv[1])` makes of it
+    if type(stored) is float and stored.is_integer():
+        stored = int(stored)
+    return stored if type(stored) is int and abs(stored) < _MOST else None
 
 
 _COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {

@@ -11,6 +11,7 @@ from flatout.analysis.statistics import median
 from flatout.report.account import epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
 from flatout.report.cards import amounts, format_evidence
 from flatout.report.declined import check_line, format_factor, format_interval, reason
+from flatout.report.expected import whole_of
 from flatout.report.headroom import rows as headroom_rows
 from flatout.report.headroom import sentences as headroom_sentences
 from flatout.report.headroom import with_workers
@@ -129,6 +130,11 @@ def _figures(report: Report) -> list[tuple[str, str, str]]:
         proof = report.confirmation
         interval = f"{format_interval(proof.low, proof.high)}, n={len(proof.pairs)} pairs"
         found.insert(0, ("as fast under the recipe", format_factor(proof.speedup), interval))
+        whole = whole_of(report.recipe)
+        if whole is not None and whole.epochs:
+            took = f"{format_seconds(whole.tuned.whole_s(whole.epochs))} in place of "
+            took += format_seconds(whole.plain.whole_s(whole.epochs))
+            found.insert(0, ("as fast, the whole training", format_factor(whole.speedup(whole.epochs)), took))
     elif best is not None and best.max_speedup >= 1.005:
         found.append(("to gain", format_speedup(best), f"{best.code} {best.name}"))
     return found
