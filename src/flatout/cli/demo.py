@@ -24,13 +24,6 @@ NEEDS = {"PIL": "pillow", "numpy": "numpy"}
 BUDGET_S = 90.0
 """For the diagnosis and the trials together, so that the demo and its installation take less than three minutes."""
 
-STEPS_PER_EPOCH = 23
-"""Of the bundled script: 1,442 images in batches of 64."""
-
-TRAINING_S = 8.0
-FEWEST_EPOCHS, MOST_EPOCHS = 2, 20
-"""The script as it is shall train for about so long afterwards, within these bounds."""
-
 LONGEST_S = 300.0
 
 
@@ -69,19 +62,12 @@ def demo(json_file: Path | None, out: Path | None, verbose: bool) -> None:
     )
     if report is None or not recipe.exists():
         return
-    words = (script.name, "--epochs", str(_num_epochs(report)))
     trainings = [
-        train(f"python {' '.join(words)}", words, verbose=verbose),
-        train(f"flatout run {' '.join(words)}", ("-m", "flatout", "run", *words), verbose=verbose),
+        train(f"python {script.name}", (script.name,), verbose=verbose),
+        train(f"flatout run {script.name}", ("-m", "flatout", "run", script.name), verbose=verbose),
     ]
     _compare(trainings, err=json_file == STDOUT)
     _name_page(report, err=json_file == STDOUT)
-
-
-def _num_epochs(report: Report) -> int:
-    """Return how many epochs the script as it is trains for in about `TRAINING_S`, going by its measured step."""
-    epoch_s = report.breakdown.mean_ms * STEPS_PER_EPOCH / 1000
-    return max(FEWEST_EPOCHS, min(MOST_EPOCHS, round(TRAINING_S / epoch_s) if epoch_s > 0 else FEWEST_EPOCHS))
 
 
 def train(command: str, words: Sequence[str], *, verbose: bool) -> Training:

@@ -15,7 +15,7 @@ from flatout.cli.word_order import advice_on_order
 from flatout.errors import UsageError
 from flatout.fixes.core.catalog import find_fix
 from flatout.schema.recipe import Kept, Recipe
-from flatout.schema.trial import Selection
+from flatout.schema.trial import Equivalence, Selection
 
 if TYPE_CHECKING:
     from flatout.engine.process.target import Target
@@ -73,9 +73,12 @@ def run(
     advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
     if advice and not trained.ranks:
         _say(advice)
+    later: list[str] = []
     if kept or live:
         later = [each for each in warnings(recipe, target, trained.found) if each not in known]
         _account(trained, later, verbose=verbose)
+    if kept and len(kept) == len(recipe.fixes):
+        _compare(recipe, trained, comparable=not (known or later))
     return trained.exit_code
 
 
@@ -134,12 +137,13 @@ def _announce(
     if not kept:
         _say(f"{path} holds no fix: {script} trains unchanged")
         return
+    from flatout.report.expected import gain_in_words
+
     whole = len(kept) == len(recipe.fixes)
     proof = recipe.proof
-    _say(
-        f"{script} trains under {path}"
-        + (f", proven {proof.speedup:.2f}x as fast ({proof.low:.2f} to {proof.high:.2f})" if whole else "")
-    )
+    expected = f"expected to be {gain_in_words(recipe)}; a step was " if recipe.whole is not None else ""
+    told = f", {expected}proven {proof.speedup:.2f}x as fast ({proof.low:.2f} to {proof.high:.2f})"
+    _say(f"{script} trains under {path}{told if whole else ''}")
     for each in kept:
         _say(f"  {each.selection.label} ({each.equivalence}, {each.speedup:.2f}x)")
     if verbose:
@@ -149,6 +153,16 @@ def _announce(
         )
     for sentence in known:
         _say(f"warning: {sentence}")
+
+
+def _compare(recipe: Recipe, trained: "Trained", *, comparable: bool) -> None:
+    """Say how long the training took, and what the untouched script takes where that was measured of the same."""
+    from flatout.report.expected import outcome_in_words
+
+    same = comparable and not trained.exit_code and recipe.equivalence is not Equivalence.SEMANTIC
+    told = outcome_in_words(recipe if same else replace(recipe, whole=None), trained.took_s, trained.ranks.get(0, 0))
+    if told:
+        _say(told)
 
 
 def _nothing_done(exit_code: int, *, walked: bool) -> str:
@@ -174,7 +188,8 @@ def _account(trained: "Trained", later: Sequence[str], *, verbose: bool) -> None
     for act in trained.acts:
         if act.hits or not act.failures:
             told = ", ".join(f"{name} {count}" for name, count in act.hits.items())
-            _say(f"{act.selection.label}: {told or _nothing_done(trained.exit_code, walked=bool(act.loaders))}")
+            nothing = act.stood_back or _nothing_done(trained.exit_code, walked=bool(act.loaders))
+            _say(f"{act.selection.label}: {told or nothing}")
             for account in act.loaders.values():
                 _say(f"  {account}")
         for reason, processes in act.failures.items():

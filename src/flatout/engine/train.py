@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ class Act:
     hits: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)  # reason: processes
     loaders: dict[tuple[str, str], LoaderAccount] = field(default_factory=dict)  # by data set and line
+    stood_back: str = ""  # why it left a place alone at which it could have acted
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class Trained:
     acts: list[Act]
     found: Here = field(default_factory=Here)  # what the processes that trained have told of themselves
     ranks: dict[int, int] = field(default_factory=dict)  # rank: optimizer steps
+    took_s: float = 0.0  # from the start of the command to its end
     notes: list[str] = field(default_factory=list)
 
 
@@ -84,7 +87,7 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
             mode="run", folder=name, script=target.name, protect_files=False, fixes=tuple(selections), live=live
         )
         write_order(asked, order)
-        environment = _environment(order, selections)
+        environment, begin = _environment(order, selections), time.monotonic()
         if onlooker is None:
             code = _exit_code(_run(target, environment))
         else:
@@ -93,7 +96,7 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
             with WatchedTraining(target.name, folder, onlooker) as following:
                 code = _exit_code(_run(target, environment, following))
         wait_for_rescuers(folder)
-        return _trained(code, selections, folder)
+        return _trained(code, selections, folder, time.monotonic() - begin)
 
 
 def train_observed(target: Target, order: Path) -> int:
@@ -189,9 +192,9 @@ def _exit_code(code: int) -> int:
 # -- what was done --------------------------------------------------------------------------------------------------
 
 
-def _trained(code: int, selections: Sequence[Selection], folder: Path) -> Trained:
+def _trained(code: int, selections: Sequence[Selection], folder: Path, took_s: float) -> Trained:
     """Return what the processes have said; of each process its last word counts."""
-    trained = Trained(code, [Act(selection) for selection in selections])
+    trained = Trained(code, [Act(selection) for selection in selections], took_s=took_s)
     samples: dict[str, list[int]] = {}
     found: dict[str, Any] = {}
     for said in _last_words(folder / _ACTS_FILE):
@@ -202,6 +205,7 @@ def _trained(code: int, selections: Sequence[Selection], folder: Path) -> Traine
                 account = LoaderAccount(**told)
                 key = account.dataset, account.place
                 act.loaders[key] = act.loaders[key].beside(account) if key in act.loaders else account
+            act.stood_back = act.stood_back or site["stood_back"]
             if site["failure"]:
                 act.failures[site["failure"]] = act.failures.get(site["failure"], 0) + 1
         for name, sizes in said["samples"].items():

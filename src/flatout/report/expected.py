@@ -16,6 +16,7 @@ __all__ = [
     "expected_row",
     "gain_in_words",
     "is_wide",
+    "outcome_in_words",
     "parts_in_words",
     "steady_from_the_start",
     "whole_of",
@@ -94,6 +95,24 @@ def parts_in_words(recipe: Recipe) -> list[str]:
         between = _before_and_after(plain.between_s, tuned.between_s)
         parts.append(f"validation, checkpoints and gaps after each {between}")
     return [f"Expected, as it is and under the recipe: {'; '.join(parts)}."]
+
+
+def outcome_in_words(recipe: Recipe, took_s: float, num_steps: int) -> str:
+    """Return how long a training took beside what the untouched script would have taken; "" where that is not known.
+
+    The latter is its pace when the recipe was made: its start, `num_steps` steps, what lies between so many epochs.
+    """
+    whole = recipe.whole
+    took = f"trained {num_steps:,} steps in {format_seconds(took_s)}"
+    if whole is None or not whole.steps or not num_steps or took_s <= 0:
+        return took if num_steps else ""
+    plain = whole.plain
+    per_step_s = (plain.later_epoch_s + plain.between_s) / whole.steps
+    plain_s = plain.startup_s + num_steps * per_step_s
+    return (
+        f"{took}; at the pace recorded for the recipe, the untouched script takes about {format_seconds(plain_s)}: "
+        f"{format_factor(plain_s / took_s)} as fast"
+    )
 
 
 def _before_and_after(before_s: float, after_s: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flatout.loader_account import LoaderAccount
 from flatout.schema.trial import Pair, Verdict
 
 __all__ = [
@@ -82,13 +83,27 @@ def take_record(record: Mapping[str, Any], measured: Sequence[Measured], current
     return int(arm)
 
 
-def _count(sites: Iterable[Mapping[str, Any]], measured: Measured) -> None:
+def _count(sites: Sequence[Mapping[str, Any]], measured: Measured) -> None:
     hits: dict[str, int] = {}
     for site in sites:
         for name, number in site["hits"].items():
             hits[f"{site['fix'].split()[0]}: {name}"] = number
         measured.reason = measured.reason or site["failure"]
     measured.hits = hits
+    if not hits:
+        measured.reason = measured.reason or _stood_back(sites)
+
+
+def _stood_back(sites: Iterable[Mapping[str, Any]]) -> str:
+    """Return why fixes that never acted left alone what they met, an empty string where they met nothing."""
+    for site in sites:
+        accounts = [LoaderAccount(**told) for told in site["loaders"]]
+        left = next((account for account in accounts if account.reason), None)
+        if left is not None:
+            return f"{left.place}: {left.reason}" if left.place else left.reason
+        if site["stood_back"]:
+            return str(site["stood_back"])
+    return ""
 
 
 def pairs_of_turns(folder: Path, measured: Measured) -> list[Pair]:

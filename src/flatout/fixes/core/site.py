@@ -32,7 +32,7 @@ class Site:
     NOT_APPLIED. `enabled` says whether it acts now; it changes between two steps only. `purpose` says what the script
     is run for: a training ("run"), or a trial of it ("timing", "verify") whose results are thrown away. `step_worth`
     says how many steps of the untouched script one step under the fix does the work of. `loaders()` says what became of
-    each loader, of a fix that serves them.
+    each loader, of a fix that serves them. `stood_back` says why it left a place alone.
     """
 
     def __init__(self, selection: Selection, seams: "Seams", modules: "ModuleWatch", purpose: str = "run") -> None:
@@ -40,7 +40,7 @@ class Site:
         self.purpose = purpose
         self.selection = selection
         self.enabled = False
-        self.failure = ""
+        self.failure = self.stood_back = ""
         self.step_worth = 1.0
         self.loaders: Callable[[], list[LoaderAccount]] = list
         self._hits: dict[str, int] = {}
@@ -94,6 +94,10 @@ class Site:
         if self.purpose == "run":
             sys.stderr.write(f"flatout: {self.selection.label}: {line}\n")
             sys.stderr.flush()
+
+    def stand_back(self, reason: str) -> None:
+        """Note why the fix leaves a place alone; the first reason is told where it never acts."""
+        self.stood_back = self.stood_back or reason.splitlines()[0][:300]
 
     def fail(self, error: BaseException | str) -> None:
         """Note an error, or the reason, for which the fix cannot act here: it is off for good, the training goes on."""

@@ -212,6 +212,7 @@ def describe(sites: Sequence[Site]) -> list[dict[str, object]]:
             "fix": site.selection.label,
             "hits": dict(site.hits),
             "failure": site.failure,
+            "stood_back": site.stood_back,
             "enabled": site.enabled,
             "loaders": [asdict(each) for each in site.loaders()],
         }
