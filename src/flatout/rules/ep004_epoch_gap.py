@@ -51,7 +51,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     collected, asked = collected_share(run)
     count = num_pauses(run, gaps)
     asks = run.causes.collector.between_at if run.causes and _is_asked_for(collected, asked) else None
-    place = asks or (spot.place if spot else loader.iterated_at if loader else None)
+    place = asks or (spot.place if spot else None)  # the loop that comes next has done nothing slow
     return Finding(
         code="EP004",
         name="epoch-gap",
