@@ -11,7 +11,7 @@ from flatout.schema.run import Run
 __all__ = ["Epoch", "ShortEpochs", "epoch_steps", "project_epoch", "short_epochs"]
 
 WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC)
-BETWEEN = (Phase.VALIDATION, Phase.EPOCH_GAP, Phase.CHECKPOINT)
+BETWEEN = (Phase.VALIDATION, Phase.ROLLOUT, Phase.EPOCH_GAP, Phase.CHECKPOINT)
 
 _SHORT, _SHORT_ENOUGH = 16, 24  # steps of an epoch that ends early, and of one that need not
 _WHOLE_SHARE = 1 / 6  # of the time in which results are compared, that a whole epoch may take

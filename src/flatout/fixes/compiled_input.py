@@ -44,6 +44,7 @@ made of very many small objects. In a trial's timing the store is filled with re
 it shows the speed of later epochs without a full first pass; results are compared separately, with the real samples.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ def _may_be_kept(loader: LoaderFacts) -> bool:
 
 def patch(site: "Site", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones delivered."""
+    from flatout.fixes.core.site import say
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
     from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
@@ -80,7 +82,7 @@ def patch(site: "Site", on_change: str = "stop") -> None:
         hit=lambda: site.hit("DataLoader"),
         on_change=on_change,
         where=caller_line,
-        tell=site.say,
+        tell=functools.partial(say, site),
     )
     site.loaders = kept.accounts.all
 

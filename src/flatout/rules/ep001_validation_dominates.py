@@ -40,6 +40,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = breakdown.loop_share(spent_s)
     if count == 0 or share < MIN_SHARE:
         return None
+    with_gradients = any(stretch.with_grad for stretch in passes(run))
     return Finding(
         code="EP001",
         name="validation-dominates",
@@ -48,8 +49,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=place(run),
         message=f"{of_loop(breakdown, spent_s, count)} is validation, in a recording of "
-        f"{breakdown.measured} measured steps. Validate less often or on a part of the set, with larger batches and "
-        "without gradients.",
+        f"{breakdown.measured} measured steps. Validate less often or on a part of the set, "
+        f"{'with larger batches and without gradients' if with_gradients else 'with larger batches'}.",
         evidence=(
             Evidence("one validation", spent_s / count, "s"),
             Evidence("batches of one validation", sum(stretch.num_batches for stretch in passes(run)) / count, ""),

@@ -27,6 +27,7 @@ from flatout.schema.facts import (
 )
 from flatout.schema.measured import (
     Arithmetic,
+    Collected,
     CompiledTrial,
     Convolutions,
     Denormals,
@@ -51,6 +52,7 @@ __all__ = [
     "Arithmetic",
     "Causes",
     "Ceiling",
+    "Collected",
     "CollectorFacts",
     "CompiledFunction",
     "CompiledTrial",
@@ -257,6 +259,7 @@ class Causes:
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()
     unchanging: tuple[LoopInvariant, ...] = ()
+    collected: Collected | None = None
     reductions: tuple[SlowReduction, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     framework: str = (

@@ -11,6 +11,7 @@ from typing import Any
 
 from flatout.analysis.breakdown import account
 from flatout.analysis.host_time_roles import assign_roles
+from flatout.analysis.rollouts import with_rollouts
 from flatout.engine.process.clock_merge import timeline
 from flatout.errors import BadRecording
 from flatout.schema.codec import build_run, read_records
@@ -199,7 +200,7 @@ def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) ->
 def join_causes(timed: Run, deep: Run) -> Run:
     """Return the timed Run with the causes and facts of the deep one; times stay those of the timed run."""
     seen = {rank.rank: rank for rank in deep.ranks}
-    return dataclasses.replace(
+    joined = dataclasses.replace(
         timed,
         ranks=tuple(_with_causes(rank, seen.get(rank.rank)) for rank in timed.ranks),
         causes=deep.causes,
@@ -208,6 +209,7 @@ def join_causes(timed: Run, deep: Run) -> Run:
         models=deep.models or timed.models,
         optimizers=timed.optimizers or deep.optimizers,
     )
+    return with_rollouts(joined)
 
 
 def _with_causes(rank: RankSummary, deep: RankSummary | None) -> RankSummary:

@@ -1,0 +1,40 @@
+"""Whether passes without gradients between steps collect the data that the next steps learn from."""
+
+from dataclasses import replace
+
+from flatout.schema.phase import Phase
+from flatout.schema.run import Causes, Run
+
+__all__ = ["collects", "with_rollouts"]
+
+_LEAST_SHARE = 0.25  # of the rows trained on: a replay buffer also holds what was collected before the recording
+_LEAST_ROWS = 8
+
+
+def collects(run: Run) -> bool:
+    """Return whether the model is trained on what it was given without gradients before.
+
+    Where every other step has such passes or more, they are part of the step: a teacher, a target network.
+    """
+    found = run.causes.collected if run.causes else None
+    if found is None or found.matched < max(_LEAST_ROWS, _LEAST_SHARE * found.checked):
+        return False
+    return 2 * found.steps_with_calls <= found.steps
+
+
+def with_rollouts(run: Run) -> Run:
+    """Return the Run with what looked like validation as rollouts, where that is what it is."""
+    if run.causes is None or not collects(run):
+        return run
+    outside = tuple(
+        replace(stretch, phase=Phase.ROLLOUT) if stretch.phase == Phase.VALIDATION else stretch
+        for stretch in run.outside
+    )
+    return replace(run, outside=outside, causes=_with_rollouts(run.causes))
+
+
+def _with_rollouts(causes: Causes) -> Causes:
+    lines = tuple(
+        replace(cost, phase=Phase.ROLLOUT) if cost.phase == Phase.VALIDATION else cost for cost in causes.lines
+    )
+    return replace(causes, lines=lines)
