@@ -30,7 +30,10 @@ def with_rollouts(run: Run) -> Run:
         replace(stretch, phase=Phase.ROLLOUT) if stretch.phase == Phase.VALIDATION else stretch
         for stretch in run.outside
     )
-    return replace(run, outside=outside, causes=_with_rollouts(run.causes))
+    end = run.epoch_end
+    if end is not None:
+        end = replace(end, rollout_s=end.validation_s + end.rollout_s, validation_s=0.0)
+    return replace(run, outside=outside, epoch_end=end, causes=_with_rollouts(run.causes))
 
 
 def _with_rollouts(causes: Causes) -> Causes:

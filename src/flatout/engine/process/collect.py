@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flatout.analysis.breakdown import account
+from flatout.analysis.epochs import with_epoch_end
 from flatout.analysis.host_time_roles import assign_roles
 from flatout.analysis.rollouts import with_rollouts
 from flatout.engine.process.clock_merge import timeline
@@ -209,7 +210,7 @@ def join_causes(timed: Run, deep: Run) -> Run:
         models=deep.models or timed.models,
         optimizers=timed.optimizers or deep.optimizers,
     )
-    return with_rollouts(joined)
+    return with_rollouts(with_epoch_end(joined, deep))
 
 
 def _with_causes(rank: RankSummary, deep: RankSummary | None) -> RankSummary:

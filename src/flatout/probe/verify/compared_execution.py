@@ -4,7 +4,7 @@ All executions of a verification start from the same seeds and follow the same s
 everything that the training sees is noted (`probe.traces`), at the captured steps every tensor is compared
 (`probe.replay`). Nothing here changes what the script computes, with four exceptions: replayed steps begin from the
 baseline's state, the reference runs them in float64, what a device drops out is the same for every type and layout
-(`probe.dropout`), and epochs may end early (`probe.short_passes`).
+(`probe.dropout`), and epochs may end early (`probe.loader.short_passes`).
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from flatout.probe.core.seams import Hits
+from flatout.probe.loader.short_passes import ShortPasses
 from flatout.probe.model.modules import ModuleWatch
 from flatout.probe.verify import dropout
 from flatout.probe.verify.after_steps import describe_checkpoint, dry_epoch
@@ -25,7 +26,6 @@ from flatout.probe.verify.capture import Capture, Tensors
 from flatout.probe.verify.fingerprint import tensor_prints
 from flatout.probe.verify.reference import Reference
 from flatout.probe.verify.replay import CapturedSteps, Replay, nudge
-from flatout.probe.verify.short_passes import ShortPasses
 from flatout.probe.verify.traces import TraceWatch
 from flatout.schema.order import VerifyOrder
 from flatout.schema.run import Step

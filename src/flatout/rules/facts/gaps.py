@@ -16,6 +16,7 @@ __all__ = [
     "first_batches",
     "num_pauses",
     "own_code",
+    "own_gap_at_end_s",
     "own_gap_s",
     "restart_s",
     "restarting",
@@ -63,6 +64,12 @@ def own_gap_s(run: Run, loader: LoaderFacts | None) -> float:
     if seen > 0:
         return gap_s * seconds(own_code(run, loader)) / seen
     return max(0.0, gap_s - _starting_s(loader)) if loader.start_s > 0 else 0.0
+
+
+def own_gap_at_end_s(run: Run, loader: LoaderFacts | None) -> float:
+    """Return the same of the one end of an epoch that the deep run has seen, 0 where it saw none."""
+    gap_s, seen = run.epoch_end.gap_s if run.epoch_end else 0.0, seconds(costs(run, Phase.EPOCH_GAP))
+    return gap_s * seconds(own_code(run, loader)) / seen if seen > 0 else 0.0
 
 
 def restart_s(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> float:
