@@ -6,7 +6,7 @@ The time between the last step of an epoch and the first of the next that is nei
 the restart of loader workers (that is IN009), as a share of the recording without start-up. Where no epoch ended in
 that time, the deep run (the second, instrumented run) ends one early, and the share is that of an epoch as long as its
 loader says. It fires at 7%. Where half of it is Python's garbage collector, timed by its callbacks in the deep run, the
-finding says so. That is known only for scripts with a loader: without one, the end of an epoch is recognized only later.
+finding says so. That is known only for scripts with a loader: without one, the end of an epoch is recognized later.
 
 ## Why it matters
 
@@ -67,8 +67,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=found.share,
         max_speedup=speedup_without(found.share),
         location=place,
-        message=f"{found.words} is spent between epochs"
-        f"{f', most of it in {goes_to(spot)}' if spot else ''}{_collecting(collected)}. {_cure(collected, asked, spot)}.",
+        message=f"{found.words} is spent between epochs{f', most of it in {goes_to(spot)}' if spot else ''}"
+        f"{_collecting(collected)}. {_cure(collected, asked, spot)}.",
         evidence=(
             Evidence("one gap", found.seconds / found.count, "s"),
             Evidence("gaps", found.count, ""),
