@@ -1,4 +1,4 @@
-"""What a stranger's code reaches is put back as it was: attributes, containers, closures, generators, files, streams."""
+"""What a stranger's code reaches is put back: attributes, containers, closures, generators, files, random streams."""
 
 import collections
 import random
@@ -26,7 +26,7 @@ def closure():
 
 
 class Rows:
-    shared = ["a"]
+    shared = ("a",)
 
     def __init__(self, file=None):
         self.count, self.names, self.by_key = 0, ["a", "b"], {"x": 1}
@@ -47,7 +47,7 @@ CHANGES = {
     "a dictionary": (lambda rows: rows.by_key.update(y=2), lambda rows: rows.by_key == {"x": 1}),
     "a set": (lambda rows: rows.few.add(3), lambda rows: rows.few == {1, 2}),
     "a deque": (lambda rows: rows.last.rotate(), lambda rows: list(rows.last) == [1, 2]),
-    "a class": (lambda rows: setattr(Rows, "shared", []), lambda rows: Rows.shared == ["a"]),
+    "a class": (lambda rows: setattr(Rows, "shared", ()), lambda rows: Rows.shared == ("a",)),
     "a closure": (lambda rows: rows.step(), lambda rows: rows.step() == 2),
     "a global": (lambda rows: rows.counts(), lambda rows: counter == 0),
 }

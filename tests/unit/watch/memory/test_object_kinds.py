@@ -17,7 +17,7 @@ from flatout.watch.memory.object_kinds import base_container, behind, is_immutab
 
 
 class Color(enum.Enum):
-    RED = [1]
+    RED = 1
 
 
 class Mine(dict):
