@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_a_file_that_is_not_there_and_a_folder_that_is_listed_are_taken_too(tmp_
     def ask():
         os.listdir(tmp_path)
         with pytest.raises(FileNotFoundError):
-            open(tmp_path / "none")
+            (tmp_path / "none").read_bytes()
 
     assert heard(ask)[1] == {str(tmp_path): mark_of(str(tmp_path)), str(tmp_path / "none"): None}
 
@@ -43,8 +44,7 @@ def test_a_file_that_is_not_there_and_a_folder_that_is_listed_are_taken_too(tmp_
 def test_what_belongs_to_python_or_the_system_is_passed_over():
     def read():
         for name in (os.__file__, "/dev/null"):
-            with open(name, "rb") as file:
-                file.read(1)
+            Path(name).read_bytes()
 
     assert heard(read)[:2] == ("", {})
 
