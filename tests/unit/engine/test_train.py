@@ -20,13 +20,14 @@ def test_a_signal_is_told_as_a_shell_does(code, shown):
 
 def test_the_environment_is_ours_with_the_way_in_and_what_fixes_need(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/mine")
+    monkeypatch.setenv("MINE", "kept")
     monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
     found = _environment(tmp_path / "order.json", [Selection("allocator"), Selection("no-such-fix")])
     assert found[ORDER_VARIABLE] == str(tmp_path / "order.json")
     way_in, mine = found["PYTHONPATH"].split(os.pathsep)
     assert os.path.exists(os.path.join(way_in, "sitecustomize.py"))
     assert mine == "/mine"
-    assert "HOME" not in os.environ or found["HOME"] == os.environ["HOME"]
+    assert found["MINE"] == "kept"
 
 
 def test_what_the_user_has_set_stays(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ class Rows(Dataset):
             "dict": lambda: {"x": change(value), "y": [index]},
             "named": lambda: Pair(change(value), change(value * 2)),
             "pair": lambda: change(value, value * 2),
-            "apart": lambda: [part for part in change(value, value * 2)],
+            "apart": lambda: [*change(value, value * 2)],
             "keys": lambda: change(image=value)["image"],
             "changed": lambda: change(value) * 2,
             "lost": lambda: (change(value) and 0, index),

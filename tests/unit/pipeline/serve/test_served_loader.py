@@ -3,8 +3,6 @@
 Modules: flatout.pipeline.serve.pass_state.
 """
 
-import gc
-
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -37,7 +35,6 @@ def test_the_data_set_is_not_kept_alive():
     assert known.name == "Rows"
     assert known.dataset is loader.dataset
     del loader
-    gc.collect()
     assert known.dataset is None
 
 
@@ -126,5 +123,4 @@ def test_a_loader_that_is_gone_is_none():
     passes = PassState(loader, print)
     assert passes.loader is loader
     del loader
-    gc.collect()
     assert passes.loader is None
