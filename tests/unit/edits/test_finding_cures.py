@@ -1,6 +1,6 @@
 """What findings change in a script: the lines that they name, where that leaves every weight as it was.
 
-Modules: flatout.edits.detached_values, flatout.edits.no_gradients, flatout.edits.removed_calls.
+Modules: flatout.edits.detached_values, flatout.edits.no_gradients.
 """
 
 import ast

@@ -111,6 +111,17 @@ def test_a_random_transform_is_left_out_and_any_other_is_not():
     assert not isinstance(reader_of(Rows("changed"), 0, True), AroundTransform)
 
 
+class Draws(Rows):
+    def __getitem__(self, index):
+        return self.transform(torch.tensor([torch.rand(1).item()])), index
+
+
+def test_where_something_else_is_random_nothing_is_left_out():
+    state = torch.get_rng_state()
+    assert not isinstance(reader_of(Draws(), 0, True), AroundTransform)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 class Together(Rows):
     def __getitems__(self, indices):
         return [self[index] for index in indices]

@@ -64,6 +64,13 @@ def test_a_call_before_the_backward_pass_is_not_apart(script):
     assert called(script, (0.6, UPDATE, 3)) is None
 
 
+def test_a_function_that_makes_no_backward_pass_itself_has_no_end_of_a_step(script):
+    lines = [line(0.6, (script, 13, "Average.update"), (script, 7, "train"), phase=Phase.HOST)]
+    run = example(lines=lines).run
+    among = costs(run, Phase.HOST)
+    assert of_one_statement(run, hottest(among, among)) is None
+
+
 def test_lines_of_one_statement_count_together(script):
     found = called(script, (0.3, UPDATE, 9), (0.4, UPDATE, 10))
     assert found.place.line == 10
