@@ -1,8 +1,4 @@
-"""A compiled loader gives what the plain one gives: the same bits, in the same order, from the same random streams.
-
-Modules: flatout.pipeline.serve.batch_compiled, flatout.pipeline.serve.kept_rows,
-flatout.pipeline.serve.loader_server, flatout.pipeline.serve.prefetched.
-"""
+"""A compiled loader gives what the plain one gives: the same bits, in the same order, from the same random streams."""
 
 import threading
 import time
