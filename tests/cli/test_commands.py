@@ -1,4 +1,7 @@
-"""The other commands, and the group they belong to."""
+"""The other commands, and the group they belong to.
+
+Modules: flatout.cli.explain, flatout.cli.present, flatout.cli.report.
+"""
 
 import json
 import os

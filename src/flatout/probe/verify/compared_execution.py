@@ -9,9 +9,11 @@ baseline's state, the reference runs them in float64, what a device drops out is
 
 import contextlib
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 import torch
@@ -80,7 +82,7 @@ class OutermostSteps:
     def __init__(self, begins: Callable[[Any], None], ends: Callable[[Any], None]) -> None:
         """Say `begins(optimizer)` and `ends(optimizer)`."""
         self._begins, self._ends = begins, ends
-        self._inside: list[int] = []
+        self._inside: list[int] = []  # how deep in the stack those are that are under way
         self._handles: list[Any] = []
 
     def follow(self, within: Callable[[Callable[[Any], None], Any], None]) -> None:
@@ -96,16 +98,25 @@ class OutermostSteps:
             handle.remove()
 
     def _step_begins(self, optimizer: Any) -> None:
-        if id(optimizer) in self._inside:  # one that raised never came back
-            self._inside.clear()
-        self._inside.append(id(optimizer))
+        depth = self._left(sys._getframe())
+        self._inside.append(depth)
         if len(self._inside) == 1:
             self._begins(optimizer)
 
     def _step_ends(self, optimizer: Any) -> None:
-        self._inside.pop()
-        if not self._inside:
+        begun = bool(self._inside)
+        self._left(sys._getframe())
+        if begun and not self._inside:
             self._ends(optimizer)
+
+    def _left(self, frame: FrameType) -> int:
+        """Return how deep `frame` is, after taking out what is no shallower: it has ended, or raised."""
+        depth = 0
+        while frame.f_back is not None:
+            frame, depth = frame.f_back, depth + 1
+        while self._inside and self._inside[-1] >= depth:
+            self._inside.pop()
+        return depth
 
 
 class TrainingProgress:
