@@ -1,4 +1,7 @@
-"""Time between epochs has one cause and one name: workers that are started, or a line of the script, or no line."""
+"""Time between epochs has one cause and one name: workers that are started, or a line of the script, or no line.
+
+Modules: flatout.rules.facts.epoch_ends.
+"""
 
 from dataclasses import replace
 
