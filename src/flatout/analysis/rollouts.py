@@ -1,5 +1,6 @@
 """Whether passes without gradients between steps collect the data that the next steps learn from."""
 
+from collections.abc import Set
 from dataclasses import replace
 
 from flatout.schema.phase import Phase
@@ -23,21 +24,22 @@ def collects(run: Run) -> bool:
 
 
 def with_rollouts(run: Run) -> Run:
-    """Return the Run with what looked like validation as rollouts, where that is what it is."""
+    """Return the Run with what looked like validation as rollouts, where that is what it is.
+
+    Without a loader it is also what looked like the time between epochs: a policy need not be in evaluation mode.
+    """
     if run.causes is None or not collects(run):
         return run
+    alike = {Phase.VALIDATION} if run.loaders else {Phase.VALIDATION, Phase.EPOCH_GAP}
     outside = tuple(
-        replace(stretch, phase=Phase.ROLLOUT) if stretch.phase == Phase.VALIDATION else stretch
-        for stretch in run.outside
+        replace(stretch, phase=Phase.ROLLOUT) if stretch.phase in alike else stretch for stretch in run.outside
     )
     end = run.epoch_end
     if end is not None:
         end = replace(end, rollout_s=end.validation_s + end.rollout_s, validation_s=0.0)
-    return replace(run, outside=outside, epoch_end=end, causes=_with_rollouts(run.causes))
+    return replace(run, outside=outside, epoch_end=end, causes=_with_rollouts(run.causes, alike))
 
 
-def _with_rollouts(causes: Causes) -> Causes:
-    lines = tuple(
-        replace(cost, phase=Phase.ROLLOUT) if cost.phase == Phase.VALIDATION else cost for cost in causes.lines
-    )
+def _with_rollouts(causes: Causes, alike: Set[Phase]) -> Causes:
+    lines = tuple(replace(cost, phase=Phase.ROLLOUT) if cost.phase in alike else cost for cost in causes.lines)
     return replace(causes, lines=lines)

@@ -9,7 +9,7 @@ from flatout.analysis.rollouts import collects, with_rollouts
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.find import find
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Collected
+from flatout.schema.run import Causes, Collected, LoaderFacts
 
 ACTING = line(1.0, ("ppo.py", 33, "act"), phase=Phase.VALIDATION)
 FOUND = Collected(calls=900, rows=900, checked=1000, matched=990, steps=100, steps_with_calls=3)
@@ -44,6 +44,13 @@ def test_a_validation_stays_one(found):
     run = recorded(found)
     assert not collects(run)
     assert with_rollouts(run) == run
+
+
+def test_without_a_loader_time_between_epochs_is_rollouts_too():
+    gap = example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 4.0}, causes=Causes(collected=FOUND)).run
+    assert account(with_rollouts(gap)).outside_s(Phase.ROLLOUT) == pytest.approx(4.0)
+    loads = replace(gap, loaders=(LoaderFacts(is_training=True),))
+    assert account(with_rollouts(loads)).outside_s(Phase.EPOCH_GAP) == pytest.approx(4.0)
 
 
 def test_time_inside_steps_is_moved_to_rollouts_as_well():

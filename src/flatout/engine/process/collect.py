@@ -50,7 +50,7 @@ def assemble(folder: Path, timed: Run | None = None) -> Run | None:
     if deep is None or not deep.steps:
         lost = "the deep run measured nothing: lines of code and facts about loaders are missing"
         return dataclasses.replace(timed, notes=(*timed.notes, lost))
-    return assign_roles(join_causes(timed, deep))
+    return with_rollouts(assign_roles(join_causes(timed, deep)))
 
 
 def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = ()) -> Run | None:
@@ -210,7 +210,7 @@ def join_causes(timed: Run, deep: Run) -> Run:
         models=deep.models or timed.models,
         optimizers=timed.optimizers or deep.optimizers,
     )
-    return with_rollouts(with_epoch_end(joined, deep))
+    return with_epoch_end(joined, deep)
 
 
 def _with_causes(rank: RankSummary, deep: RankSummary | None) -> RankSummary:
