@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import AnomalyOff
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -36,7 +36,8 @@ __all__ = ["FIX", "choices", "patch"]
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where anomaly detection was found to be on."""
-    return ({},) if any(model.anomaly_steps for model in run.models) else ()
+    found = any(model.anomaly_steps for model in run.models)
+    return ({},) if found else Unfit("anomaly detection is off")
 
 
 def patch(site: "Site") -> None:

@@ -51,7 +51,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ from flatout.fixes.checkpoint.process_endings import write_before_end
 from flatout.fixes.checkpoint.rescuer import Rescuer
 from flatout.fixes.checkpoint.snapshot import Snapshot, TooLargeError
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.order import ORDER_VARIABLE
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -249,9 +249,12 @@ def patch(site: "Site") -> None:
     site.switch(lambda: None, background.settle)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where one process trains and saves."""
-    return ({},) if run.seams.get("torch:save") and run.header.world_size == 1 else ()
+    if not run.seams.get("torch:save"):
+        return Unfit("nothing was saved by torch.save")
+    ranks = run.header.world_size
+    return ({},) if ranks == 1 else Unfit(f"{ranks} ranks train: another one may read a file before it is written")
 
 
 FIX = Fix(

@@ -35,12 +35,12 @@ scripts that already run under autocast, models with parameters that are not flo
 
 import contextlib
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import Autocast
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.model.kept_values import Survey, Surveys, change_in_place
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -139,9 +139,12 @@ def patch(site: "Site") -> None:
     site.outermost.around_forward(_Autocast(site).around)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a model has parameters in float32 only."""
-    return ({},) if any(model.dtypes == ("float32",) for model in run.models) else ()
+    if any(model.dtypes == ("float32",) for model in run.models):
+        return ({},)
+    found = " and ".join(sorted({dtype for model in run.models for dtype in model.dtypes}))
+    return Unfit(f"no model has parameters in float32 only{f' (found: {found})' if found else ''}")
 
 
 FIX = Fix(

@@ -35,12 +35,12 @@ be slower.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import ModelLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.model.default_order import DefaultOrder
 from flatout.fixes.model.nested_tensors import map_tensors
 from flatout.fixes.model.optimizer_layout import OptimizerLayout
@@ -154,10 +154,11 @@ def patch(site: "Site") -> None:
     write_usual_strides(site, layout.shapes)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a model has 2-D convolutions."""
     kinds = ("Conv2d", "ConvTranspose2d")
-    return ({},) if any(kind in model.module_types for model in run.models for kind in kinds) else ()
+    convolves = any(kind in model.module_types for model in run.models for kind in kinds)
+    return ({},) if convolves else Unfit("no model has 2-D convolutions")
 
 
 FIX = Fix(

@@ -48,18 +48,19 @@ import os
 import shutil
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import among
 from flatout.fixes.core.edit import ModelLine, Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.model.graph_twins import TwinBackend
 from flatout.fixes.model.nested_tensors import map_tensors
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
+from flatout.units import format_share
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
@@ -225,18 +226,21 @@ def patch(site: "Site", mode: str = "default") -> None:
     site.outermost.around_forward(_Compiler(site, mode).around, innermost=True)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where forward and backward dominate the step and something is there to compile with."""
     inputs = [STEP_PHASES.index(phase) for phase in (Phase.INPUT, Phase.TRANSFER)]
     total = sum(step.wall_ns - sum(step.phases_ns[at] for at in inputs) for step in run.steps)  # others cure the rest
     compute = [STEP_PHASES.index(phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
     share = sum(step.phases_ns[at] for step in run.steps for at in compute) / total if total else 0.0
-    if share < _LEAST_SHARE or not run.models or all(model.compiled for model in run.models):
-        return ()
+    if not run.models or all(model.compiled for model in run.models):
+        return Unfit("every model is compiled already" if run.models else "no module was called in the training")
+    if share < _LEAST_SHARE:
+        return Unfit(f"forward and backward take {format_share(share)} of the step without its input, less than half")
     if run.environment.device_kind == "cuda":
         return ({"mode": "default"}, {"mode": "reduce-overhead"})
     compilers = (os.environ.get("CXX", ""), "g++", "clang++")
-    return ({"mode": "default"},) if any(name and shutil.which(name) for name in compilers) else ()
+    there = any(name and shutil.which(name) for name in compilers)
+    return ({"mode": "default"},) if there else Unfit("no C++ compiler was found here (CXX, g++, clang++)")
 
 
 FIX = Fix(

@@ -27,7 +27,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import off_cuda
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -41,7 +42,8 @@ __all__ = ["FIX", "choices", "patch"]
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it on CUDA, to models with convolutions."""
     convolves = any(kind.startswith(("Conv", "LazyConv")) for model in run.models for kind in model.module_types)
-    return ({},) if run.environment.device_kind == "cuda" and convolves else ()
+    why = off_cuda(run) or ("" if convolves else "no model has convolutions")
+    return Unfit(why) if why else ({},)
 
 
 def patch(site: "Site") -> None:

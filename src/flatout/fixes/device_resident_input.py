@@ -43,7 +43,8 @@ from typing import TYPE_CHECKING, Any
 from flatout.fixes import compiled_input
 from flatout.fixes.core.bounds import KIND, ON_CHANGE
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import off_cuda
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -59,7 +60,8 @@ _LEARN_FROM = 2  # batches
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a training loader that may be kept feeds a CUDA device."""
-    return compiled_input.choices(run) if run.environment.device_kind == "cuda" else ()
+    why = off_cuda(run)
+    return Unfit(why) if why else compiled_input.choices(run)
 
 
 def patch(site: "Site", *, kind: str = "cuda", on_change: str = "stop") -> None:

@@ -33,12 +33,12 @@ Tried on one H200 (`make test-gpu`, torch 2.11).
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import among
 from flatout.fixes.core.edit import OptimizerArgument
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -164,12 +164,14 @@ def patch(site: "Site", implementation: str = "fused") -> None:
         site.wrap(f"torch.optim:{name}.step", _Faster(site, getattr(torch.optim, name), implementation).make)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer `fused` where an optimizer has it and does not use it, `foreach` where one loops."""
     fused = any(each.fused_available and each.implementation != "fused" for each in run.optimizers)
     loops = any(each.from_torch and each.implementation == "loop" for each in run.optimizers)
     offered = [name for name, there in (("fused", fused), ("foreach", loops)) if there]
-    return tuple({"implementation": name} for name in offered)
+    names = ", ".join(sorted({each.name for each in run.optimizers}))
+    has = f"{names}: no step that fused or foreach would shorten" if names else "no optimizer made a step"
+    return tuple({"implementation": name} for name in offered) or Unfit(has)
 
 
 FIX = Fix(

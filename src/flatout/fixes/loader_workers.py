@@ -40,7 +40,8 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE, WORKERS, within
 from flatout.fixes.core.edit import LoaderArgument, Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import NO_LOADER, drawn, training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
@@ -62,9 +63,9 @@ _RESTART_S = 0.016
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Return the numbers of workers to try: as many as cores first; none where workers do harm."""
-    loaders = [loader for loader in run.loaders if loader.is_training and _may_move(loader)]
+    loaders = [loader for loader in training_loaders(run) if not _must_stay(loader)]
     if not loaders:
-        return ()
+        return Unfit(next(map(_must_stay, training_loaders(run)), NO_LOADER))
     loader = max(loaders, key=lambda loader: loader.fetches * (loader.wait_s + loader.sample_s))
     settings: list[dict[str, object]] = []
     if _harms(loader):
@@ -76,12 +77,16 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     persistent = loader.epochs_started > 1
     more = [count for count in dict.fromkeys(wanted) if count > loader.num_workers and not settings]
     settings.extend({"workers": workers, "persistent": persistent} for workers in more)
-    return tuple(settings[:3])
+    enough = f"{loader.name or 'the training loader'} has {loader.num_workers} workers on {cores} cores already"
+    return tuple(settings[:3]) or Unfit(enough)
 
 
-def _may_move(loader: LoaderFacts) -> bool:
-    random = loader.prefix is not None and loader.prefix.checked > 0 and not loader.prefix.deterministic
-    return not loader.iterable_style and not random
+def _must_stay(loader: LoaderFacts) -> str:
+    """Return why batches cannot be made in other processes, an empty string where they may be."""
+    if loader.iterable_style:
+        return f"{loader.name or 'the data set'} is an iterable data set, of which each worker would read a part"
+    found = drawn(loader)
+    return f"{found}, and workers would draw other numbers" if found else ""
 
 
 def _harms(loader: LoaderFacts) -> bool:

@@ -35,11 +35,11 @@ looks at. It needs a C compiler when flatout is installed.
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -126,12 +126,14 @@ def _is_compiled() -> bool:
     return importlib.util.find_spec("flatout.optimizers._steps") is not None
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where an optimizer that is known loops over tensors on the CPU, and there is compiled code."""
-    if run.environment.device_kind != "cpu" or not _is_compiled():
-        return ()
+    if run.environment.device_kind != "cpu":
+        return Unfit(f"the optimizer works on {run.environment.device_kind}, not on the CPU")
+    if not _is_compiled():
+        return Unfit("flatout was installed without a C compiler")
     loops = any(each.name in _KINDS and each.implementation == "loop" for each in run.optimizers)
-    return ({},) if loops else ()
+    return ({},) if loops else Unfit("no Adam, AdamW or SGD of torch's loops over its tensors")
 
 
 FIX = Fix(

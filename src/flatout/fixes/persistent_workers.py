@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -49,7 +49,7 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
         loader.is_training and loader.num_workers and not loader.persistent_workers and loader.epochs_started > 1
         for loader in run.loaders
     )
-    return ({},) if restarts else ()
+    return ({},) if restarts else Unfit("no training loader started its workers more than once")
 
 
 def patch(site: "Site") -> None:
