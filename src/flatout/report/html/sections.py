@@ -28,6 +28,7 @@ from flatout.report.tune_summary import (
     mean_times,
     remarks,
 )
+from flatout.report.untried import next_class, untried_rows
 from flatout.report.user_source import relative, source_lines
 from flatout.report.verdict import (
     best_finding,
@@ -91,6 +92,8 @@ def sections(
         "each": "" if run.steps_each <= 1 else f", each the mean of {run.steps_each} steps",
         "findings": [_finding(each, run.header, each.code in preview, changes.findings.get(each)) for each in findings],
         "trials": sorted((_trial(trial, report) for trial in report.trials), key=lambda row: not row["kept"]),
+        "untried": untried_rows(report.untried),
+        "next_class": next_class(report),
         "remarks": _plain(remarks(report, _WIDE)),
         "handover": _plain(handover_lines(handover, _WIDE)),
         "recipe": _change(changes.recipe),
