@@ -34,15 +34,13 @@ def next_class(report: Report) -> str:
     found = report.confirmation
     if report.recipe is not None and (found is None or found.speedup >= _OF_USE):
         return ""
-    weaker = [each for each in report.untried if each.equivalence not in (None, Equivalence.SEMANTIC)]
-    ranks = [each.equivalence.rank for each in weaker if each.equivalence is not None]
-    of_it = [each for each in weaker if each.equivalence is not None and each.equivalence.rank == min(ranks)]
-    if not of_it:
+    classes = {each.equivalence for each in report.untried if each.equivalence is not None}
+    weaker = min(classes - {Equivalence.SEMANTIC}, key=lambda each: each.rank, default=None)
+    if weaker is None:
         return ""
-    named = sorted(of_it, key=lambda each: -each.ceiling)[:_MOST_NAMED]
-    told = [f"{each.fix}, at most {format_factor(each.ceiling)} ({', '.join(each.findings)})" for each in named]
-    name = next(each.equivalence for each in of_it if each.equivalence is not None)
-    return f"With --equal {name.value.lower()}: {'; '.join(told)}."
+    of_it = sorted((each for each in report.untried if each.equivalence is weaker), key=lambda each: -each.ceiling)
+    told = [f"{each.fix}, at most {format_factor(each.ceiling)} ({', '.join(each.findings)})" for each in of_it]
+    return f"With --equal {weaker.value.lower()}: {'; '.join(told[:_MOST_NAMED])}."
 
 
 def untried_lines(report: Report, look: Look) -> list[Text]:
