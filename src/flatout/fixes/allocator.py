@@ -51,7 +51,11 @@ def patch(site: "Site") -> None:
     """Note whether the process was started with the setting: it is read once, when the device is first used."""
     import torch
 
-    if torch.cuda.is_available() and os.environ.get(_VARIABLE) == _VALUE:
+    if not torch.cuda.is_available():
+        site.stand_back("there is no CUDA device")
+    elif os.environ.get(_VARIABLE) != _VALUE:
+        site.stand_back(f"the process was not started with {_VARIABLE}={_VALUE}")
+    else:
         site.switch(lambda: site.hit(_VARIABLE), lambda: None)
 
 

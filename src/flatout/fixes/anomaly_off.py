@@ -47,6 +47,8 @@ def patch(site: "Site") -> None:
         def call(enabled: bool, check_nan: bool = True) -> None:
             if enabled:
                 site.hit("set_anomaly_enabled")
+            elif not site.stood_back:
+                site.stand_back("the script asks for no anomaly detection")
             original(False, check_nan)
 
         return call

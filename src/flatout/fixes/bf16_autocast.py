@@ -72,18 +72,28 @@ class _Autocast:
         if module not in self._suitable:
             parameter = _parameter_for_all(module)
             self._suitable[module] = None if parameter is None else weakref.ref(parameter)
+            if parameter is None:
+                self._site.stand_back(f"the parameters of {type(module).__name__} are not float32 on one device")
         ref = self._suitable[module]
         parameter = None if ref is None else ref()
         if parameter is None or parameter.dtype is not self._float32:
             return inner
         device = parameter.device.type
         if device not in _DEVICES or self._is_on(device) or self._transform() is not None:
+            if not self._site.stood_back:
+                self._site.stand_back(self._why(module, device))
             return inner
         survey = self._surveys.of(module)
         if survey.hooked:
             self._site.fail(f"the script's own hook on {survey.hooked} would see bfloat16")
             return inner
         return partial(self._call, survey, inner, device)
+
+    def _why(self, module: Any, device: str) -> str:
+        if device not in _DEVICES:
+            return f"{type(module).__name__} lies on {device}, which autocast is not used on here"
+        why = "runs under autocast already" if self._is_on(device) else "is called inside a transform of torch.func"
+        return f"{type(module).__name__} {why}"
 
     def _call(self, survey: Survey, inner: Callable[..., Any], device: str, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -78,9 +78,8 @@ class _ChannelsLast:
         import torch
 
         weights = _convolution_weights(module)
-        if not weights or isinstance(module, torch.nn.parallel.DistributedDataParallel):
-            return
-        if any(self._is_last(weight) for weight in weights if weight not in self._converted):
+        if why := self._refusal(weights, isinstance(module, torch.nn.parallel.DistributedDataParallel)):
+            self._site.stand_back(f"{type(module).__name__} {why}")
             return
         for weight in weights:
             self.shapes.add(weight.shape)
@@ -88,6 +87,15 @@ class _ChannelsLast:
             weight.data = weight.data.to(memory_format=self._last)  # of one channel or pixel, too, as `Module.to` does
         self._turn += 1
         self._site.hit("weights")
+
+    def _refusal(self, weights: list[Any], in_ddp: bool) -> str:
+        """Return why a module is left alone, an empty string where it is not."""
+        if not weights:
+            return "has no 2-D convolutions"
+        if in_ddp:
+            return "has gradient buckets whose layout is fixed already"
+        last = any(self._is_last(weight) for weight in weights if weight not in self._converted)
+        return "is channels-last already" if last else ""
 
     def revert(self, module: Any) -> None:
         """Put the weights of the module back in the usual order."""

@@ -70,6 +70,7 @@ __all__ = ["FIX"]
 _TWICE = "torch's compiled code fails where a graph is walked or differentiated twice"
 _MOST_SHAPES = 3  # compiled for one module; torch itself gives up after 8
 _OFTEN = 0.1  # share of the calls that a shape must have to be compiled
+_CALLS_TO_TELL = 8  # of one module, before it is said that its shapes change
 _MOST_KNOWN = 256  # shapes counted for one module
 _LEAST_SHARE = 0.5  # of the step without its input in forward and backward: else compiling has nothing to win
 
@@ -110,6 +111,8 @@ class _Compiler:
             self._known[module] = _Module(self._compile(module, inner))
         known = self._known[module]
         if known.compiled is None or not _own_call(inner) or _seen_by_others():
+            if known.compiled is not None:
+                self._leave(module, "is watched operation by operation (a checkpoint, torch.func, a dispatch mode)")
             return inner
         return partial(self._call, module, known, inner)
 
@@ -119,7 +122,11 @@ class _Compiler:
         from torch._inductor import list_mode_options
 
         left_alone = (OptimizedModule, torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)
-        if isinstance(module, left_alone) or not _own_call(inner):
+        if isinstance(module, left_alone):
+            self._leave(module, f"is left alone, as every {_kind_of(module, left_alone)}")
+            return None
+        if not _own_call(inner):
+            self._leave(module, "is called through what the script has compiled, or put before its call")
             return None
         own_code = types.FunctionType(_call_impl.__code__.replace(), _call_impl.__globals__)  # own limit of recompiles
         options = {**list_mode_options(self._mode), "fallback_random": True}
@@ -129,12 +136,27 @@ class _Compiler:
     def _call(self, module: Any, known: _Module, inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         shape = _shape((args, kwargs))
         if shape is None or not known.wants(shape):
+            if not self._site.stood_back:
+                self._tell(module, known, shape, (args, kwargs))
             return inner(*args, **kwargs)
         if not known.ready[shape]:
             return self._first_call(module, known, shape, args, kwargs)
         outputs = self._compiled(module, known, args, kwargs)
         self._site.hit("forward pass")
         return outputs
+
+    def _tell(self, module: Any, known: _Module, shape: Any, given: Any) -> None:
+        """Say why a call is not compiled, once that is no matter of the first few."""
+        if shape is None:
+            self._leave(module, f"is called with objects whose shapes are not known ({_unknown(given)})")
+        elif known.calls >= _CALLS_TO_TELL and not known.ready:
+            self._leave(
+                module, f"is called with {len(known.seen)} shapes in {known.calls} calls, none of which comes often"
+            )
+
+    def _leave(self, module: Any, why: str) -> None:
+        if not self._site.stood_back:
+            self._site.stand_back(f"{type(module).__name__} {why}")
 
     def _compiled(self, module: Any, known: _Module, args: Any, kwargs: Any) -> Any:
         from torch._dynamo import config
@@ -201,6 +223,19 @@ def _shape(value: Any) -> Any:
         found = [(name, _shape(item)) for name, item in items]
         return None if any(shape is None for _, shape in found) else (type(value), tuple(found))
     return (value,) if value is None or isinstance(value, bool | int | float | str) else None
+
+
+def _unknown(value: Any) -> str:
+    """Return the class of the first thing in `value` that has no shape for `_shape`."""
+    if _shape(value) is not None:
+        return ""
+    if isinstance(value, list | tuple | dict):
+        return next(filter(None, map(_unknown, value.values() if isinstance(value, dict) else value)), "")
+    return type(value).__name__
+
+
+def _kind_of(module: Any, kinds: tuple[type, ...]) -> str:
+    return next(kind.__name__ for kind in kinds if isinstance(module, kind))
 
 
 class _Kept:

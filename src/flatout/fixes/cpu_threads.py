@@ -80,6 +80,8 @@ def patch(site: "Site", *, threads: int) -> None:
         if asked[0] != threads:
             set_threads(threads)
             site.hit("set_num_threads")
+        else:
+            site.stand_back(f"torch computes with {threads} thread{'s' if threads != 1 else ''} already")
 
     def off() -> None:
         if asked and torch.get_num_threads() == threads != asked[0]:

@@ -59,6 +59,11 @@ def patch(site: "Site") -> None:
             cudnn.benchmark = True
             ours.append(True)
             site.hit("cudnn.benchmark")
+        elif not torch.cuda.is_available():
+            site.stand_back("there is no CUDA device")
+        else:
+            set_ = "the search on already" if cudnn.benchmark else "deterministic algorithms"
+            site.stand_back(f"the script has {set_}")
 
     def off() -> None:
         if ours:

@@ -59,6 +59,8 @@ def patch(site: "Site") -> None:
         if kept and torch.set_flush_denormal(True):
             ours.append(True)
             site.hit("set_flush_denormal")
+        else:
+            site.stand_back("this processor cannot do it" if kept else "denormal numbers count as zero already")
 
     def off() -> None:
         if ours:

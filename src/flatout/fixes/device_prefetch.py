@@ -56,6 +56,7 @@ def patch(site: "Site", *, kind: str = "cuda") -> None:
 
     if kind == "cuda":
         if not torch.cuda.is_available():
+            site.stand_back("there is no CUDA device")
             return
         pin_loaders(site)
     prefetch = _Prefetch(site, kind)
@@ -97,6 +98,9 @@ class _Prefetch:
         if source is None and type(iterator).__name__ == "_MultiProcessingDataLoaderIter":
             source = Peeking(iterator)
         if source is None or not draws_at_start(sampler):
+            why = "has no workers that make batches ahead"
+            why = why if source is None else f"has a sampler of another kind than torch's ({type(sampler).__name__})"
+            self._site.stand_back(f"a loader {why}")
             return
         wanted = Wanted()
         with contextlib.suppress(TypeError):  # a list has no weak references: it is learned anew each pass

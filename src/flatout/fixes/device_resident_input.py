@@ -69,6 +69,7 @@ def patch(site: "Site", *, kind: str = "cuda", on_change: str = "stop") -> None:
     import torch
 
     if kind == "cuda" and not torch.cuda.is_available():
+        site.stand_back("there is no CUDA device")
         return
     served = _Served(site, kind, on_change)
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", served.walks)
@@ -116,6 +117,8 @@ class _Served:
 
         def iterate(loader: Any) -> Any:
             if in_a_worker() or not self._ready() or self._kept.others_lead():
+                if not self._ready():
+                    self._site.stand_back("the device was not in use yet when the loader was iterated")
                 return original(loader)
             walked, cache = self._kept.walk(loader, original), self._kept.of(loader)
             if isinstance(walked, ServedPass):

@@ -106,7 +106,10 @@ def patch(site: "Site", *, factor: int, lr_factor: float, loader: str) -> None:
             place = caller(2)
             given = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
             own = kwargs.get("batch_sampler") is not None or len(args) > 4
-            if place is not None and _name(place) == loader and isinstance(given, int) and not own:
+            here = place is not None and _name(place) == loader
+            if here and (own or not isinstance(given, int)):
+                site.stand_back(f"the loader made at {loader} has a batch sampler of its own, or no batches")
+            elif here:
                 args, kwargs = _enlarged(args, kwargs, given * factor)
                 site.step_worth = float(factor)
                 site.hit("DataLoader")

@@ -106,17 +106,23 @@ def patch(
         site.hit("DataLoader")
 
     plan = HandoverPlan(
-        workers=workers, prefetch=prefetch, persistent=persistent, hit=hit, origins=WorkerOrigins(on_change)
+        workers=workers,
+        prefetch=prefetch,
+        persistent=persistent,
+        hit=hit,
+        stand_back=site.stand_back,
+        origins=WorkerOrigins(on_change),
     )
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
             try:
-                served = _suits(loader, plan)
+                why = _refusal(loader, plan)
             except Exception as error:  # looking into a data set ran code of the script's
                 site.fail(error)
-                served = False
-            if not served:
+                return original(loader)
+            if why:
+                site.stand_back(why)
                 return original(loader)
             if loader.num_workers:
                 resized = WorkerResizing.iterator(loader, plan)
@@ -131,21 +137,29 @@ def patch(
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", make)
 
 
-def _suits(loader: Any, plan: "HandoverPlan") -> bool:
-    """Return whether other workers than those of `loader` may make its batches, by what it is."""
+def _refusal(loader: Any, plan: "HandoverPlan") -> str:
+    """Return why no other workers than those of `loader` may make its batches, by what it is; empty: they may."""
+    from torch.utils.data import BatchSampler
+
     from flatout.torch_loader.worker_pool import draws_at_start
     from flatout.watch.dataset_state import in_a_worker, unsafe
 
-    wanted = loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)
-    if not wanted or loader in plan.left_alone or in_a_worker():
-        return False
-    if not _is_plain(loader) or not draws_at_start(loader._index_sampler):
-        return False
-    return not unsafe(loader.dataset, loader.collate_fn)
+    name = f"the loader of {type(loader.dataset).__name__}"
+    if not (loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)):
+        return f"{name} has {loader.num_workers} workers already"
+    if loader in plan.left_alone or in_a_worker():
+        return f"{name} was left alone before"
+    why = _unusual(loader)
+    if why:
+        return f"{name} {why}"
+    if not draws_at_start(loader._index_sampler):
+        own = loader.batch_sampler if type(loader.batch_sampler) is not BatchSampler else loader.sampler
+        return f"{name} has a sampler that may draw at each batch ({type(own).__name__})"
+    return unsafe(loader.dataset, loader.collate_fn)
 
 
-def _is_plain(loader: Any) -> bool:
-    """Return whether `loader` is one of torch's map-style loaders, long enough, that forks if it starts anything."""
+def _unusual(loader: Any) -> str:
+    """Return why `loader` is not one of torch's map-style loaders, long enough, that forks if it starts anything."""
     import multiprocessing
     import sys
 
@@ -153,17 +167,21 @@ def _is_plain(loader: Any) -> bool:
 
     from flatout.torch_loader.reseeding import only_seeds
 
-    forks = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
-    if not forks or isinstance(loader.dataset, IterableDataset | MapDataPipe) or not getattr(loader, "in_order", True):
-        return False
-    if loader.multiprocessing_context is not None or loader.timeout:
-        return False
+    method = multiprocessing.get_start_method(allow_none=True)
+    if sys.platform != "linux" or method not in (None, "fork"):
+        return f"would start its workers as new processes ({method or sys.platform})"
+    if isinstance(loader.dataset, IterableDataset | MapDataPipe):
+        return "reads an iterable data set, of which each worker would read a part"
+    if loader.multiprocessing_context is not None or loader.timeout or not getattr(loader, "in_order", True):
+        return "asks for a way to start workers, a timeout or batches out of order"
     if loader.num_workers and (loader.persistent_workers or not only_seeds(loader.worker_init_fn)):
-        return False
+        own = "persistent workers" if loader.persistent_workers else "a worker_init_fn that does more than seeding"
+        return f"has {own}"
     try:
-        return len(loader) >= _FEWEST_BATCHES
+        long_enough = len(loader) >= _FEWEST_BATCHES
     except (TypeError, NotImplementedError):
-        return False
+        return "has no length"
+    return "" if long_enough else f"has {len(loader)} batches a pass, which end before workers have begun"
 
 
 FIX = Fix(

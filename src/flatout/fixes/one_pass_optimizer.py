@@ -58,7 +58,7 @@ _IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this
 
 def patch(site: "Site") -> None:
     """Make the steps of torch's loops in one pass each."""
-    _stand_for_loops(site.wrap, site.hit)
+    _stand_for_loops(site.wrap, site.hit, site.stand_back)
 
 
 def one_pass_optimizers() -> None:
@@ -81,10 +81,12 @@ def one_pass_optimizers() -> None:
 
             return seams.wrap(dotted, as_function)
 
-        _stand_for_loops(wrap, lambda name: None)
+        _stand_for_loops(wrap, lambda name: None, lambda reason: None)
 
 
-def _stand_for_loops(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None]) -> None:
+def _stand_for_loops(
+    wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None], stand_back: Callable[[str], None]
+) -> None:
     """Put one pass in place of each of torch's loops, and in place of what leads to them."""
     import torch
 
@@ -96,7 +98,9 @@ def _stand_for_loops(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], N
         made: list[OnePass] = []
 
         def make(original: Callable[..., Any]) -> OnePass:
-            made.append(OnePass(original, step, lambda: hit(dotted.replace(":_single_tensor_", "."))))
+            name = dotted.replace(":_single_tensor_", ".")
+            kind = name.rpartition(".")[2]
+            made.append(OnePass(original, step, lambda: hit(name), lambda why: stand_back(f"{kind}: {why}")))
             return made[0]
 
         module, _, name = dotted.partition(":")

@@ -68,7 +68,7 @@ def patch(site: "Site") -> None:
     def copying(name: str) -> Any:
         def make(original: Any) -> Any:
             def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-                if is_dynamo_compiling() or not fresh.get(tensor) or "non_blocking" in kwargs:
+                if is_dynamo_compiling() or not fresh.get(tensor) or _says_itself(site, kwargs):
                     return original(tensor, *args, **kwargs)
                 device = asked_device(name, args, kwargs)
                 if device is None or device.type != "cuda":
@@ -84,6 +84,15 @@ def patch(site: "Site") -> None:
     site.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", following)
     site.wrap("torch:Tensor.to", copying("to"))
     site.wrap("torch:Tensor.cuda", copying("cuda"))
+
+
+def _says_itself(site: "Site", kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the script says whether a copy waits."""
+    if "non_blocking" not in kwargs:
+        return False
+    if not site.stood_back:
+        site.stand_back("the script's own copies say whether they wait")
+    return True
 
 
 FIX = Fix(

@@ -56,6 +56,10 @@ def patch(site: "Site") -> None:
             before.append("highest")
             torch.set_float32_matmul_precision("high")
             site.hit("set_float32_matmul_precision")
+        elif not torch.cuda.is_available():
+            site.stand_back("there is no CUDA device")
+        else:
+            site.stand_back(f"the precision of products is {torch.get_float32_matmul_precision()} already")
 
     def off() -> None:
         if before and torch.get_float32_matmul_precision() == "high":  # else the script has changed it since

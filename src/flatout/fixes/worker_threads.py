@@ -125,6 +125,8 @@ def patch(site: "Site") -> None:
             if not isinstance(before, OneThreadWorkers):
                 loader.worker_init_fn = OneThreadWorkers(before)
                 site.hit("worker_init_fn")
+            else:
+                site.stand_back(f"workers of {type(loader.dataset).__name__} compute with one thread already")
             try:
                 original(iterator, loader)
             finally:
