@@ -70,7 +70,7 @@ def _not_worth_it(loader: LoaderFacts) -> str:
     if prefix is None or prefix.checked < _MIN_CHECKED:
         return f"whether samples of {name} are the same each time is not known"
     if drawn(loader):
-        return f"{drawn(loader)}, so none can be kept for the next training"
+        return f"{drawn(loader)}, so none can be kept"
     if prefix.shares_memory:
         return f"samples of {name} lie in memory already"
     whole_s = prefix.seconds * loader.num_samples

@@ -81,7 +81,7 @@ def _drawn_itself(loader: LoaderFacts) -> str:
     """Return why nothing comes out the same each time, an empty string where something may, before a transform."""
     found = drawn(loader)
     kept = loader.prefix is None or loader.prefix.has_transform or not found
-    return "" if kept else f"{found} outside of a transform, so none can be kept"
+    return "" if kept else f"{found}, so none can be kept"
 
 
 def patch(site: "Site", on_change: str = "stop") -> None:

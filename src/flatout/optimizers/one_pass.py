@@ -23,7 +23,14 @@ __all__ = ["OnePass", "Prepared", "stands_for"]
 Prepared = tuple[list[int], int]
 """Addresses and numbers of elements, and which sums are fused: for one step, as long as no tensor moves."""
 
-_TORCHS = ("amsgrad", "capturable", "differentiable", "has_complex", "has_sparse_grad")  # settings that torch keeps
+_TORCHS = {
+    "amsgrad": "amsgrad is set",
+    "capturable": "capturable is set",
+    "differentiable": "differentiable is set",
+    "has_complex": "a parameter is complex",
+    "has_sparse_grad": "gradients are sparse",
+}
+"""Settings whose steps torch keeps, in words."""
 _COUNTERS = (0.0, 1.0, 998.0)  # steps made before those of a proof
 _CHECKED_FIRST, _CHECKED_EACH = 2, 1000  # steps that are held against torch's with the script's own tensors
 _CHECKED_ELEMENTS = 4096  # of each tensor
@@ -115,9 +122,9 @@ class OnePass:
         """Return why a step is torch's to make."""
         if _observed():
             return "operations are watched, changed or recorded while it steps"
-        told = sorted(name for name in _TORCHS if settings.get(name))
+        told = [why for name, why in _TORCHS.items() if settings.get(name)]
         if told:
-            return f"it is set to {' and '.join(told)}"
+            return " and ".join(told)
         if settings.get("momentum") == 0:
             return "SGD without momentum has one operation for each tensor already"
         key = self._step.key(lists, settings)
