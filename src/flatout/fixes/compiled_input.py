@@ -45,6 +45,7 @@ it shows the speed of later epochs without a full first pass; results are compar
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE
@@ -86,6 +87,7 @@ def _drawn_itself(loader: LoaderFacts) -> str:
 
 def patch(site: "Site", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones delivered."""
+    from flatout.fixes.core.site import tell
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
     from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
@@ -95,7 +97,7 @@ def patch(site: "Site", on_change: str = "stop") -> None:
         hit=lambda: site.hit("DataLoader"),
         on_change=on_change,
         where=caller_line,
-        tell=site.say,
+        tell=partial(tell, site),
     )
     site.loaders = kept.accounts.all
 

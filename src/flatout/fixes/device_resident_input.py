@@ -93,6 +93,7 @@ class _Served:
     def __init__(self, site: "Site", kind: str, on_change: str) -> None:
         import weakref
 
+        from flatout.fixes.core.site import tell
         from flatout.pipeline.device.device_stream import DeviceStream
         from flatout.pipeline.serve.compiled_loader import LoaderCaches
         from flatout.probe.core.user_places import caller_line
@@ -102,7 +103,12 @@ class _Served:
         self._device = DeviceStream(kind)
         hit = partial(site.hit, "DataLoader")
         self._kept = LoaderCaches(
-            purpose=site.purpose, hit=hit, device=self._device, on_change=on_change, where=caller_line, tell=site.say
+            purpose=site.purpose,
+            hit=hit,
+            device=self._device,
+            on_change=on_change,
+            where=caller_line,
+            tell=partial(tell, site),
         )
         site.loaders = self._kept.accounts.all
         self._places: Any = weakref.WeakKeyDictionary()  # cache -> places in its batches

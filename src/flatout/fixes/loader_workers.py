@@ -102,14 +102,11 @@ def patch(
     from flatout.torch_loader.worker_origins import WorkerOrigins
     from flatout.torch_loader.worker_resizing import WorkerResizing
 
-    def hit() -> None:
-        site.hit("DataLoader")
-
     plan = HandoverPlan(
         workers=workers,
         prefetch=prefetch,
         persistent=persistent,
-        hit=hit,
+        hit=lambda: site.hit("DataLoader"),
         stand_back=site.stand_back,
         origins=WorkerOrigins(on_change),
     )

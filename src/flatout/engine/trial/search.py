@@ -210,7 +210,7 @@ class Search:
         arm = (*self.base, candidate.selection)
         queued = candidate.selection.settings.get("workers", 0)
         skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
-        decide, epoch = self._decide(_SIDE_LOOKS), epoch_steps(self._report.run) if candidate.whole_epochs else 0
+        decide, epoch = self._decide(measured), epoch_steps(self._report.run) if candidate.whole_epochs else 0
         if not Pace.of(self._report).together:
             self._bench.side_by_side(
                 self.base,
@@ -228,7 +228,7 @@ class Search:
                 self.base,
                 arm,
                 alone,
-                decide=self._decide(_SIDE_LOOKS),
+                decide=self._decide(alone),
                 max_s=self._left_s(),
                 num_pairs=max(_SIDE_LOOKS),
             )
@@ -244,10 +244,14 @@ class Search:
         if measured.decision in ("", "undecided") and measured.hits and not measured.failure:
             measured.decision = last_look(measured.pairs, alpha=self._alpha, looks=_LOOKS) or measured.decision
 
-    def _decide(self, looks: tuple[int, ...]) -> Callable[[Sequence[Pair]], str]:
+    def _decide(self, measured: Measured) -> Callable[[Sequence[Pair]], str]:
+        """Return what ends a timing: enough pairs, or a fix that says why it leaves alone what it has met by then."""
+
         def decide(pairs: Sequence[Pair]) -> str:
-            most = max((look for look in looks if look <= len(pairs)), default=0)
-            return compare(pairs[:most], alpha=self._alpha, looks=looks).decision if most else ""
+            most = max((look for look in _SIDE_LOOKS if look <= len(pairs)), default=0)
+            if most and measured.stood_back:
+                return "not applied"
+            return compare(pairs[:most], alpha=self._alpha, looks=_SIDE_LOOKS).decision if most else ""
 
         return decide
 
@@ -358,6 +362,8 @@ def _verdict(measured: Measured) -> tuple[Verdict, str]:
     failure: Failure | None = measured.failure
     if failure is not None:
         return failure.verdict, failure.reason
+    if measured.decision == "not applied" and measured.stood_back:
+        return Verdict.NOT_APPLIED, measured.stood_back
     if measured.decision == "failed":
         return Verdict.NOT_APPLIED, measured.reason
     if measured.decision == "faster":

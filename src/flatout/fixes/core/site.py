@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
 
-__all__ = ["OutermostModules", "Site"]
+__all__ = ["OutermostModules", "Site", "tell"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the original function its replacement."""
@@ -89,12 +89,6 @@ class Site:
         """Call `on` when the fix is switched on and `off` when it is switched off: for flags of the process."""
         self._switches.append((on, off))
 
-    def say(self, line: str) -> None:
-        """Tell the user of a training, in one line on stderr, what has become of this fix."""
-        if self.purpose == "run":
-            sys.stderr.write(f"flatout: {self.selection.label}: {line}\n")
-            sys.stderr.flush()
-
     def stand_back(self, reason: str) -> None:
         """Note why the fix leaves a place alone; the first reason is told where it never acts."""
         self.stood_back = self.stood_back or reason.splitlines()[0][:300]
@@ -135,6 +129,13 @@ class Site:
     def _acts(self) -> bool:
         reach = self._reach
         return reach.on if reach is not None and reach.elsewhere else self.enabled
+
+
+def tell(site: Site, line: str) -> None:
+    """Tell the user of a training, in one line on stderr, what has become of a fix."""
+    if site.purpose == "run":
+        sys.stderr.write(f"flatout: {site.selection.label}: {line}\n")
+        sys.stderr.flush()
 
 
 class OutermostModules:

@@ -278,6 +278,23 @@ def test_what_has_nothing_left_to_do_beside_a_kept_fix_is_not_tried(scripted):
     ]
 
 
+@pytest.mark.parametrize("switchable", [True, False])
+def test_what_stands_back_ends_its_trial_soon_and_says_why(scripted, switchable, monkeypatch):
+    def standing_back(bench, base, arm, measured, *given, decide=None, **named):
+        measured.stood_back = "samples are drawn at random (Drawn)"
+        if decide is None:
+            measured.decision = "not applied"
+        while not measured.decision:
+            measured.pairs.append(Pair(1.0, 1.0))
+            measured.decision = decide(measured.pairs)
+
+    monkeypatch.setattr(ScriptedBench, "side_by_side", standing_back)
+    monkeypatch.setattr(ScriptedBench, "_measure", standing_back)
+    (trial,) = scripted(["idle"], switchable=switchable).trials
+    assert (trial.verdict, trial.reason) == (Verdict.NOT_APPLIED, "samples are drawn at random (Drawn)")
+    assert len(trial.comparison.pairs if trial.comparison else ()) == (0 if switchable else LOOKS[0])
+
+
 def test_what_a_finding_called_for_and_was_not_tried_is_told_with_the_reason(scripted):
     odd = {
         "little": {"ceiling": 1.01, "least": 1.02, "reasons": ("IN002",)},
