@@ -113,6 +113,7 @@ def read_report(file: Path) -> Report:
 
 def _read_report(file: Path) -> Report:
     from flatout.analysis.breakdown import account
+    from flatout.engine.offered_fixes import with_offered_fixes
     from flatout.rules.core.find import examine
     from flatout.schema.codec import read_run
 
@@ -127,7 +128,7 @@ def _read_report(file: Path) -> Report:
         run=replace(run, notes=(*run.notes, *found.notes)),
         breakdown=breakdown,
         headroom=headroom,
-        findings=found.findings,
+        findings=with_offered_fixes(found.findings, run),
         folder=str(file.parent),
     )
     return _with_trials(shown, file.parent)
@@ -174,7 +175,7 @@ def _with_trials(shown: Report, folder: Path) -> Report:
             replace(each, verdict=Verdict.UNDECIDED, reason=reason) if each.verdict is Verdict.KEPT else each
             for each in trials
         )
-    return replace(shown, trials=trials, recipe=state.recipe, confirmation=state.confirmation)
+    return replace(shown, trials=trials, recipe=state.recipe, confirmation=state.confirmation, untried=state.untried)
 
 
 def _is_plain(path: Path) -> bool:

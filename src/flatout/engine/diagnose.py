@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.analysis.breakdown import account
+from flatout.engine.offered_fixes import with_offered_fixes
 from flatout.engine.process.collect import assemble, collect_run
 from flatout.engine.process.failure import explain_nothing, script_failure
 from flatout.engine.process.launch import Execution, Outcome, read_notes
@@ -100,7 +101,8 @@ def conclude(run: Run, folder: Path) -> Report:
     breakdown = account(run)
     found = examine(run, breakdown, run.ceilings)
     run = dataclasses.replace(run, notes=(*run.notes, *found.notes))
-    return Report(run=run, breakdown=breakdown, headroom=run.ceilings, findings=found.findings, folder=str(folder))
+    findings = with_offered_fixes(found.findings, run)
+    return Report(run=run, breakdown=breakdown, headroom=run.ceilings, findings=findings, folder=str(folder))
 
 
 def recover(folder: Path) -> bool:

@@ -21,6 +21,7 @@ from flatout.engine.trial.candidates import candidates
 from flatout.engine.trial.interrupted_tune import taken_up
 from flatout.engine.trial.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
 from flatout.engine.trial.search import Search
+from flatout.engine.trial.untried import untried
 from flatout.errors import FlatoutError, Interrupted
 from flatout.schema.report import Report
 from flatout.schema.secrets import digest, masked_words
@@ -130,6 +131,7 @@ class _Session:
         self._report = report
         run, breakdown, findings = report.run, report.breakdown, report.findings
         offered = candidates(run, breakdown, findings, only=limits.only, also=limits.also, equal=limits.equal)
+        self._left = untried(run, breakdown, findings, offered, only=limits.only | limits.also, equal=limits.equal)
         self.search = Search(
             target,
             folder,
@@ -147,7 +149,11 @@ class _Session:
         state = read_state(self._folder)
         if state is not None:
             state = dataclasses.replace(
-                state, finished=True, recipe=self.search.recipe, confirmation=self.search.confirmation
+                state,
+                finished=True,
+                recipe=self.search.recipe,
+                confirmation=self.search.confirmation,
+                untried=(*self._left, *self.search.untried),
             )
             with contextlib.suppress(OSError):  # a full disk: the report is shown all the same
                 write_state(self._folder, state)
@@ -160,7 +166,12 @@ class _Session:
         notes = dict.fromkeys([*self._report.run.notes, *search.notes, *undecided, *read_notes(self._folder)])
         run = dataclasses.replace(self._report.run, notes=tuple(notes))
         return dataclasses.replace(
-            self._report, run=run, trials=tuple(search.trials), recipe=search.recipe, confirmation=search.confirmation
+            self._report,
+            run=run,
+            trials=tuple(search.trials),
+            untried=(*self._left, *search.untried),
+            recipe=search.recipe,
+            confirmation=search.confirmation,
         )
 
     def _progress(self, stage: str, steps: int, left_s: float) -> None:

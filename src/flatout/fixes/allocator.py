@@ -26,7 +26,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import off_cuda
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -42,14 +43,19 @@ _VARIABLE, _VALUE = "PYTORCH_ALLOC_CONF", "expandable_segments:True"
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it on CUDA, unless the environment configures the allocator already."""
     told = {_VARIABLE, "PYTORCH_CUDA_ALLOC_CONF"} & set(run.environment.variables)
-    return ({},) if run.environment.device_kind == "cuda" and not told else ()
+    why = off_cuda(run) or (f"the environment sets {' and '.join(sorted(told))} already" if told else "")
+    return Unfit(why) if why else ({},)
 
 
 def patch(site: "Site") -> None:
     """Note whether the process was started with the setting: it is read once, when the device is first used."""
     import torch
 
-    if torch.cuda.is_available() and os.environ.get(_VARIABLE) == _VALUE:
+    if not torch.cuda.is_available():
+        site.stand_back("there is no CUDA device")
+    elif os.environ.get(_VARIABLE) != _VALUE:
+        site.stand_back(f"the process was not started with {_VARIABLE}={_VALUE}")
+    else:
         site.switch(lambda: site.hit(_VARIABLE), lambda: None)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import AnomalyOff
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -36,7 +36,8 @@ __all__ = ["FIX", "choices", "patch"]
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where anomaly detection was found to be on."""
-    return ({},) if any(model.anomaly_steps for model in run.models) else ()
+    found = any(model.anomaly_steps for model in run.models)
+    return ({},) if found else Unfit("anomaly detection is off")
 
 
 def patch(site: "Site") -> None:
@@ -46,6 +47,8 @@ def patch(site: "Site") -> None:
         def call(enabled: bool, check_nan: bool = True) -> None:
             if enabled:
                 site.hit("set_anomaly_enabled")
+            elif not site.stood_back:
+                site.stand_back("the script asks for no anomaly detection")
             original(False, check_nan)
 
         return call

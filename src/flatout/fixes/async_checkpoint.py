@@ -51,7 +51,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ from flatout.fixes.checkpoint.process_endings import write_before_end
 from flatout.fixes.checkpoint.rescuer import Rescuer
 from flatout.fixes.checkpoint.snapshot import Snapshot, TooLargeError
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.order import ORDER_VARIABLE
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -109,18 +109,24 @@ class _Saves:
             BaseException: what saving the object raises; the file then holds as much as torch would have left of it.
         """
         path = given["f"]
-        if not isinstance(path, str | os.PathLike) or self._background.forked or _seen_by_others():
+        if not isinstance(path, str | os.PathLike):
+            self._site.stand_back(f"torch.save writes to an object, not to a path ({type(path).__name__})")
+            return False
+        if self._background.forked or _seen_by_others():
+            self._site.stand_back("other processes of the training may look for the file at any moment")
             return False
         self._background.raise_error()
         with self._background.threads.quietly():
             target = os.path.realpath(os.fspath(path))
             if not given.get("_use_new_zipfile_serialization", True) or not replaceable(target):
+                self._site.stand_back(f"{os.path.basename(target)} has the old format, is open, or is no plain file")
                 return False
             snapshot = Snapshot(_free_memory() // _SHARE_OF_MEMORY, by_name=os.fspath(path).isascii())
             error = _fill(snapshot, given)
             fits = not isinstance(error, TooLargeError) and self._has_room(os.path.dirname(target), snapshot.file_bytes)
             if not fits or not self._background.put(partial(self._prepared, os.fspath(path), target, snapshot)):
                 snapshot.release()
+                self._site.stand_back(f"memory or disk has no room for a copy of {os.path.basename(target)}")
                 return False
         self._site.hit("torch.save")
         if error is not None:
@@ -249,9 +255,12 @@ def patch(site: "Site") -> None:
     site.switch(lambda: None, background.settle)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where one process trains and saves."""
-    return ({},) if run.seams.get("torch:save") and run.header.world_size == 1 else ()
+    if not run.seams.get("torch:save"):
+        return Unfit("nothing was saved by torch.save")
+    ranks = run.header.world_size
+    return ({},) if ranks == 1 else Unfit(f"{ranks} ranks train: another one may read a file before it is written")
 
 
 FIX = Fix(

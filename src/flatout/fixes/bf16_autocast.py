@@ -35,12 +35,12 @@ scripts that already run under autocast, models with parameters that are not flo
 
 import contextlib
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import Autocast
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.model.kept_values import Survey, Surveys, change_in_place
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -72,18 +72,28 @@ class _Autocast:
         if module not in self._suitable:
             parameter = _parameter_for_all(module)
             self._suitable[module] = None if parameter is None else weakref.ref(parameter)
+            if parameter is None:
+                self._site.stand_back(f"the parameters of {type(module).__name__} are not float32 on one device")
         ref = self._suitable[module]
         parameter = None if ref is None else ref()
         if parameter is None or parameter.dtype is not self._float32:
             return inner
         device = parameter.device.type
         if device not in _DEVICES or self._is_on(device) or self._transform() is not None:
+            if not self._site.stood_back:
+                self._site.stand_back(self._why(module, device))
             return inner
         survey = self._surveys.of(module)
         if survey.hooked:
             self._site.fail(f"the script's own hook on {survey.hooked} would see bfloat16")
             return inner
         return partial(self._call, survey, inner, device)
+
+    def _why(self, module: Any, device: str) -> str:
+        if device not in _DEVICES:
+            return f"{type(module).__name__} lies on {device}, which autocast is not used on here"
+        why = "runs under autocast already" if self._is_on(device) else "is called inside a transform of torch.func"
+        return f"{type(module).__name__} {why}"
 
     def _call(self, survey: Survey, inner: Callable[..., Any], device: str, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -139,9 +149,12 @@ def patch(site: "Site") -> None:
     site.outermost.around_forward(_Autocast(site).around)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a model has parameters in float32 only."""
-    return ({},) if any(model.dtypes == ("float32",) for model in run.models) else ()
+    if any(model.dtypes == ("float32",) for model in run.models):
+        return ({},)
+    found = " and ".join(sorted({dtype for model in run.models for dtype in model.dtypes}))
+    return Unfit(f"no model has parameters in float32 only{f' (found: {found})' if found else ''}")
 
 
 FIX = Fix(

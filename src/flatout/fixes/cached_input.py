@@ -34,17 +34,19 @@ only where the first pass takes 20 s or longer. Trials write nothing to disk, an
 `compiled-input` does: they see no difference between the two.
 """
 
-import functools
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import FOLDER, ON_CHANGE
 from flatout.fixes.core.edit import WrappedLoader
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import NO_LOADER, drawn, training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
+from flatout.units import format_seconds
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
@@ -57,19 +59,29 @@ _MIN_CHECKED = 2
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where making all samples of a training loader takes a while, and nothing about them is random."""
-    return ({},) if any(loader.is_training and _is_costly(loader) for loader in run.loaders) else ()
+    reasons = [_not_worth_it(loader) for loader in training_loaders(run)] or [NO_LOADER]
+    return Unfit(reasons[0]) if all(reasons) else ({},)
 
 
-def _is_costly(loader: LoaderFacts) -> bool:
-    prefix = loader.prefix
-    if loader.iterable_style or prefix is None or not prefix.deterministic or prefix.checked < _MIN_CHECKED:
-        return False
-    return not prefix.shares_memory and prefix.seconds * loader.num_samples > _MIN_FIRST_PASS_S
+def _not_worth_it(loader: LoaderFacts) -> str:
+    """Return why samples are not kept on disk, an empty string where they may be."""
+    prefix, name = loader.prefix, loader.name or "the data set"
+    if loader.iterable_style:
+        return f"{name} is an iterable data set: it has no samples that can be read by index"
+    if prefix is None or prefix.checked < _MIN_CHECKED:
+        return f"whether samples of {name} are the same each time is not known"
+    if drawn(loader):
+        return f"{drawn(loader)}, so none can be kept"
+    if prefix.shares_memory:
+        return f"samples of {name} lie in memory already"
+    whole_s = prefix.seconds * loader.num_samples
+    short = f"making all {loader.num_samples:,} samples takes {format_seconds(whole_s)}, less than "
+    return "" if whole_s > _MIN_FIRST_PASS_S else f"{short}{_MIN_FIRST_PASS_S:.0f} s"
 
 
 def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones, or earlier trainings, delivered."""
-    from flatout.fixes.core.site import say
+    from flatout.fixes.core.site import tell
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
     from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
@@ -84,7 +96,7 @@ def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop")
         folder=place,
         on_change=on_change,
         where=caller_line,
-        tell=functools.partial(say, site),
+        tell=partial(tell, site),
     )
     site.loaders = kept.accounts.all
 

@@ -35,12 +35,12 @@ be slower.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import ModelLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.model.default_order import DefaultOrder
 from flatout.fixes.model.nested_tensors import map_tensors
 from flatout.fixes.model.optimizer_layout import OptimizerLayout
@@ -78,9 +78,8 @@ class _ChannelsLast:
         import torch
 
         weights = _convolution_weights(module)
-        if not weights or isinstance(module, torch.nn.parallel.DistributedDataParallel):
-            return
-        if any(self._is_last(weight) for weight in weights if weight not in self._converted):
+        if why := self._refusal(weights, isinstance(module, torch.nn.parallel.DistributedDataParallel)):
+            self._site.stand_back(f"{type(module).__name__} {why}")
             return
         for weight in weights:
             self.shapes.add(weight.shape)
@@ -88,6 +87,15 @@ class _ChannelsLast:
             weight.data = weight.data.to(memory_format=self._last)  # of one channel or pixel, too, as `Module.to` does
         self._turn += 1
         self._site.hit("weights")
+
+    def _refusal(self, weights: list[Any], in_ddp: bool) -> str:
+        """Return why a module is left alone, an empty string where it is not."""
+        if not weights:
+            return "has no 2-D convolutions"
+        if in_ddp:
+            return "has gradient buckets whose layout is fixed already"
+        last = any(self._is_last(weight) for weight in weights if weight not in self._converted)
+        return "is channels-last already" if last else ""
 
     def revert(self, module: Any) -> None:
         """Put the weights of the module back in the usual order."""
@@ -154,10 +162,11 @@ def patch(site: "Site") -> None:
     write_usual_strides(site, layout.shapes)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a model has 2-D convolutions."""
     kinds = ("Conv2d", "ConvTranspose2d")
-    return ({},) if any(kind in model.module_types for model in run.models for kind in kinds) else ()
+    convolves = any(kind in model.module_types for model in run.models for kind in kinds)
+    return ({},) if convolves else Unfit("no model has 2-D convolutions")
 
 
 FIX = Fix(

@@ -44,13 +44,14 @@ made of very many small objects. In a trial's timing the store is filled with re
 it shows the speed of later epochs without a full first pass; results are compared separately, with the real samples.
 """
 
-import functools
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE
 from flatout.fixes.core.edit import WrappedLoader
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import NO_LOADER, drawn, training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
@@ -63,16 +64,30 @@ __all__ = ["FIX", "choices", "patch"]
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a training loader asks a data set for samples by index."""
-    return ({},) if any(loader.is_training and _may_be_kept(loader) for loader in run.loaders) else ()
+    if all(map(_without_index, training_loaders(run))):
+        return Unfit(next(map(_without_index, training_loaders(run)), NO_LOADER))
+    reasons = [_drawn_itself(loader) for loader in run.loaders if not _without_index(loader)]
+    return Unfit(reasons[0]) if all(reasons) else ({},)
 
 
-def _may_be_kept(loader: LoaderFacts) -> bool:
-    return not loader.iterable_style and loader.num_samples > 0
+def _without_index(loader: LoaderFacts) -> str:
+    """Return why samples cannot be asked for by index, an empty string where they can be."""
+    name = loader.name or "the data set"
+    if loader.iterable_style:
+        return f"{name} is an iterable data set: it has no samples that can be read by index"
+    return "" if loader.num_samples > 0 else f"{name} has no length"
+
+
+def _drawn_itself(loader: LoaderFacts) -> str:
+    """Return why nothing comes out the same each time, an empty string where something may, before a transform."""
+    found = drawn(loader)
+    kept = loader.prefix is None or loader.prefix.has_transform or not found
+    return "" if kept else f"{found}, so none can be kept"
 
 
 def patch(site: "Site", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones delivered."""
-    from flatout.fixes.core.site import say
+    from flatout.fixes.core.site import tell
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
     from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
@@ -82,7 +97,7 @@ def patch(site: "Site", on_change: str = "stop") -> None:
         hit=lambda: site.hit("DataLoader"),
         on_change=on_change,
         where=caller_line,
-        tell=functools.partial(say, site),
+        tell=partial(tell, site),
     )
     site.loaders = kept.accounts.all
 

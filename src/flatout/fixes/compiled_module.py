@@ -48,18 +48,19 @@ import os
 import shutil
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import among
 from flatout.fixes.core.edit import ModelLine, Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.model.graph_twins import TwinBackend
 from flatout.fixes.model.nested_tensors import map_tensors
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
+from flatout.units import format_share
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
@@ -69,6 +70,7 @@ __all__ = ["FIX"]
 _TWICE = "torch's compiled code fails where a graph is walked or differentiated twice"
 _MOST_SHAPES = 3  # compiled for one module; torch itself gives up after 8
 _OFTEN = 0.1  # share of the calls that a shape must have to be compiled
+_CALLS_TO_TELL = 8  # of one module, before it is said that its shapes change
 _MOST_KNOWN = 256  # shapes counted for one module
 _LEAST_SHARE = 0.5  # of the step without its input in forward and backward: else compiling has nothing to win
 
@@ -109,6 +111,8 @@ class _Compiler:
             self._known[module] = _Module(self._compile(module, inner))
         known = self._known[module]
         if known.compiled is None or not _own_call(inner) or _seen_by_others():
+            if known.compiled is not None:
+                self._leave(module, "is watched operation by operation (a checkpoint, torch.func, a dispatch mode)")
             return inner
         return partial(self._call, module, known, inner)
 
@@ -118,7 +122,11 @@ class _Compiler:
         from torch._inductor import list_mode_options
 
         left_alone = (OptimizedModule, torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)
-        if isinstance(module, left_alone) or not _own_call(inner):
+        if isinstance(module, left_alone):
+            self._leave(module, f"is left alone, as every {_kind_of(module, left_alone)}")
+            return None
+        if not _own_call(inner):
+            self._leave(module, "is called through what the script has compiled, or put before its call")
             return None
         own_code = types.FunctionType(_call_impl.__code__.replace(), _call_impl.__globals__)  # own limit of recompiles
         options = {**list_mode_options(self._mode), "fallback_random": True}
@@ -128,12 +136,27 @@ class _Compiler:
     def _call(self, module: Any, known: _Module, inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         shape = _shape((args, kwargs))
         if shape is None or not known.wants(shape):
+            if not self._site.stood_back:
+                self._tell(module, known, shape, (args, kwargs))
             return inner(*args, **kwargs)
         if not known.ready[shape]:
             return self._first_call(module, known, shape, args, kwargs)
         outputs = self._compiled(module, known, args, kwargs)
         self._site.hit("forward pass")
         return outputs
+
+    def _tell(self, module: Any, known: _Module, shape: Any, given: Any) -> None:
+        """Say why a call is not compiled, once that is no matter of the first few."""
+        if shape is None:
+            self._leave(module, f"is called with objects whose shapes are not known ({_unknown(given)})")
+        elif known.calls >= _CALLS_TO_TELL and not known.ready:
+            self._leave(
+                module, f"is called with {len(known.seen)} shapes in {known.calls} calls, none of which comes often"
+            )
+
+    def _leave(self, module: Any, why: str) -> None:
+        if not self._site.stood_back:
+            self._site.stand_back(f"{type(module).__name__} {why}")
 
     def _compiled(self, module: Any, known: _Module, args: Any, kwargs: Any) -> Any:
         from torch._dynamo import config
@@ -202,6 +225,19 @@ def _shape(value: Any) -> Any:
     return (value,) if value is None or isinstance(value, bool | int | float | str) else None
 
 
+def _unknown(value: Any) -> str:
+    """Return the class of the first thing in `value` that has no shape for `_shape`."""
+    if _shape(value) is not None:
+        return ""
+    if isinstance(value, list | tuple | dict):
+        return next(filter(None, map(_unknown, value.values() if isinstance(value, dict) else value)), "")
+    return type(value).__name__
+
+
+def _kind_of(module: Any, kinds: tuple[type, ...]) -> str:
+    return next(kind.__name__ for kind in kinds if isinstance(module, kind))
+
+
 class _Kept:
     """Buffers of a backward pass that are not written over in it, so that it can be gone through again."""
 
@@ -225,18 +261,21 @@ def patch(site: "Site", mode: str = "default") -> None:
     site.outermost.around_forward(_Compiler(site, mode).around, innermost=True)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where forward and backward dominate the step and something is there to compile with."""
     inputs = [STEP_PHASES.index(phase) for phase in (Phase.INPUT, Phase.TRANSFER)]
     total = sum(step.wall_ns - sum(step.phases_ns[at] for at in inputs) for step in run.steps)  # others cure the rest
     compute = [STEP_PHASES.index(phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
     share = sum(step.phases_ns[at] for step in run.steps for at in compute) / total if total else 0.0
-    if share < _LEAST_SHARE or not run.models or all(model.compiled for model in run.models):
-        return ()
+    if not run.models or all(model.compiled for model in run.models):
+        return Unfit("every model is compiled already" if run.models else "no module was called in the training")
+    if share < _LEAST_SHARE:
+        return Unfit(f"forward and backward take {format_share(share)} of the step without its input, less than half")
     if run.environment.device_kind == "cuda":
         return ({"mode": "default"}, {"mode": "reduce-overhead"})
     compilers = (os.environ.get("CXX", ""), "g++", "clang++")
-    return ({"mode": "default"},) if any(name and shutil.which(name) for name in compilers) else ()
+    there = any(name and shutil.which(name) for name in compilers)
+    return ({"mode": "default"},) if there else Unfit("no C++ compiler was found here (CXX, g++, clang++)")
 
 
 FIX = Fix(

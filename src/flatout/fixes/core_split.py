@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING
 from flatout.fixes import cpu_threads, loader_workers
 from flatout.fixes.core.bounds import THREADS, WORKERS
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -43,11 +44,14 @@ __all__ = ["FIX", "choices", "patch"]
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer half of the cores for loading, then one, then all but one, where loading has no processes yet."""
     cores = run.environment.num_cpus
-    loading = [loader for loader in run.loaders if loader.is_training]
-    if run.environment.device_kind != "cpu" or cores < 2 or not loading or any(each.num_workers for each in loading):
-        return ()
-    if not loader_workers.choices(run):
-        return ()
+    loading = training_loaders(run)
+    if run.environment.device_kind != "cpu" or cores < 2:
+        return Unfit("it splits the cores of a training on the CPU" if cores >= 2 else "there is one core only")
+    if any(each.num_workers for each in loading):
+        return Unfit(f"the training loader has {max(each.num_workers for each in loading)} workers already")
+    of_workers = loader_workers.choices(run)
+    if not of_workers:
+        return of_workers
     counts = dict.fromkeys((cores // 2, 1, cores - 1))
     persistent = any(each.epochs_started > 1 for each in loading)
     return tuple({"workers": count, "threads": cores - count, "persistent": persistent} for count in counts)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import THREADS
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -45,10 +45,11 @@ __all__ = ["FIX", "choices", "patch"]
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer all cores, half of them and one, without the number in use."""
     if run.environment.device_kind != "cpu":
-        return ()
+        return Unfit(f"the training computes on {run.environment.device_kind}, not on the CPU")
     cores = run.environment.num_cpus
     counts = dict.fromkeys((cores, max(1, cores // 2), 1))
-    return tuple({"threads": count} for count in counts if count != run.environment.torch_threads)
+    others = tuple({"threads": count} for count in counts if count != run.environment.torch_threads)
+    return others or Unfit("there is one core, and one thread is in use")
 
 
 def patch(site: "Site", *, threads: int) -> None:
@@ -79,6 +80,8 @@ def patch(site: "Site", *, threads: int) -> None:
         if asked[0] != threads:
             set_threads(threads)
             site.hit("set_num_threads")
+        else:
+            site.stand_back(f"torch computes with {threads} thread{'s' if threads != 1 else ''} already")
 
     def off() -> None:
         if asked and torch.get_num_threads() == threads != asked[0]:

@@ -27,7 +27,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import off_cuda
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -41,7 +42,8 @@ __all__ = ["FIX", "choices", "patch"]
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it on CUDA, to models with convolutions."""
     convolves = any(kind.startswith(("Conv", "LazyConv")) for model in run.models for kind in model.module_types)
-    return ({},) if run.environment.device_kind == "cuda" and convolves else ()
+    why = off_cuda(run) or ("" if convolves else "no model has convolutions")
+    return Unfit(why) if why else ({},)
 
 
 def patch(site: "Site") -> None:
@@ -57,6 +59,11 @@ def patch(site: "Site") -> None:
             cudnn.benchmark = True
             ours.append(True)
             site.hit("cudnn.benchmark")
+        elif not torch.cuda.is_available():
+            site.stand_back("there is no CUDA device")
+        else:
+            set_ = "the search on already" if cudnn.benchmark else "deterministic algorithms"
+            site.stand_back(f"the script has {set_}")
 
     def off() -> None:
         if ours:

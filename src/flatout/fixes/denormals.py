@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -44,7 +44,8 @@ _SMALLEST = 2.0**-126  # the smallest float32 of full precision
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where training runs on the CPU."""
-    return ({},) if run.environment.device_kind == "cpu" else ()
+    kind = run.environment.device_kind
+    return ({},) if kind == "cpu" else Unfit(f"the training computes on {kind}, not on the CPU")
 
 
 def patch(site: "Site") -> None:
@@ -58,6 +59,8 @@ def patch(site: "Site") -> None:
         if kept and torch.set_flush_denormal(True):
             ours.append(True)
             site.hit("set_flush_denormal")
+        else:
+            site.stand_back("this processor cannot do it" if kept else "denormal numbers count as zero already")
 
     def off() -> None:
         if ours:

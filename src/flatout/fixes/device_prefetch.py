@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import KIND
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import NO_LOADER, off_cuda, training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -43,7 +44,8 @@ __all__ = ["FIX", "choices", "patch"]
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a training loader feeds a CUDA device."""
-    return ({},) if run.environment.device_kind == "cuda" and any(loader.is_training for loader in run.loaders) else ()
+    why = off_cuda(run) or ("" if training_loaders(run) else NO_LOADER)
+    return Unfit(why) if why else ({},)
 
 
 def patch(site: "Site", *, kind: str = "cuda") -> None:
@@ -54,6 +56,7 @@ def patch(site: "Site", *, kind: str = "cuda") -> None:
 
     if kind == "cuda":
         if not torch.cuda.is_available():
+            site.stand_back("there is no CUDA device")
             return
         pin_loaders(site)
     prefetch = _Prefetch(site, kind)
@@ -95,6 +98,9 @@ class _Prefetch:
         if source is None and type(iterator).__name__ == "_MultiProcessingDataLoaderIter":
             source = Peeking(iterator)
         if source is None or not draws_at_start(sampler):
+            why = "has no workers that make batches ahead"
+            why = why if source is None else f"has a sampler of another kind than torch's ({type(sampler).__name__})"
+            self._site.stand_back(f"a loader {why}")
             return
         wanted = Wanted()
         with contextlib.suppress(TypeError):  # a list has no weak references: it is learned anew each pass

@@ -43,7 +43,8 @@ from typing import TYPE_CHECKING, Any
 from flatout.fixes import compiled_input
 from flatout.fixes.core.bounds import KIND, ON_CHANGE
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import off_cuda
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -59,7 +60,8 @@ _LEARN_FROM = 2  # batches
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a training loader that may be kept feeds a CUDA device."""
-    return compiled_input.choices(run) if run.environment.device_kind == "cuda" else ()
+    why = off_cuda(run)
+    return Unfit(why) if why else compiled_input.choices(run)
 
 
 def patch(site: "Site", *, kind: str = "cuda", on_change: str = "stop") -> None:
@@ -67,6 +69,7 @@ def patch(site: "Site", *, kind: str = "cuda", on_change: str = "stop") -> None:
     import torch
 
     if kind == "cuda" and not torch.cuda.is_available():
+        site.stand_back("there is no CUDA device")
         return
     served = _Served(site, kind, on_change)
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", served.walks)
@@ -90,7 +93,7 @@ class _Served:
     def __init__(self, site: "Site", kind: str, on_change: str) -> None:
         import weakref
 
-        from flatout.fixes.core.site import say
+        from flatout.fixes.core.site import tell
         from flatout.pipeline.device.device_stream import DeviceStream
         from flatout.pipeline.serve.compiled_loader import LoaderCaches
         from flatout.probe.core.user_places import caller_line
@@ -105,7 +108,7 @@ class _Served:
             device=self._device,
             on_change=on_change,
             where=caller_line,
-            tell=partial(say, site),
+            tell=partial(tell, site),
         )
         site.loaders = self._kept.accounts.all
         self._places: Any = weakref.WeakKeyDictionary()  # cache -> places in its batches
@@ -120,6 +123,8 @@ class _Served:
 
         def iterate(loader: Any) -> Any:
             if in_a_worker() or not self._ready() or self._kept.others_lead():
+                if not self._ready():
+                    self._site.stand_back("the device was not in use yet when the loader was iterated")
                 return original(loader)
             walked, cache = self._kept.walk(loader, original), self._kept.of(loader)
             if isinstance(walked, ServedPass):

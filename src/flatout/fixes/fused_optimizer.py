@@ -33,12 +33,12 @@ Tried on one H200 (`make test-gpu`, torch 2.11).
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import among
 from flatout.fixes.core.edit import OptimizerArgument
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -72,9 +72,14 @@ class _Faster:
 
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if type(optimizer) is not self._kind or self._compiling():
+                if not self._site.stood_back:
+                    why = "is compiled" if self._compiling() else f"is no {self._kind.__name__} of torch's itself"
+                    self._site.stand_back(f"the step of {type(optimizer).__name__} {why}")
                 return original(optimizer, *args, **kwargs)
             groups = [group for group in optimizer.param_groups if self._suits(group, optimizer.state)]
             if not groups or self._default_dtype() is not self._float32:  # else counters would have another type
+                if not self._site.stood_back:
+                    self._site.stand_back(f"{self._kind.__name__}: {self._why(optimizer)}")
                 return original(optimizer, *args, **kwargs)
             before = [{name: group[name] for name in self._flags if name in group} for group in groups]
             with self._counters.on_device(optimizer, groups if self._implementation == "fused" else []):
@@ -89,6 +94,23 @@ class _Faster:
             return result
 
         return step
+
+    def _why(self, optimizer: Any) -> str:
+        """Return why no group of `optimizer` is updated in another way."""
+        if self._default_dtype() is not self._float32:
+            return f"torch's default type is {str(self._default_dtype()).removeprefix('torch.')}, not float32"
+        groups = optimizer.param_groups
+        asked = sorted({name for group in groups for name in _LEFT_ALONE if group.get(name)})
+        if asked:
+            return f"the script asks for {' and '.join(f'{name}=True' for name in asked)} itself"
+        parameters = [each for group in groups for each in group["params"] if each.grad is not None]
+        if any(each.grad.is_sparse for each in parameters):
+            return f"gradients are sparse, and torch has no {self._implementation} step of these"
+        odd = [each for each in parameters if not each.is_floating_point() or each.grad.dtype is not each.dtype]
+        if odd:
+            return f"a parameter is {str(odd[0].dtype).removeprefix('torch.')}, its gradient {odd[0].grad.dtype}"
+        laid_out = all(_suits(each, optimizer.state.get(each)) for each in parameters)
+        return "a setting is a tensor" if laid_out else "gradients or moments lie in another order than their weights"
 
     def _suits(self, group: dict[str, Any], state: Any) -> bool:
         if self._implementation not in group or any(group.get(name) for name in _LEFT_ALONE):
@@ -164,12 +186,14 @@ def patch(site: "Site", implementation: str = "fused") -> None:
         site.wrap(f"torch.optim:{name}.step", _Faster(site, getattr(torch.optim, name), implementation).make)
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer `fused` where an optimizer has it and does not use it, `foreach` where one loops."""
     fused = any(each.fused_available and each.implementation != "fused" for each in run.optimizers)
     loops = any(each.from_torch and each.implementation == "loop" for each in run.optimizers)
     offered = [name for name, there in (("fused", fused), ("foreach", loops)) if there]
-    return tuple({"implementation": name} for name in offered)
+    names = ", ".join(sorted({each.name for each in run.optimizers}))
+    has = f"{names}: no step that fused or foreach would shorten" if names else "no optimizer made a step"
+    return tuple({"implementation": name} for name in offered) or Unfit(has)
 
 
 FIX = Fix(

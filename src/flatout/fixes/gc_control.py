@@ -55,9 +55,11 @@ class _Collector:
     From Python 3.12 on a collection itself freezes immortal objects, so some objects are always frozen.
     """
 
-    def __init__(self, every: int, taken: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, every: int, taken: Callable[[], None] = lambda: None, left: Callable[[str], None] = lambda reason: None
+    ) -> None:
         self._every = every
-        self._taken = taken
+        self._taken, self._left = taken, left
         self._passes = 0
         self._ours = False
         self._left_alone = False
@@ -79,6 +81,7 @@ class _Collector:
     def _take(self) -> None:
         if not gc.isenabled() or gc.get_freeze_count() > _FROZEN * len(gc.get_objects()):
             self._left_alone = True
+            self._left(f"the script has {'frozen objects' if gc.isenabled() else 'switched the collector off'} itself")
             return
         gc.collect()
         gc.freeze()
@@ -133,7 +136,7 @@ def bound(run: Run) -> float:
 
 def patch(site: "Site", *, every: int = _EVERY) -> None:
     """Collect every `every` forward passes of a trained module, and at no other moment."""
-    collector = _Collector(every, lambda: site.hit("gc.disable"))
+    collector = _Collector(every, lambda: site.hit("gc.disable"), site.stand_back)
     site.outermost.around_forward(collector.around)
     site.switch(lambda: None, collector.give_back)
     os.register_at_fork(after_in_child=collector.in_child)

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import PLACE, within
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import NO_LOADER, training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, Run
 from flatout.schema.trial import Equivalence
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["FIX", "choices", "patch"]
 
 _FACTORS = (32, 16, 8, 4, 2)
+_MANY = "no line of the script makes the training loader alone"
 _FEWEST_STEPS = 10  # that an epoch keeps
 _LINEAR = ("SGD",)
 _SQUARE_ROOT = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "Lamb")  # parts of names
@@ -53,20 +55,23 @@ _SQUARE_ROOT = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "LAMB", "Lamb"
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Return the factors to try, the largest first, each with what it does to the learning rate."""
-    training = [loader for loader in run.loaders if loader.is_training]
+    training = training_loaders(run)
     places = {loader.created_at for loader in training}
     elsewhere = {loader.created_at for loader in run.loaders if not loader.is_training}
     place = next(iter(places), None)
-    if len(places) != 1 or place is None or place in elsewhere or not all(each.batch_size for each in training):
-        return ()
+    if len(places) != 1 or place is None or place in elsewhere:
+        return Unfit(_MANY if training else NO_LOADER)
+    if not all(each.batch_size for each in training):
+        return Unfit("the training loader has a batch sampler of the script's own, or no batches")
     lengths = [loader.num_batches for loader in training if loader.num_batches]
     ragged = any(loader.num_samples % loader.batch_size for loader in training)  # as it is: no factor changes that
     kinds = [optimizer.name for optimizer in run.optimizers]
-    return tuple(
+    offered = tuple(
         {"factor": factor, "lr_factor": _lr_factor(kinds, factor), "loader": _name(place)}
         for factor in (factor if ragged else _whole(factor, lengths) for factor in _FACTORS)
         if all(length >= _FEWEST_STEPS * factor for length in lengths)
     )
+    return offered or Unfit(f"an epoch has {min(lengths)} steps, and would keep less than {_FEWEST_STEPS}")
 
 
 def _whole(factor: int, lengths: list[int]) -> int:
@@ -101,7 +106,10 @@ def patch(site: "Site", *, factor: int, lr_factor: float, loader: str) -> None:
             place = caller(2)
             given = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
             own = kwargs.get("batch_sampler") is not None or len(args) > 4
-            if place is not None and _name(place) == loader and isinstance(given, int) and not own:
+            here = place is not None and _name(place) == loader
+            if here and (own or not isinstance(given, int)):
+                site.stand_back(f"the loader made at {loader} has a batch sampler of its own, or no batches")
+            elif here:
                 args, kwargs = _enlarged(args, kwargs, given * factor)
                 site.step_worth = float(factor)
                 site.hit("DataLoader")

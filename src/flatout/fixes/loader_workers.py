@@ -40,7 +40,8 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE, WORKERS, within
 from flatout.fixes.core.edit import LoaderArgument, Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import NO_LOADER, drawn, training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
 from flatout.schema.trial import Equivalence
@@ -62,9 +63,9 @@ _RESTART_S = 0.016
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Return the numbers of workers to try: as many as cores first; none where workers do harm."""
-    loaders = [loader for loader in run.loaders if loader.is_training and _may_move(loader)]
+    loaders = [loader for loader in training_loaders(run) if not _must_stay(loader)]
     if not loaders:
-        return ()
+        return Unfit(next(map(_must_stay, training_loaders(run)), NO_LOADER))
     loader = max(loaders, key=lambda loader: loader.fetches * (loader.wait_s + loader.sample_s))
     settings: list[dict[str, object]] = []
     if _harms(loader):
@@ -76,12 +77,16 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     persistent = loader.epochs_started > 1
     more = [count for count in dict.fromkeys(wanted) if count > loader.num_workers and not settings]
     settings.extend({"workers": workers, "persistent": persistent} for workers in more)
-    return tuple(settings[:3])
+    enough = f"{loader.name or 'the training loader'} has {loader.num_workers} workers on {cores} cores already"
+    return tuple(settings[:3]) or Unfit(enough)
 
 
-def _may_move(loader: LoaderFacts) -> bool:
-    random = loader.prefix is not None and loader.prefix.checked > 0 and not loader.prefix.deterministic
-    return not loader.iterable_style and not random
+def _must_stay(loader: LoaderFacts) -> str:
+    """Return why batches cannot be made in other processes, an empty string where they may be."""
+    if loader.iterable_style:
+        return f"{loader.name or 'the data set'} is an iterable data set, of which each worker would read a part"
+    found = drawn(loader)
+    return f"{found}, and workers would draw other numbers" if found else ""
 
 
 def _harms(loader: LoaderFacts) -> bool:
@@ -97,21 +102,24 @@ def patch(
     from flatout.torch_loader.worker_origins import WorkerOrigins
     from flatout.torch_loader.worker_resizing import WorkerResizing
 
-    def hit() -> None:
-        site.hit("DataLoader")
-
     plan = HandoverPlan(
-        workers=workers, prefetch=prefetch, persistent=persistent, hit=hit, origins=WorkerOrigins(on_change)
+        workers=workers,
+        prefetch=prefetch,
+        persistent=persistent,
+        hit=lambda: site.hit("DataLoader"),
+        stand_back=site.stand_back,
+        origins=WorkerOrigins(on_change),
     )
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
             try:
-                served = _suits(loader, plan)
+                why = _refusal(loader, plan)
             except Exception as error:  # looking into a data set ran code of the script's
                 site.fail(error)
-                served = False
-            if not served:
+                return original(loader)
+            if why:
+                site.stand_back(why)
                 return original(loader)
             if loader.num_workers:
                 resized = WorkerResizing.iterator(loader, plan)
@@ -126,21 +134,29 @@ def patch(
     site.wrap("torch.utils.data.dataloader:DataLoader.__iter__", make)
 
 
-def _suits(loader: Any, plan: "HandoverPlan") -> bool:
-    """Return whether other workers than those of `loader` may make its batches, by what it is."""
+def _refusal(loader: Any, plan: "HandoverPlan") -> str:
+    """Return why no other workers than those of `loader` may make its batches, by what it is; empty: they may."""
+    from torch.utils.data import BatchSampler
+
     from flatout.torch_loader.worker_pool import draws_at_start
     from flatout.watch.dataset_state import in_a_worker, unsafe
 
-    wanted = loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)
-    if not wanted or loader in plan.left_alone or in_a_worker():
-        return False
-    if not _is_plain(loader) or not draws_at_start(loader._index_sampler):
-        return False
-    return not unsafe(loader.dataset, loader.collate_fn)
+    name = f"the loader of {type(loader.dataset).__name__}"
+    if not (loader.num_workers < plan.workers or (plan.workers == 0 < loader.num_workers)):
+        return f"{name} has {loader.num_workers} workers already"
+    if loader in plan.left_alone or in_a_worker():
+        return f"{name} was left alone before"
+    why = _unusual(loader)
+    if why:
+        return f"{name} {why}"
+    if not draws_at_start(loader._index_sampler):
+        own = loader.batch_sampler if type(loader.batch_sampler) is not BatchSampler else loader.sampler
+        return f"{name} has a sampler that may draw at each batch ({type(own).__name__})"
+    return unsafe(loader.dataset, loader.collate_fn)
 
 
-def _is_plain(loader: Any) -> bool:
-    """Return whether `loader` is one of torch's map-style loaders, long enough, that forks if it starts anything."""
+def _unusual(loader: Any) -> str:
+    """Return why `loader` is not one of torch's map-style loaders, long enough, that forks if it starts anything."""
     import multiprocessing
     import sys
 
@@ -148,17 +164,21 @@ def _is_plain(loader: Any) -> bool:
 
     from flatout.torch_loader.reseeding import only_seeds
 
-    forks = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
-    if not forks or isinstance(loader.dataset, IterableDataset | MapDataPipe) or not getattr(loader, "in_order", True):
-        return False
-    if loader.multiprocessing_context is not None or loader.timeout:
-        return False
+    method = multiprocessing.get_start_method(allow_none=True)
+    if sys.platform != "linux" or method not in (None, "fork"):
+        return f"would start its workers as new processes ({method or sys.platform})"
+    if isinstance(loader.dataset, IterableDataset | MapDataPipe):
+        return "reads an iterable data set, of which each worker would read a part"
+    if loader.multiprocessing_context is not None or loader.timeout or not getattr(loader, "in_order", True):
+        return "asks for a way to start workers, a timeout or batches out of order"
     if loader.num_workers and (loader.persistent_workers or not only_seeds(loader.worker_init_fn)):
-        return False
+        own = "persistent workers" if loader.persistent_workers else "a worker_init_fn that does more than seeding"
+        return f"has {own}"
     try:
-        return len(loader) >= _FEWEST_BATCHES
+        long_enough = len(loader) >= _FEWEST_BATCHES
     except (TypeError, NotImplementedError):
-        return False
+        return "has no length"
+    return "" if long_enough else f"has {len(loader)} batches a pass, which end before workers have begun"
 
 
 FIX = Fix(

@@ -35,11 +35,11 @@ looks at. It needs a C compiler when flatout is installed.
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -58,7 +58,7 @@ _IN_PLACE: list[Any] = []  # what `one_pass_optimizers` has put in place in this
 
 def patch(site: "Site") -> None:
     """Make the steps of torch's loops in one pass each."""
-    _stand_for_loops(site.wrap, site.hit)
+    _stand_for_loops(site.wrap, site.hit, site.stand_back)
 
 
 def one_pass_optimizers() -> None:
@@ -81,10 +81,12 @@ def one_pass_optimizers() -> None:
 
             return seams.wrap(dotted, as_function)
 
-        _stand_for_loops(wrap, lambda name: None)
+        _stand_for_loops(wrap, lambda name: None, lambda reason: None)
 
 
-def _stand_for_loops(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None]) -> None:
+def _stand_for_loops(
+    wrap: "Callable[[str, Make], bool]", hit: Callable[[str], None], stand_back: Callable[[str], None]
+) -> None:
     """Put one pass in place of each of torch's loops, and in place of what leads to them."""
     import torch
 
@@ -96,7 +98,9 @@ def _stand_for_loops(wrap: "Callable[[str, Make], bool]", hit: Callable[[str], N
         made: list[OnePass] = []
 
         def make(original: Callable[..., Any]) -> OnePass:
-            made.append(OnePass(original, step, lambda: hit(dotted.replace(":_single_tensor_", "."))))
+            name = dotted.replace(":_single_tensor_", ".")
+            kind = name.rpartition(".")[2]
+            made.append(OnePass(original, step, lambda: hit(name), lambda why: stand_back(f"{kind}: {why}")))
             return made[0]
 
         module, _, name = dotted.partition(":")
@@ -126,12 +130,14 @@ def _is_compiled() -> bool:
     return importlib.util.find_spec("flatout.optimizers._steps") is not None
 
 
-def choices(run: Run) -> tuple[dict[str, object], ...]:
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where an optimizer that is known loops over tensors on the CPU, and there is compiled code."""
-    if run.environment.device_kind != "cpu" or not _is_compiled():
-        return ()
+    if run.environment.device_kind != "cpu":
+        return Unfit(f"the optimizer works on {run.environment.device_kind}, not on the CPU")
+    if not _is_compiled():
+        return Unfit("flatout was installed without a C compiler")
     loops = any(each.name in _KINDS and each.implementation == "loop" for each in run.optimizers)
-    return ({},) if loops else ()
+    return ({},) if loops else Unfit("no Adam, AdamW or SGD of torch's loops over its tensors")
 
 
 FIX = Fix(

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -49,7 +49,7 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
         loader.is_training and loader.num_workers and not loader.persistent_workers and loader.epochs_started > 1
         for loader in run.loaders
     )
-    return ({},) if restarts else ()
+    return ({},) if restarts else Unfit("no training loader started its workers more than once")
 
 
 def patch(site: "Site") -> None:
@@ -60,19 +60,27 @@ def patch(site: "Site") -> None:
 
     pools = KeptWorkers(lambda: site.hit("DataLoader"))
 
-    def suits(loader: Any) -> bool:
+    def refusal(loader: Any) -> str:
         from torch.utils.data import IterableDataset, MapDataPipe
 
-        if not loader.num_workers or loader.persistent_workers or in_a_worker():
-            return False
-        if isinstance(loader.dataset, IterableDataset | MapDataPipe) or not only_seeds(loader.worker_init_fn):
-            return False
-        return not holds_generator(loader.dataset, loader.collate_fn)
+        if in_a_worker():
+            return "is read in a worker"
+        if not loader.num_workers or loader.persistent_workers:
+            return "has persistent workers already" if loader.num_workers else "has no workers"
+        if isinstance(loader.dataset, IterableDataset | MapDataPipe):
+            return "is read as a stream, of which workers cannot begin anew"
+        if not only_seeds(loader.worker_init_fn):
+            return "has a worker_init_fn that does more than seeding"
+        return "holds a random generator" if holds_generator(loader.dataset, loader.collate_fn) else ""
 
     def make(original: Any) -> Any:
         def iterate(loader: Any) -> Any:
             try:
-                served = suits(loader) and pools.may_serve(loader)
+                why = refusal(loader)
+                served = not why and pools.may_serve(loader)
+                if not served and not site.stood_back:
+                    why = why or pools.refused.get(loader, "is left alone")
+                    site.stand_back(f"the loader of {type(loader.dataset).__name__} {why}")
             except Exception as error:  # looking into a data set ran code of the script's
                 site.fail(error)
                 served = False

@@ -28,7 +28,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import CopyArgument, LoaderArgument
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import NO_LOADER, off_cuda, training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -41,7 +42,8 @@ __all__ = ["FIX", "choices", "patch"]
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a loader feeds a CUDA device."""
-    return ({},) if run.environment.device_kind == "cuda" and any(loader.is_training for loader in run.loaders) else ()
+    why = off_cuda(run) or ("" if training_loaders(run) else NO_LOADER)
+    return Unfit(why) if why else ({},)
 
 
 def patch(site: "Site") -> None:
@@ -66,7 +68,7 @@ def patch(site: "Site") -> None:
     def copying(name: str) -> Any:
         def make(original: Any) -> Any:
             def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-                if is_dynamo_compiling() or not fresh.get(tensor) or "non_blocking" in kwargs:
+                if is_dynamo_compiling() or not fresh.get(tensor) or _says_itself(site, kwargs):
                     return original(tensor, *args, **kwargs)
                 device = asked_device(name, args, kwargs)
                 if device is None or device.type != "cuda":
@@ -82,6 +84,15 @@ def patch(site: "Site") -> None:
     site.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", following)
     site.wrap("torch:Tensor.to", copying("to"))
     site.wrap("torch:Tensor.cuda", copying("cuda"))
+
+
+def _says_itself(site: "Site", kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the script says whether a copy waits."""
+    if "non_blocking" not in kwargs:
+        return False
+    if not site.stood_back:
+        site.stand_back("the script's own copies say whether they wait")
+    return True
 
 
 FIX = Fix(

@@ -26,7 +26,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flatout.fixes.core.edit import SwitchLine
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import off_cuda
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
@@ -40,7 +41,8 @@ __all__ = ["FIX", "choices", "patch"]
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it on CUDA, where a model computes in float32."""
     in_float32 = any("float32" in model.dtypes for model in run.models)
-    return ({},) if run.environment.device_kind == "cuda" and in_float32 else ()
+    why = off_cuda(run) or ("" if in_float32 else "no model computes in float32")
+    return Unfit(why) if why else ({},)
 
 
 def patch(site: "Site") -> None:
@@ -54,6 +56,10 @@ def patch(site: "Site") -> None:
             before.append("highest")
             torch.set_float32_matmul_precision("high")
             site.hit("set_float32_matmul_precision")
+        elif not torch.cuda.is_available():
+            site.stand_back("there is no CUDA device")
+        else:
+            site.stand_back(f"the precision of products is {torch.get_float32_matmul_precision()} already")
 
     def off() -> None:
         if before and torch.get_float32_matmul_precision() == "high":  # else the script has changed it since

@@ -31,7 +31,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import LoaderArgument
-from flatout.fixes.core.fix import Fix
+from flatout.fixes.core.fitness import training_loaders
+from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run, WorkerFacts
 from flatout.schema.trial import Equivalence
@@ -57,13 +58,14 @@ _SETTERS = (
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where workers of a training loader run several threads, all of them more than there are cores."""
-    loaders = [loader for loader in run.loaders if loader.is_training and loader.num_workers > 0]
+    loaders = [loader for loader in training_loaders(run) if loader.num_workers > 0]
     busy = [worker for worker in run.workers if worker.fetches > 0]
     if not loaders or not any(_threads(worker) > _SEVERAL for worker in busy):
-        return ()
+        return Unfit("the workers compute with one thread each" if loaders else "no training loader has workers")
     workers = max(loader.num_workers for loader in loaders)
     threads = sum(sorted(map(_threads, busy), reverse=True)[:workers])
-    return ({},) if threads > run.environment.num_cpus else ()
+    cores = run.environment.num_cpus
+    return ({},) if threads > cores else Unfit(f"the workers' {threads:.0f} threads fit the {cores} cores")
 
 
 def _threads(worker: WorkerFacts) -> float:
@@ -123,6 +125,8 @@ def patch(site: "Site") -> None:
             if not isinstance(before, OneThreadWorkers):
                 loader.worker_init_fn = OneThreadWorkers(before)
                 site.hit("worker_init_fn")
+            else:
+                site.stand_back(f"workers of {type(loader.dataset).__name__} compute with one thread already")
             try:
                 original(iterator, loader)
             finally:

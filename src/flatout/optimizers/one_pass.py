@@ -23,6 +23,14 @@ __all__ = ["OnePass", "Prepared", "stands_for"]
 Prepared = tuple[list[int], int]
 """Addresses and numbers of elements, and which sums are fused: for one step, as long as no tensor moves."""
 
+_TORCHS = {
+    "amsgrad": "amsgrad is set",
+    "capturable": "capturable is set",
+    "differentiable": "differentiable is set",
+    "has_complex": "a parameter is complex",
+    "has_sparse_grad": "gradients are sparse",
+}
+"""Settings whose steps torch keeps, in words."""
 _COUNTERS = (0.0, 1.0, 998.0)  # steps made before those of a proof
 _CHECKED_FIRST, _CHECKED_EACH = 2, 1000  # steps that are held against torch's with the script's own tensors
 _CHECKED_ELEMENTS = 4096  # of each tensor
@@ -49,8 +57,15 @@ def _undermost(function: Callable[..., Any]) -> Callable[..., Any]:
 class OnePass:
     """Stands for one function of torch: makes its steps by compiled code where that is proven, else lets it."""
 
-    def __init__(self, original: Callable[..., Any], step: OptimizerStep, acted: Callable[[], None]) -> None:
-        """Prove nothing yet; `acted` is called after each step made here."""
+    def __init__(
+        self,
+        original: Callable[..., Any],
+        step: OptimizerStep,
+        acted: Callable[[], None],
+        left: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prove nothing yet; `acted` is called after each step made here, `left` once, with why one is torch's."""
+        self._left = left
         self._latest: list[int] = []  # what was told last
         self.original = original
         self._called = (original.__module__, original.__name__)
@@ -67,6 +82,9 @@ class OnePass:
             _names[self._called] = frozenset(settings)
         prepared = self.prepared(lists, settings)
         if prepared is None or not self.carry_out(prepared, lists, settings):
+            if self._left is not None:
+                self._left(self._why(lists, settings))
+                self._left = None
             return self.original(*lists, **settings)
         return None
 
@@ -99,6 +117,23 @@ class OnePass:
             self._ways[key] = None
         way = self._ways[key]
         return None if way is None else (told, way)
+
+    def _why(self, lists: Lists, settings: dict[str, Any]) -> str:
+        """Return why a step is torch's to make."""
+        if _observed():
+            return "operations are watched, changed or recorded while it steps"
+        told = [why for name, why in _TORCHS.items() if settings.get(name)]
+        if told:
+            return " and ".join(told)
+        if settings.get("momentum") == 0:
+            return "SGD without momentum has one operation for each tensor already"
+        key = self._step.key(lists, settings)
+        if key is None:
+            return "one of its settings is a tensor, or a moment that is not there yet"
+        if self._ways.get(key, 0) is None:
+            return "this build of torch gives other bits for its settings"
+        odd = {str(each.dtype).removeprefix("torch.") for each in lists[0]} - {"float32"} if lists else set()
+        return f"its weights are {' and '.join(sorted(odd))}" if odd else "its tensors do not lie in plain memory"
 
     def carry_out(self, prepared: Prepared, lists: Lists, settings: dict[str, Any]) -> bool:
         """Make the step; False, and nothing done, where memory overlaps or small numbers count as zero."""

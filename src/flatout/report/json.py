@@ -74,7 +74,7 @@ _ROWS: Mapping[str, Mapping[str, _Kind]] = {
         "location": (dict, type(None)),  # the line of the user's own code: file, line, function
         "message": str,  # the finding in words
         "evidence": list,  # the numbers behind it: name, value, unit
-        "fixes": list,  # names of the fixes that address it
+        "fixes": list,  # names of the fixes that address it and may act on this script
     },
     "trials": {
         "number": int,  # counted from 1

@@ -10,6 +10,7 @@ from rich.text import Text
 from flatout.report.declined import check_line, declined_lines, format_factor, format_gain, format_interval
 from flatout.report.expected import at_least, gain_in_words, is_wide, parts_in_words, steady_from_the_start
 from flatout.report.layout import Look
+from flatout.report.untried import untried_lines
 from flatout.report.visible import cells
 from flatout.schema.recipe import Kept
 from flatout.schema.report import Report
@@ -97,7 +98,7 @@ def _figure(speedup: float, low: float, high: float) -> str:
 
 
 def staircase(report: Report, look: Look, *, verbose: bool) -> list[list[Text]]:
-    """Return the sections of the staircase: what was kept, its totals, the proof, and what was not kept."""
+    """Return the sections of the staircase: what was kept, its totals, the proof, what was not kept or not tried."""
     kept = _kept(report)
     selections = [each.selection for each in kept]
     by_label = {trial.candidate.selection.label: trial for trial in report.trials}
@@ -108,6 +109,7 @@ def staircase(report: Report, look: Look, *, verbose: bool) -> list[list[Text]]:
         _totals(kept, look),
         [*confirmation_lines(report, look), *_break_even(trials, look), *_caveats(trials, look)],
         declined_lines(declined, look, report.folder, verbose=verbose),
+        untried_lines(report, look),
     ]
 
 

@@ -62,6 +62,8 @@ class SamplePrefix:
     sample_bytes: int = 0
     reason: str = ""  # why nothing could be tried
     first_random: Frame | None = None  # the user line of the first random draw
+    drawn_from: str = ""  # "numpy's global generator", where samples are drawn at random and that is known
+    has_transform: bool = True  # the data set holds what may be a transform, before which samples may be the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

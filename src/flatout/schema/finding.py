@@ -84,4 +84,4 @@ class Finding:
     message: str  # the finding in words
     location: Frame | None = None  # the line of the user's own code, where there is one
     evidence: tuple[Evidence, ...] = ()  # the numbers behind it
-    fixes: tuple[str, ...] = ()  # names of the fixes that address it
+    fixes: tuple[str, ...] = ()  # names of the fixes that address it; in a report, of those that may act on the script

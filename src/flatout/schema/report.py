@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.recipe import Recipe
 from flatout.schema.run import Run
-from flatout.schema.trial import Comparison, Trial
+from flatout.schema.trial import Comparison, Trial, Untried
 
 __all__ = ["Report"]
 
@@ -20,5 +20,6 @@ class Report:
     findings: tuple[Finding, ...] = ()
     folder: str = ""  # where the recording lies
     trials: tuple[Trial, ...] = ()  # in the order in which they were made
+    untried: tuple[Untried, ...] = ()  # fixes that address a finding and were not tried
     recipe: Recipe | None = None  # None: no recipe was made, or there is nothing to keep
     confirmation: Comparison | None = None  # the whole recipe against the untouched script, in fresh processes

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Candidate", "Check", "Comparison", "Equality", "Equivalence", "Pair", "Selection", "Trial", "Verdict"]
+__all__ = [
+    "Candidate",
+    "Check",
+    "Comparison",
+    "Equality",
+    "Equivalence",
+    "Pair",
+    "Selection",
+    "Trial",
+    "Untried",
+    "Verdict",
+]
 
 
 class Equivalence(StrEnum):
@@ -60,6 +71,17 @@ class Candidate:
     switchable: bool = False  # can be switched on and off inside one process, between steps
     whole_epochs: bool = False  # what it shortens lies between the steps: blocks must be whole epochs
     reasons: tuple[str, ...] = ()  # codes of the findings it addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untried:
+    """A fix that addresses a finding and was not tried."""
+
+    fix: str
+    reason: str  # in words
+    equivalence: Equivalence | None = None  # of a fix that may act here, and keeps results less equal than asked for
+    ceiling: float = 1.0  # the most that such a fix could give, as a factor
+    findings: tuple[str, ...] = ()  # codes of those that it addresses
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import Any
 from flatout.torch_loader.noted_batches import Flagged
 from flatout.torch_loader.worker_origins import WorkerOrigin, WorkerOrigins
 from flatout.torch_loader.worker_pool import IndicesAhead, WorkerPool, generator_of
+from flatout.units import format_ms
 from flatout.watch.dataset_state import parts, random_states, same, undrawn, unsafe
 from flatout.watch.files.opened_files import are_as_before, mark_of
 
@@ -34,6 +35,7 @@ class HandoverPlan:
 
     workers: int
     hit: Callable[[], None]  # a batch was delivered in this way
+    stand_back: Callable[[str], None] = lambda reason: None  # a loader is left alone, and why
     prefetch: int = 2  # batches ahead, a worker
     persistent: bool = False
     left_alone: Any = field(default_factory=weakref.WeakSet)  # loaders that workers must not serve
@@ -107,8 +109,9 @@ class Handover:
         self._stage = Handover._prove
         drew = not undrawn(before, random_states())
         shared = unsafe(self._loader.dataset, self._loader.collate_fn)  # what it has opened for itself by now
-        if drew or shared or _must_stay(data) or self._took_s < _WORTH_S:
-            self._give_up()
+        stays = "has batches that lie on a device, or are parts of larger memory" if _must_stay(data) else ""
+        if drew or shared or stays or self._took_s < _WORTH_S:
+            self._give_up("draws random numbers, and workers would draw others" if drew else shared or stays)
         return data
 
     def _prove(self) -> Any:
@@ -125,7 +128,8 @@ class Handover:
         self._to_prove -= 1
         equal = theirs is not None and not (theirs.drew or theirs.against) and same(ours, theirs.batch)
         if not equal or self._took_s < _WORTH_S or not self._is_as_before(deep=not self._to_prove):
-            self._give_up()
+            changes = "changes while it is read" if self._took_s >= _WORTH_S else ""
+            self._give_up(changes if equal else "gives other batches in a worker")
         elif not self._to_prove:
             self._stage = Handover._handed
             self._plan.proven[self._loader] = self._took_s
@@ -148,7 +152,7 @@ class Handover:
         if not self._stands():
             return self._instead()
         if theirs.drew or theirs.against:
-            self._give_up()
+            self._give_up("draws random numbers" if theirs.drew else str(theirs.against))
             return self._alone()
         if not are_as_before(dict(theirs.files)):
             return self._alone()
@@ -206,9 +210,9 @@ class Handover:
             if self._looked():
                 self._pool = self._kept() or self._hired()
             else:
-                self._give_up()
-        except Exception:
-            self._give_up()
+                self._give_up(self._plan.origins.reasons.get(self._loader, ""))
+        except Exception as error:
+            self._give_up(f"has workers that could not be started ({type(error).__name__})")
 
     def _looked(self) -> bool:
         """Look at what the workers will be copies of; return whether there may be any."""
@@ -242,8 +246,11 @@ class Handover:
             plan.pools[self._loader] = pool
         return pool
 
-    def _give_up(self) -> None:
-        """From now on, and in later passes, batches are made here."""
+    def _give_up(self, why: str) -> None:
+        """From now on, and in later passes, batches are made here, for what the data set does; empty: too quickly."""
+        name = type(self._loader.dataset).__name__
+        why = why or f"makes a batch in {format_ms(self._took_s * 1e3)}, less than handing it over is worth"
+        self._plan.stand_back(why if why.startswith(name) else f"{name} {why}")
         self._plan.left_alone.add(self._loader)
         self._dismiss()
         self._plan.pools.pop(self._loader, None)

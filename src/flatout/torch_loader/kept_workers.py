@@ -29,20 +29,25 @@ class KeptWorkers:
         self._kept: weakref.WeakKeyDictionary[Any, StayingWorkers] = weakref.WeakKeyDictionary()
         self._in_vain: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._origins: weakref.WeakKeyDictionary[Any, WorkerOrigin] = weakref.WeakKeyDictionary()
+        self.refused: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # loaders, and why
 
     def may_serve(self, loader: Any) -> bool:
         """Look at the data set; return whether a pass over `loader` may be served, by new workers if need be."""
         staying = self._kept.get(loader)
         if (staying is not None and staying.busy) or self._in_vain.get(loader, 0) >= _IN_VAIN:
+            self.refused.setdefault(loader, "is walked twice at once")
             return False
         if staying is not None and staying.stands(loader):
             return True
         if staying is not None:
             self._kept.pop(loader).end()
             self._in_vain[loader] = self._in_vain.get(loader, 0) + 1
+            self.refused[loader] = f"could not keep its workers at {self._in_vain[loader]} passes in a row"
         origin = WorkerOrigin.of(loader) if self._in_vain.get(loader, 0) < _IN_VAIN else None
         if origin is None or (loader not in self._origins and not begins_alike(loader.dataset)):
             self._in_vain[loader] = _IN_VAIN
+            unseen = "reads what may change unseen"
+            self.refused.setdefault(loader, unseen if origin is None else "has samples that depend on the first one")
             return False
         self._origins[loader] = origin
         return True

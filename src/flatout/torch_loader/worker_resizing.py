@@ -34,6 +34,7 @@ class WorkerResizing(Handover):
         origin = plan.origins.begin_pass(loader, may_set_up=plan.workers > 0)
         if origin is None:
             plan.left_alone.add(loader)
+            plan.stand_back(plan.origins.reasons.get(loader, f"{type(loader.dataset).__name__} may change unseen"))
             return None
         generator = loader.generator if loader.generator is not None else torch.default_generator
         seeds = torch.Generator()
@@ -112,7 +113,7 @@ class WorkerResizing(Handover):
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
         self._check()
-        self._give_up()
+        self._give_up("draws random numbers or changes in a worker, of which there would be another number")
         loader = copy.copy(self._loader)
         feed = "sampler" if loader.batch_sampler is None else "batch_sampler"
         indices = _Again(self._history, self._ahead)

@@ -40,6 +40,7 @@ class Measured:
     phases: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)  # of blocks in turns: side, milliseconds
     decision: str = ""  # of `analysis.judge`, "not applied" or "failed"; "": none yet
     reason: str = ""
+    stood_back: str = ""  # why what never acted left alone what it met
     hits: dict[str, int] = field(default_factory=dict)
     warmup_s: float = 0.0
     failure: Failure | None = None
@@ -90,8 +91,7 @@ def _count(sites: Sequence[Mapping[str, Any]], measured: Measured) -> None:
             hits[f"{site['fix'].split()[0]}: {name}"] = number
         measured.reason = measured.reason or site["failure"]
     measured.hits = hits
-    if not hits:
-        measured.reason = measured.reason or _stood_back(sites)
+    measured.stood_back = "" if hits or measured.reason else _stood_back(sites)
 
 
 def _stood_back(sites: Iterable[Mapping[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 """Which fixes are worth a trial on this script, in which order."""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 
 from flatout.analysis.judge import FLOOR
 from flatout.fixes.core.catalog import find_fix, fixes
@@ -12,10 +13,30 @@ from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Candidate, Equivalence, Selection
 
-__all__ = ["candidates", "lifted", "of_later_passes"]
+__all__ = ["Prospect", "candidates", "lifted", "of_later_passes"]
 
 _MOST = 50.0
 _BEHIND_BITWISE = Equivalence.BITWISE.rank + 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a fix could give on a script."""
+
+    fix: Fix
+    ceiling: float  # the most, as a factor
+    hoped: float  # what the findings that it addresses promise, as a factor
+    reach: float  # the ceiling in a step whose input is cured already, if that is not what it cures
+    reasons: tuple[str, ...]  # codes of those findings
+
+    @classmethod
+    def of(cls, fix: Fix, run: Run, breakdown: Breakdown, findings: Sequence[Finding]) -> "Prospect":
+        """Return what it could give on the script that `run` recorded."""
+        addressed = [finding for finding in findings if finding.code in fix.addresses]
+        hoped = max((finding.max_speedup for finding in addressed), default=1.0)
+        ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
+        reach = lifted(ceiling, _rest(fix, breakdown))
+        return cls(fix, ceiling, hoped, reach, tuple(finding.code for finding in addressed))
 
 
 def candidates(
@@ -38,11 +59,10 @@ def candidates(
     """
     found: list[tuple[tuple[tuple[float, ...], float, float, int], Candidate]] = []
     for fix in _asked_for(fixes() if catalog is None else catalog, only, only | also, equal):
-        addressed = [finding for finding in findings if finding.code in fix.addresses]
-        hoped = max((finding.max_speedup for finding in addressed), default=1.0)
-        ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
+        prospect = Prospect.of(fix, run, breakdown, findings)
+        ceiling = prospect.ceiling
         least = 0.0 if fix.name in only | also else max(FLOOR, fix.least)  # with less it would not be kept
-        if lifted(ceiling, _rest(fix, breakdown)) < least:
+        if prospect.reach < least:
             continue
         between = any(phase in _BOTH or phase not in STEP_PHASES for phase in fix.phases)
         for number, settings in enumerate(fix.choices(run)):
@@ -53,9 +73,9 @@ def candidates(
                 least=least,
                 switchable=fix.switchable and not fix.environment and not between,
                 whole_epochs=between,
-                reasons=tuple(finding.code for finding in addressed),
+                reasons=prospect.reasons,
             )
-            found.append(((_turn(fix, candidate.reasons), -min(hoped, ceiling), -ceiling, number), candidate))
+            found.append(((_turn(fix, candidate.reasons), -min(prospect.hoped, ceiling), -ceiling, number), candidate))
     found.sort(key=lambda each: each[0])
     return tuple(candidate for _, candidate in found)
 

@@ -18,7 +18,7 @@ from flatout.errors import BadRecording
 from flatout.schema.files import read_whole
 from flatout.schema.plain import from_plain, to_plain
 from flatout.schema.recipe import Recipe
-from flatout.schema.trial import Comparison, Trial
+from flatout.schema.trial import Comparison, Trial, Untried
 
 __all__ = [
     "SCHEMA",
@@ -51,6 +51,7 @@ class TuneState:
     finished: bool = False
     recipe: Recipe | None = None
     confirmation: Comparison | None = None
+    untried: tuple[Untried, ...] = ()
     schema: int = SCHEMA
 
 

@@ -25,7 +25,7 @@ from flatout.engine.trial.verify import Verifier
 from flatout.fixes.core.catalog import find_fix
 from flatout.schema.recipe import Recipe
 from flatout.schema.report import Report
-from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, Pair, Selection, Trial, Verdict
+from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, Pair, Selection, Trial, Untried, Verdict
 
 __all__ = ["Search"]
 
@@ -53,11 +53,12 @@ class SearchWatch:
 
 
 class TrialLog:
-    """The trials that were made: in the journal, too."""
+    """The trials that were made: in the journal, too; and the fixes that came to none, with the reason."""
 
     def __init__(self, journal: TrialJournal) -> None:
         """Begin with those in the journal."""
         self.trials = list(journal.read())
+        self._left: dict[str, Untried] = {}  # by fix
         self._journal = journal
 
     def add(self, trial: Trial) -> None:
@@ -68,6 +69,18 @@ class TrialLog:
         """
         self.trials.append(trial)
         self._journal.append(trial)
+
+    @property
+    def untried(self) -> tuple[Untried, ...]:
+        """The fixes that address a finding, and of which no setting was tried."""
+        tried = {trial.candidate.selection.fix for trial in self.trials}
+        return tuple(each for name, each in self._left.items() if name not in tried)
+
+    def leave(self, candidate: Candidate, reason: str) -> None:
+        """Note why one is not tried, if a finding offered it."""
+        fix = candidate.selection.fix
+        if candidate.reasons:
+            self._left.setdefault(fix, Untried(fix=fix, reason=reason, findings=candidate.reasons))
 
     def change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
         """Give one of them another verdict, here alone."""
@@ -107,6 +120,11 @@ class Search:
         return self._log.trials
 
     @property
+    def untried(self) -> tuple[Untried, ...]:
+        """The fixes that address a finding and were offered, but not tried."""
+        return self._log.untried
+
+    @property
     def kept(self) -> tuple[Trial, ...]:
         """The trials whose fixes are in force."""
         return tuple(trial for trial in self.trials if trial.verdict is Verdict.KEPT)
@@ -123,6 +141,7 @@ class Search:
             first = self._queue[0]
             if not self._worth_trying(first):
                 self._queue.remove(first)
+                self._log.leave(first, f"on top of what is kept it could give at most {self._reach(first):.2f}x")
             elif not self._shares.suffices(first, self.kept):
                 too_long.append(self._queue.pop(0))
             elif first.switchable:
@@ -132,6 +151,8 @@ class Search:
                 self._try_processes(first)
             self._drop_kept_fixes()
         if untried := [*too_long, *self._queue]:
+            for candidate in untried:
+                self._log.leave(candidate, "the budget ended first")
             more = math.ceil(self._shares.wanted_s(untried, self.kept) / 60)
             self.notes.append(
                 f"the budget ended before {len(untried)} more could be tried: {more} more minutes would do (--budget)"
@@ -141,8 +162,11 @@ class Search:
 
     def _worth_trying(self, candidate: Candidate) -> bool:
         """Return whether it could give enough in steps as short as what was kept has made them."""
+        return self._reach(candidate) >= candidate.least
+
+    def _reach(self, candidate: Candidate) -> float:
         gains = (trial.comparison.speedup for trial in self.kept if trial.comparison is not None)
-        return lifted(candidate.ceiling, 1 / max(1.0, math.prod(gains))) >= candidate.least
+        return lifted(candidate.ceiling, 1 / max(1.0, math.prod(gains)))
 
     # -- trials -------------------------------------------------------------------------------------------------
 
@@ -186,7 +210,7 @@ class Search:
         arm = (*self.base, candidate.selection)
         queued = candidate.selection.settings.get("workers", 0)
         skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
-        decide, epoch = self._decide(_SIDE_LOOKS), epoch_steps(self._report.run) if candidate.whole_epochs else 0
+        decide, epoch = self._decide(measured), epoch_steps(self._report.run) if candidate.whole_epochs else 0
         if not Pace.of(self._report).together:
             self._bench.side_by_side(
                 self.base,
@@ -204,7 +228,7 @@ class Search:
                 self.base,
                 arm,
                 alone,
-                decide=self._decide(_SIDE_LOOKS),
+                decide=self._decide(alone),
                 max_s=self._left_s(),
                 num_pairs=max(_SIDE_LOOKS),
             )
@@ -220,10 +244,14 @@ class Search:
         if measured.decision in ("", "undecided") and measured.hits and not measured.failure:
             measured.decision = last_look(measured.pairs, alpha=self._alpha, looks=_LOOKS) or measured.decision
 
-    def _decide(self, looks: tuple[int, ...]) -> Callable[[Sequence[Pair]], str]:
+    def _decide(self, measured: Measured) -> Callable[[Sequence[Pair]], str]:
+        """Return what ends a timing: enough pairs, or a fix that says why it leaves alone what it has met by then."""
+
         def decide(pairs: Sequence[Pair]) -> str:
-            most = max((look for look in looks if look <= len(pairs)), default=0)
-            return compare(pairs[:most], alpha=self._alpha, looks=looks).decision if most else ""
+            most = max((look for look in _SIDE_LOOKS if look <= len(pairs)), default=0)
+            if most and measured.stood_back:
+                return "not applied"
+            return compare(pairs[:most], alpha=self._alpha, looks=_SIDE_LOOKS).decision if most else ""
 
         return decide
 
@@ -334,6 +362,8 @@ def _verdict(measured: Measured) -> tuple[Verdict, str]:
     failure: Failure | None = measured.failure
     if failure is not None:
         return failure.verdict, failure.reason
+    if measured.decision == "not applied" and measured.stood_back:
+        return Verdict.NOT_APPLIED, measured.stood_back
     if measured.decision == "failed":
         return Verdict.NOT_APPLIED, measured.reason
     if measured.decision == "faster":

@@ -12,10 +12,22 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Run
 from flatout.schema.trial import Equivalence
 
-__all__ = ["Choices", "Fix", "always", "unbounded"]
+__all__ = ["Choices", "Fix", "Unfit", "always", "unbounded"]
 
 Choices = Callable[[Run], tuple[Mapping[str, object], ...]]
-"""From the recorded Run, the settings worth trying here, best first; empty: nothing to do for this fix."""
+"""From the recorded Run, the settings worth trying here, best first; `Unfit`, which is empty: it cannot act here."""
+
+
+class Unfit(tuple[Mapping[str, object], ...]):
+    """No settings, and why: `Unfit("it needs a CUDA device; this training runs on the CPU")`."""
+
+    reason: str
+
+    def __new__(cls, reason: str) -> "Unfit":
+        """Take the reason: one line, with its facts."""
+        made = super().__new__(cls)
+        made.reason = reason
+        return made
 
 
 def always(run: Run) -> tuple[Mapping[str, object], ...]:
@@ -34,8 +46,9 @@ class Fix:
 
     `patch(site, **settings)` runs in the training's process, before the script builds anything, and acts through
     `site` alone. `choices(run)` runs in the parent, without torch: it returns the settings to try for the script that
-    `run` recorded, and nothing where the fix does not apply (no GPU, the script does it already). `phases` are the
-    phases of the step it can shorten: their share bounds what it can give, and so does the speed-up `bound(run)`.
+    `run` recorded, and `Unfit` with the reason where the fix does not apply (no GPU, the script does it already).
+    `phases` are the phases of the step it can shorten: their share bounds what it can give, and so does the speed-up
+    `bound(run)`.
     `switchable`: it takes effect, and stops, at the next step when it is switched; otherwise only from the start of a
     process. `least`: the ceiling below which a trial is not worth its time. `on_request`: tried only when the user
     names it. `replaces`: fixes that have nothing left to do once this one is kept. `seldom`: it helps few scripts, and
@@ -71,3 +84,8 @@ class Fix:
     def summary(self) -> str:
         """Return the first sentence of the page: the cure in one line."""
         return self.page.partition("\n")[0]
+
+    def unfit(self, run: Run) -> str:
+        """Return why it cannot act on the script that `run` recorded, an empty string where it may."""
+        offered = self.choices(run)
+        return "" if offered else getattr(offered, "reason", "") or "it has nothing to do here"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Layout", "Rows", "layout_of"]
+__all__ = ["Layout", "Rows", "layout_of", "unknown_class"]
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _Build = Callable[[Sequence[Any]], Any]
@@ -59,6 +59,16 @@ def layout_of(batch: Any, num_samples: int) -> tuple[Layout, list[Any]] | None:
     except _NotRows:
         return None
     return Layout(tuple(rows), build, skeleton), parts
+
+
+def unknown_class(batch: Any) -> str:
+    """Return the name of the first class in `batch` that is not taken apart here, empty where there is none."""
+    if isinstance(batch, (torch.Tensor, *_PLAIN)):
+        return ""
+    if isinstance(batch, dict | list | tuple):
+        inner = batch.values() if isinstance(batch, dict) else batch
+        return next(filter(None, map(unknown_class, inner)), "")
+    return type(batch).__name__
 
 
 class _NotRows(Exception):

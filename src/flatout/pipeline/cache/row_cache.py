@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from flatout.pipeline.cache.batch_layout import Layout, Rows, layout_of
+from flatout.pipeline.cache.batch_layout import Layout, Rows, layout_of, unknown_class
 from flatout.pipeline.cache.cache_stage import worth_keeping
 from flatout.pipeline.cache.gather import Gather, gathering, gathering_of_arrays
 from flatout.pipeline.cache.memory_budget import MemoryBudget, memory_of_workers
@@ -125,7 +125,9 @@ class RowCache:
             return ""
         found = layout_of(batch, len(indices))
         if found is None:
-            return "its batches hold something that is not one row per sample"
+            unknown = unknown_class(batch)
+            objects = f"objects of a class that is not known ({unknown})"
+            return f"its batches hold {objects if unknown else 'something that is not one row per sample'}"
         if self.collate is not torch.utils.data.dataloader.default_collate and stands_twice(batch):
             return "a tensor occurs twice in its batches, or two share memory"
         layout, parts = found

@@ -1,5 +1,6 @@
 """`compile_loader`: the loader that is walked as the script's own is, and costs less."""
 
+import contextlib
 import copy
 import functools
 import os
@@ -113,6 +114,9 @@ class LoaderCaches:
             self.accounts.pass_by(kind.__name__, self._where())
             return iterate(loader)
         walked = self.of(loader).walk(loader, iterate)
+        if owner is not loader.dataset and not loader.persistent_workers:
+            with contextlib.suppress(AttributeError):  # a loader made for one pass: its data set is found through it
+                walked._walked = loader
         if self._tell is not None and (unserved := self.accounts.nothing_served()):
             tell, self._tell = self._tell, None
             for account in unserved:

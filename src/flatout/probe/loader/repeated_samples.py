@@ -11,14 +11,21 @@ from typing import Any
 
 import torch
 
+from flatout.pipeline.read.batch_reader import transforms_batches
+from flatout.pipeline.read.sources import slots
 from flatout.probe.core.user_places import is_user_file, user_stack
 from flatout.probe.loader.loading import tensors_in
 from flatout.schema.run import Frame, SamplePrefix
+from flatout.watch.dataset_state import holds_generator
 
 __all__ = ["look_at_samples", "random_states_kept"]
 
 _INDICES = 4
+_MOST_WRAPPED = 16  # data sets within a data set
+_DEEPEST = 4  # objects within objects
 _LONGEST_S = 1.5
+_OWN_GENERATOR = "a random generator of its own"
+_STREAMS = ("Python's global generator", "torch's global generator", "numpy's global generator")
 _DEAREST_LINE_S = 20e-6  # Python's own part of following a line: 0.5 to 2 us, ten times that on a machine at its limit
 
 
@@ -42,15 +49,17 @@ def _look(dataset: Any) -> SamplePrefix:
     length = len(dataset)
     indices = sorted({0, length // 3, length // 2, length - 1})[:_INDICES]
     begin, walls, cpus, same, sample = time.perf_counter(), [], [], True, None
-    checked = 0
+    checked, moved = 0, set[str]()
     for index in indices:
         results = []
         for seed in (0, 1):
             _seed(seed)
+            streams = _fingerprint()
             wall, cpu = time.perf_counter(), time.thread_time()
             results.append(dataset[index])
             walls.append(time.perf_counter() - wall)
             cpus.append(time.thread_time() - cpu)
+            moved |= _moved(streams, _fingerprint())
         checked += 1
         sample = results[0]
         same = same and _equal(results[0], results[1])
@@ -66,6 +75,8 @@ def _look(dataset: Any) -> SamplePrefix:
         shares_memory=_is_view(sample),
         sample_bytes=_num_bytes(sample),
         first_random=place,
+        drawn_from="" if same else " and ".join(sorted(moved)) or (_OWN_GENERATOR if holds_generator(dataset) else ""),
+        has_transform=_has_transform(dataset),
     )
 
 
@@ -168,24 +179,58 @@ def _fingerprint() -> tuple[Any, ...]:
     return hash(random.getstate()), torch.get_rng_state().numpy().tobytes(), position
 
 
+def _moved(before: tuple[Any, ...], after: tuple[Any, ...]) -> set[str]:
+    """Return the names of the global streams that were drawn from between two looks."""
+    return {name for name, one, other in zip(_STREAMS, before, after, strict=True) if one != other}
+
+
+def _has_transform(dataset: Any) -> bool:
+    """Return whether `dataset`, or one that it wraps, holds what may be a transform."""
+    todo, seen = [dataset], set[int]()
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or len(seen) > _MOST_WRAPPED:
+            continue
+        seen.add(id(each))
+        if transforms_batches(each) or slots(each):
+            return True
+        for value in getattr(each, "__dict__", {}).values():
+            inner = value[:_MOST_WRAPPED] if isinstance(value, list | tuple) else (value,)
+            todo += [one for one in inner if isinstance(one, torch.utils.data.Dataset)]
+    return False
+
+
 # -- comparing --------------------------------------------------------------------------------------------------
 
 
-def _equal(left: Any, right: Any) -> bool:
+def _equal(left: Any, right: Any, depth: int = _DEEPEST) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, torch.Tensor):
         return left.shape == right.shape and left.dtype == right.dtype and bool(torch.equal(left, right))
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_equal(left[key], right[key], depth) for key in left)
     if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(_equal, left, right))
+        pairs = zip(left, right, strict=False)
+        return len(left) == len(right) and all(_equal(one, other, depth) for one, other in pairs)
     compare: Callable[[], Any] = getattr(left, "tobytes", lambda: None)
     found = compare()
-    return bool(found == right.tobytes()) if found is not None else bool(left == right)
+    if found is not None:
+        return bool(found == right.tobytes())
+    inside = _attributes(left) if depth else None
+    return bool(left == right) if inside is None else _equal(inside, _attributes(right), depth - 1)
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """Return what an object holds that is compared by identity, None for every other value."""
+    own = getattr(value, "__dict__", None)
+    by_identity = getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
+    return own if by_identity and type(own) is dict else None
 
 
 def _is_view(sample: Any) -> bool:
+    inside = _attributes(sample)
+    sample = sample if inside is None else list(inside.values())
     for tensor in tensors_in(sample):
         if tensor.nbytes and tensor.untyped_storage().nbytes() >= 4 * tensor.nbytes:
             return True
@@ -195,15 +240,18 @@ def _is_view(sample: Any) -> bool:
     )
 
 
-def _num_bytes(sample: Any) -> int:
-    """Return the bytes of the arrays, tensors, pictures and texts of a sample, also inside of lists and dicts."""
+def _num_bytes(sample: Any, depth: int = _DEEPEST) -> int:
+    """Return the bytes of the arrays, tensors, pictures and texts of a sample, also inside of lists and objects."""
     if isinstance(sample, Mapping):  # also what a tokenizer of transformers returns
-        return sum(map(_num_bytes, sample.values()))
+        return sum(_num_bytes(each, depth) for each in sample.values())
     if isinstance(sample, list | tuple):
-        return sum(map(_num_bytes, sample))
+        return sum(_num_bytes(each, depth) for each in sample)
     if isinstance(sample, bytes | bytearray | str):
         return len(sample)
     if hasattr(sample, "getbands"):  # a PIL image
         return int(sample.width * sample.height * len(sample.getbands()))
+    inside = _attributes(sample) if depth else None
+    if inside and not hasattr(sample, "nbytes"):
+        return _num_bytes(inside, depth - 1)
     found = getattr(sample, "nbytes", 0)
     return int(found) if isinstance(found, int) else 0

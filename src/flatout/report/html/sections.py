@@ -28,6 +28,7 @@ from flatout.report.tune_summary import (
     mean_times,
     remarks,
 )
+from flatout.report.untried import next_class, untried_rows
 from flatout.report.user_source import relative, source_lines
 from flatout.report.verdict import (
     best_finding,
@@ -90,14 +91,23 @@ def sections(
         "timeline": timeline(run),
         "each": "" if run.steps_each <= 1 else f", each the mean of {run.steps_each} steps",
         "findings": [_finding(each, run.header, each.code in preview, changes.findings.get(each)) for each in findings],
-        "trials": sorted((_trial(trial, report) for trial in report.trials), key=lambda row: not row["kept"]),
-        "remarks": _plain(remarks(report, _WIDE)),
-        "handover": _plain(handover_lines(handover, _WIDE)),
+        **_tried(report, handover),
         "recipe": _change(changes.recipe),
         "results": results_sentence(report),
         "notes": doubts(report),
         "environment": _environment(run),
         **{"seams": sorted(run.seams.items()), "folder": report.folder},
+    }
+
+
+def _tried(report: Report, handover: HandoverStair | None) -> dict[str, Any]:
+    """Return what a tune tried, what it did not try, and what it hands over."""
+    return {
+        "trials": sorted((_trial(trial, report) for trial in report.trials), key=lambda row: not row["kept"]),
+        "untried": untried_rows(report.untried),
+        "next_class": next_class(report),
+        "remarks": _plain(remarks(report, _WIDE)),
+        "handover": _plain(handover_lines(handover, _WIDE)),
     }
 
 

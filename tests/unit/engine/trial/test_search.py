@@ -278,6 +278,42 @@ def test_what_has_nothing_left_to_do_beside_a_kept_fix_is_not_tried(scripted):
     ]
 
 
+@pytest.mark.parametrize("switchable", [True, False])
+def test_what_stands_back_ends_its_trial_soon_and_says_why(scripted, switchable, monkeypatch):
+    def standing_back(bench, base, arm, measured, *given, decide=None, **named):
+        measured.stood_back = "samples are drawn at random (Drawn)"
+        if decide is None:
+            measured.decision = "not applied"
+        while not measured.decision:
+            measured.pairs.append(Pair(1.0, 1.0))
+            measured.decision = decide(measured.pairs)
+
+    monkeypatch.setattr(ScriptedBench, "side_by_side", standing_back)
+    monkeypatch.setattr(ScriptedBench, "_measure", standing_back)
+    (trial,) = scripted(["idle"], switchable=switchable).trials
+    assert (trial.verdict, trial.reason) == (Verdict.NOT_APPLIED, "samples are drawn at random (Drawn)")
+    assert len(trial.comparison.pairs if trial.comparison else ()) == (0 if switchable else LOOKS[0])
+
+
+def test_what_a_finding_called_for_and_was_not_tried_is_told_with_the_reason(scripted):
+    odd = {
+        "little": {"ceiling": 1.01, "least": 1.02, "reasons": ("IN002",)},
+        "uncalled": {"ceiling": 1.01, "least": 1.02},
+    }
+    found = scripted(["fast", "little", "uncalled"], factors={"fast": 0.9}, odd=odd, switchable=False)
+    assert [(each.fix, each.reason) for each in found.untried] == [
+        ("little", "on top of what is kept it could give at most 1.01x")
+    ]
+    short = scripted(["a", "b"], budget_s=90, step_ms=2000.0, odd={"a": {"reasons": ("IN002",)}})
+    assert [(each.fix, each.reason) for each in short.untried] == [("a", "the budget ended first")]
+
+
+def test_a_fix_of_which_another_setting_was_tried_counts_as_tried(scripted):
+    found = scripted(["a"], factors={"a": 0.5}, odd={"a": {"reasons": ("IN002",)}})
+    found._log.leave(found.trials[0].candidate, "the budget ended first")
+    assert found.untried == ()
+
+
 def test_what_was_kept_before_it_stays(scripted):
     names = ["loader-workers", "compiled-input"]
     found = scripted(names, factors={"compiled-input": 0.5, "loader-workers": 0.5}, switchable=False)

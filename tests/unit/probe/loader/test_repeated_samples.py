@@ -91,6 +91,51 @@ class Rows(Data):
         return self.rows[index]
 
 
+class Noisy(Data):
+    def __getitem__(self, index):
+        return torch.rand(2)
+
+
+class NoisyPython(Data):
+    def __getitem__(self, index):
+        return random.random()
+
+
+class NoisyNumpy(Data):
+    def __getitem__(self, index):
+        return np.random.randint(1000)
+
+
+class Transformed(Data):
+    def __init__(self, dataset, transform):
+        super().__init__()
+        self.dataset, self.transform = dataset, transform
+
+    def __getitem__(self, index):
+        return self.transform(self.dataset[index])
+
+
+class Graph:
+    def __init__(self, nodes, label):
+        self.nodes, self.label = nodes, label
+
+
+class Objects(Data):
+    def __init__(self, noise=torch.zeros):
+        super().__init__()
+        self.nodes, self.noise = torch.arange(64.0), noise
+
+    def __getitem__(self, index):
+        return Graph(self.nodes[index : index + 2], float(self.noise(())))
+
+
+class Circular(Data):
+    def __getitem__(self, index):
+        made = Graph(index, 0)
+        made.nodes = [made]
+        return made
+
+
 class Broken(Data):
     def __getitem__(self, index):
         raise OSError("the file is gone")
@@ -130,6 +175,42 @@ def test_the_first_random_draw_and_what_comes_before_it(kind):
 def test_a_generator_of_its_own_is_random_without_a_known_line(kind):
     found = look_at_samples(kind())
     assert (found.deterministic, found.prefix_share, found.first_random) == (False, 0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "generator"),
+    [
+        (Noisy, "torch's global generator"),
+        (NoisyPython, "Python's global generator"),
+        (NoisyNumpy, "numpy's global generator"),
+        (OwnNumpy, "a random generator of its own"),
+        (Steady, ""),
+        (Rows, ""),
+    ],
+)
+def test_what_samples_are_drawn_from_is_named(kind, generator):
+    assert look_at_samples(kind()).drawn_from == generator
+
+
+def test_a_transform_is_seen_also_in_a_data_set_that_another_one_holds():
+    assert not look_at_samples(Noisy()).has_transform
+    assert look_at_samples(Transformed(Noisy(), torch.nn.Identity())).has_transform
+    inner = Transformed(Noisy(), torch.nn.Identity())
+    assert look_at_samples(torch.utils.data.Subset(inner, range(4))).has_transform
+    assert look_at_samples(torch.utils.data.ConcatDataset([Noisy(), inner])).has_transform
+    assert not look_at_samples(torch.utils.data.Subset(Noisy(), range(4))).has_transform
+
+
+def test_objects_are_compared_by_what_they_hold():
+    found = look_at_samples(Objects())
+    assert found.deterministic
+    assert found.shares_memory
+    assert found.sample_bytes == 4 * 2
+    assert not look_at_samples(Objects(noise=torch.rand)).deterministic
+
+
+def test_objects_that_hold_themselves_are_looked_at_for_a_while():
+    assert not look_at_samples(Circular()).deterministic
 
 
 def test_a_generator_seeded_by_the_index_is_the_same_every_time():
