@@ -82,6 +82,14 @@ def compute_on_one_thread() -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
+@pytest.fixture
+def in_sight() -> Iterator[None]:
+    """Let the collector see what was there before the first test, as it sees what a script has set up."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def repo() -> Path:
     """The root of the checkout."""

@@ -36,7 +36,7 @@ def tune(flatout):
     flatout.environment |= {"FLATOUT_EXTRA_FIXES": "trying", "PYTHONPATH": HERE, "OMP_NUM_THREADS": "1"}
     flatout.write(training(step_s=0.01))
 
-    def run(*fixes, budget="150s"):
+    def run(*fixes, budget="75s"):
         words = [word for fix in fixes for word in ("--only", fix)]
         process = flatout.start("tune", "--budget", budget, *words, "--json", "report.json", "train.py")
         ended = flatout.wait(process, timeout=300)
@@ -117,6 +117,7 @@ def test_ranks_of_torchrun_are_switched_together_in_one_start(timed, flatout):
     assert sum('"reason":"steps"' in text for text in wrote) == 2
 
 
+@pytest.mark.full
 def test_a_killed_tune_goes_on_where_it_was(tune, flatout):
     words = ["tune", "--budget", "150s", "--only", "t-apart", "--only", "t-memory", "train.py"]
     process = flatout.start(*words)
