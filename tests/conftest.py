@@ -14,7 +14,7 @@ import hypothesis
 import psutil
 import pytest
 
-from tests.examples import FULL
+from tests.examples import FULL, examples
 
 # Before torch is imported: Inductor then compiles in this process instead of starting workers that live to its end.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -22,7 +22,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # where others compute beside it, a par
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Time limits on an example measure the machine, not the code.
-hypothesis.settings.register_profile("flatout", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("flatout", deadline=None, print_blob=True, max_examples=examples(100))
 hypothesis.settings.load_profile("flatout")
 
 REPO = Path(__file__).resolve().parents[1]
