@@ -13,6 +13,10 @@ INSTALLED := $(VENV)/.installed
 SITE := $(VENV)/.site
 TOGETHER := --numprocesses auto --maxprocesses 8 --dist worksteal
 
+ALONE = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark\.alone' tests)
+
+unexport PYTHONDONTWRITEBYTECODE # or each of some hundred processes that tests start would compile all of flatout anew
+
 .PHONY: help install demo test test-full test-pages check bench test-gpu bench-gpu docs site clean
 .DEFAULT_GOAL := help
 
@@ -37,7 +41,7 @@ demo: $(RUNS) ## diagnose, tune and train a bundled script that is slow in the u
 test: $(INSTALLED) ## every test that needs no GPU, fast and slow; those that measure time after the others, one at a time
 	@status=0; \
 	$(BIN)/python -m pytest $(TOGETHER) -m "not gpu and not alone and not pages" || status=1; \
-	$(BIN)/python -m pytest -m "alone and not gpu" || status=1; \
+	$(BIN)/python -m pytest -m "alone and not gpu" $(ALONE) || status=1; \
 	exit $$status
 
 test-full: ## the same with every example of the property tests, and the pages of the documentation

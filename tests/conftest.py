@@ -1,6 +1,7 @@
 """What every test gets: its own environment, and a check that it leaves no process and no thread behind."""
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ import hypothesis
 import psutil
 import pytest
 
-from tests.examples import FULL
+from tests.examples import FULL, examples
 
 # Before torch is imported: Inductor then compiles in this process instead of starting workers that live to its end.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -21,7 +22,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # where others compute beside it, a par
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Time limits on an example measure the machine, not the code.
-hypothesis.settings.register_profile("flatout", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("flatout", deadline=None, print_blob=True, max_examples=examples(100))
 hypothesis.settings.load_profile("flatout")
 
 REPO = Path(__file__).resolve().parents[1]
@@ -51,6 +52,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in gone]
 
 
+def pytest_collection_finish() -> None:
+    """Take what is there before the first test out of the collector's sight.
+
+    Half a million objects of torch's and of pytest's, which every full collection and every look through all objects
+    would go through again.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def _left_out(cases: list[pytest.Item]) -> list[pytest.Item]:
     """Return those of a test function's cases that its marks `full` and `few` leave to `make test-full`."""
     few = cases[0].get_closest_marker("few")
@@ -69,6 +80,14 @@ def compute_on_one_thread() -> None:
     """
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture
+def in_sight() -> Iterator[None]:
+    """Let the collector see what was there before the first test, as it sees what a script has set up."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ class Import:
         return layer_of(self.target) if self.root == "flatout" else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Module:
     """One source file."""
 
@@ -116,8 +116,14 @@ def _targets(module: Module, node: ast.ImportFrom) -> Iterator[str]:
     yield from dict.fromkeys(f"{base}.{a.name}" if f"{base}.{a.name}" in modules() else base for a in node.names)
 
 
+@cache
+def nodes(module: Module) -> tuple[ast.AST, ...]:
+    """Return every node of a file, as `ast.walk` finds them."""
+    return tuple(ast.walk(module.tree))
+
+
 def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    yield from (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    yield from (n for n in nodes(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def is_stdlib(dotted: str) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.architecture.source import Module, imports, modules, none_of
+from tests.architecture.source import Module, imports, modules, nodes, none_of
 
 MAX_MODULES = 25
 ONE_FILE_EACH = ("fixes", "rules")  # a fix and a rule is one file; their folders have as many
@@ -41,7 +41,7 @@ def test_the_code_of_a_rule_stands_in_its_own_file():
         [
             module.at(node.lineno, f"{node.value} is another rule's code: name the rule, or ask the rule")
             for module in modules().values()
-            for node in ast.walk(module.tree)
+            for node in nodes(module)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value)
             if not module.path.stem.startswith(node.value.lower()) and module.path.parent.name != "fixes"
         ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.architecture.source import Module, modules, none_of
+from tests.architecture.source import Module, modules, nodes, none_of
 
 MAY_PRINT_AND_EXIT = ("cli", "__main__")
 MAY_PATCH = (
@@ -27,7 +27,7 @@ def test_only_the_command_line_prints_and_exits():
             module.at(node.lineno, ast.unparse(node)[:80])
             for module in modules().values()
             if module.layer not in MAY_PRINT_AND_EXIT
-            for node in ast.walk(module.tree)
+            for node in nodes(module)
             if _prints_or_exits(node)
         ]
     )
@@ -54,7 +54,7 @@ def test_only_who_has_a_process_to_itself_seeds_devices():
             module.at(node.lineno, ast.unparse(node))
             for module in modules().values()
             if module.name not in SEEDS_A_WHOLE_PROCESS
-            for node in ast.walk(module.tree)
+            for node in nodes(module)
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.manual_seed"
         ]
     )
@@ -68,7 +68,7 @@ def _prints_or_exits(node: ast.AST) -> bool:
 
 def _foreign_names(module: Module) -> Iterator[str]:
     """Yield the names that imports of other people's modules bind in this file."""
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from (a.asname or a.name.split(".")[0] for a in node.names if a.name.split(".")[0] != "flatout")
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module.split(".")[0] != "flatout":
@@ -76,7 +76,7 @@ def _foreign_names(module: Module) -> Iterator[str]:
 
 
 def _attributes_set(module: Module) -> Iterator[ast.expr]:
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
             yield node
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "delattr") and node.args:

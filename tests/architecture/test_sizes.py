@@ -2,7 +2,7 @@
 
 import ast
 
-from tests.architecture.source import Module, functions, modules, none_of
+from tests.architecture.source import Module, functions, modules, nodes, none_of
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40
@@ -36,7 +36,7 @@ def test_no_module_has_a_name_that_says_nothing():
 
 
 def _classes() -> list[tuple[Module, ast.ClassDef]]:
-    return [(m, node) for m in modules().values() for node in ast.walk(m.tree) if isinstance(node, ast.ClassDef)]
+    return [(m, node) for m in modules().values() for node in nodes(m) if isinstance(node, ast.ClassDef)]
 
 
 def _methods(node: ast.ClassDef) -> set[str]:

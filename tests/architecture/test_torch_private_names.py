@@ -5,7 +5,7 @@ import importlib
 import inspect
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.architecture.source import PACKAGE, modules, none_of
+from tests.architecture.source import PACKAGE, modules, nodes, none_of
 from tests.torchvision_stub import torchvision
 
 LIST = Path(__file__).with_name("torch_private_names.toml")
@@ -96,13 +96,13 @@ def _is(name: str, listed: str) -> bool:
 @cache
 def taken() -> dict[str, set[str]]:
     """Return by file the private names that it takes: `torch.a._b`, and `._b` where an instance has it."""
-    nodes = {module.path.relative_to(PACKAGE).as_posix(): list(ast.walk(module.tree)) for module in modules().values()}
-    own = {file: set(_defined(nodes[file])) for file in nodes}
+    of = {module.path.relative_to(PACKAGE).as_posix(): nodes(module) for module in modules().values()}
+    own = {file: set(_defined(of[file])) for file in of}
     house = set().union(*own.values())
-    return {file: set(filter(PRIVATE.search, _taken(nodes[file], own[file], house))) for file in nodes}
+    return {file: set(filter(PRIVATE.search, _taken(of[file], own[file], house))) for file in of}
 
 
-def _taken(nodes: list[ast.AST], own: set[str], house: set[str]) -> Iterator[str]:
+def _taken(nodes: Sequence[ast.AST], own: set[str], house: set[str]) -> Iterator[str]:
     """Yield names of torch's, and attributes: none that the file defines; of `self`, none that the house does."""
     bound = _bound(nodes)
     yield from bound.values()
@@ -120,7 +120,7 @@ def _taken(nodes: list[ast.AST], own: set[str], house: set[str]) -> Iterator[str
                 yield f".{node.value}"
 
 
-def _bound(nodes: list[ast.AST]) -> dict[str, str]:
+def _bound(nodes: Sequence[ast.AST]) -> dict[str, str]:
     """Return what the names stand for that imports of torch bind; `torch` does, however a file comes by it."""
     found = {"torch": "torch"}
     for node in nodes:
@@ -139,7 +139,7 @@ def _dotted(node: ast.expr, bound: dict[str, str]) -> str:
     return bound.get(node.id, "") if isinstance(node, ast.Name) else ""
 
 
-def _defined(nodes: list[ast.AST]) -> Iterator[str]:
+def _defined(nodes: Sequence[ast.AST]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

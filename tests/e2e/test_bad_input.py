@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-from tests.e2e.support import Flatout, training, wait_until
+from flatout.schema.codec import write_run
+from tests.e2e.support import training, wait_until
+from tests.unit.report import specimens
 
 
 def said(ended):
@@ -272,12 +274,9 @@ def test_a_name_that_is_no_text_works(flatout):
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
     """The lines of a recording."""
-    folder = tmp_path_factory.mktemp("recorded")
-    flatout = Flatout(folder)
-    flatout.write(training(steps=30))
-    ended = flatout.diagnose("train.py")
-    assert ended.code == 0, ended.err
-    return (ended.recording / "run.jsonl").read_text().splitlines()
+    path = tmp_path_factory.mktemp("recorded") / "run.jsonl"
+    write_run(specimens.run(input=60, forward=20, backward=20), path)
+    return path.read_text().splitlines()
 
 
 @pytest.mark.full

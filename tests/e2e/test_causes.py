@@ -131,6 +131,7 @@ def test_work_on_pixels_that_are_cropped_away_is_found(flatout, order, found):
         assert "ColorJitter before RandomCrop, which keeps 1.6%" in codes["IN014"].message
 
 
+@pytest.mark.full
 def test_a_loader_made_anew_for_each_epoch_is_known_by_its_dataset(flatout):
     """It is gone as soon as the loop has its iterator."""
     script = CROPPED.replace("{order}", "ColorJitter(), RandomCrop()")
@@ -200,6 +201,7 @@ while True:
 
 
 @pytest.mark.alone
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("code", "slow", "quick"),
     [
@@ -288,6 +290,7 @@ while True:
 
 
 @pytest.mark.alone
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("keep", "found"), [(False, True), (True, False)])
 def test_a_first_batch_that_all_epochs_wait_for_is_found_at_the_loop(flatout, keep, found):
     script = OPENED.replace("{keep}", str(keep))

@@ -16,7 +16,7 @@ class Net(torch.nn.Linear):
 
 @torch.compiler.disable
 def slow_digitize(values, edges):
-    time.sleep(0.004)
+    time.sleep(0.02)  # by far the dearest of a step on a loaded machine, too
     return numpy.digitize(values, edges)
 
 model = Net(8, 1)
@@ -45,6 +45,7 @@ def found(flatout, script):
     return {each.code: each for each in find(ended.run, account(ended.run)) if not each.code.startswith("MS")}
 
 
+@pytest.mark.full
 def test_the_line_that_ends_a_graph_is_named_and_the_compiler_is_not_taken_for_anomaly_detection(flatout):
     script = training(before=MODEL)
     said = found(flatout, script)

@@ -168,6 +168,7 @@ def test_ctrl_c_while_the_script_starts(swift):
     assert swift.left_behind() == []
 
 
+@pytest.mark.full
 def test_ctrl_c_in_the_timed_run(swift):
     process = swift.start("diagnose", "train.py")
     swift.wait_for_steps()
@@ -187,9 +188,11 @@ def test_ctrl_c_in_the_deep_run(swift):
     process.send_signal(signal.SIGINT)
     ended = swift.wait(process)
     assert ended.code == 130
-    assert "Interrupted. What was measured is kept." in said(ended)
+    assert "Interrupted. What was measured is kept. It is in" in said(ended)
+    assert str(ended.recording) in said(ended)
     assert "Each step takes" in ended.out
     assert len(ended.run.steps) >= 20
+    assert swift.left_behind() == []
     kept(swift)
 
 
@@ -220,6 +223,7 @@ def test_ctrl_c_at_any_moment(flatout, moment):
     assert picture(flatout.folder) == before
 
 
+@pytest.mark.full
 def test_a_terminated_flatout_leaves_nothing(swift):
     process = swift.start("diagnose", "train.py")
     swift.wait_for_steps()

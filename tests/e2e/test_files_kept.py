@@ -147,7 +147,7 @@ def test_whatever_a_script_does_to_files_it_sees_it_and_the_folder_stays(project
 
 
 @pytest.mark.parametrize("victim", ["script", "flatout"])
-@pytest.mark.few(1)
+@pytest.mark.full
 def test_the_folder_stays_when_something_is_killed_in_the_middle(project, victim, world):
     project.write(training(before=EVERYTHING, each_step="save_everything(done)"))
     before = picture(project.folder)

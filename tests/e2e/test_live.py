@@ -233,10 +233,12 @@ def test_output_that_goes_to_a_file_and_input_from_one_are_the_script_s_own(proj
     assert b"ZeroDivisionError" in shown
 
 
-def test_what_is_trained_is_the_same_to_the_last_bit(project, terminal):
+def test_a_checkpoint_under_a_bitwise_recipe_is_that_of_the_plain_script_with_and_without_a_panel(project, terminal):
     project.recipe("counts", "modules")
-    project.write(training(steps=100, workers=1, after=CHECKPOINT))
+    project.write(training(steps=16, workers=1, after=CHECKPOINT))
     plain(project, "train.py", "alone.pt")
+    assert project("run", "train.py", "under.pt").code == 0
     assert terminal("--live", "train.py", "shown.pt").code == 0
-    alone, shown = ((project.folder / f"{name}.pt").read_bytes() for name in ("alone", "shown"))
+    alone, under, shown = ((project.folder / f"{name}.pt").read_bytes() for name in ("alone", "under", "shown"))
+    assert alone.replace(b"alone", b"under") == under
     assert alone.replace(b"alone", b"shown") == shown

@@ -128,7 +128,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.alone
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("meeting", "codes"), [("dist.barrier()", ["DI006"]), ("", [])], ids=["meet", "go on"])
 def test_ranks_that_wait_at_the_end_of_uneven_epochs_are_told_from_those_that_go_on(flatout, meeting, codes):
     found = distributed(flatout, training(before=UNEVEN, each_epoch=meeting, step_s=0.05))

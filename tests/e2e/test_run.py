@@ -1,5 +1,6 @@
 """`flatout run`: the script's own streams, signals and exit code; the recipe's fixes in every process that trains."""
 
+import json
 import os
 import re
 import signal
@@ -8,13 +9,14 @@ import sys
 import textwrap
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from flatout.engine.recipe import RECIPE_FILE, write_recipe
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.trial import Equivalence, Selection
-from tests.e2e.support import training, wait_until
+from tests.e2e.support import Flatout, training, wait_until
 
 PROOF = Proof(date="2026-11-20", flatout="0.1.0", python="", torch="", device="")
 
@@ -64,9 +66,8 @@ FIXES = (
 '''
 
 
-@pytest.fixture
-def project(flatout):
-    """A project with the fixes above, and `project.recipe(...)` to write flatout.toml."""
+def prepared(flatout):
+    """Return the command line in a project with the fixes above, and `recipe(...)` to write flatout.toml."""
     flatout.write(FIXES, "shown_fixes.py")
     flatout.environment |= {"FLATOUT_EXTRA_FIXES": "shown_fixes", "PYTHONPATH": str(flatout.folder)}
 
@@ -76,6 +77,40 @@ def project(flatout):
 
     flatout.recipe = recipe
     return flatout
+
+
+@pytest.fixture
+def project(flatout):
+    """A project of one test's own."""
+    return prepared(flatout)
+
+
+CHILD = "import sys; print(sorted(name for name in sys.modules if name.startswith('flatout')))"
+TOLD = f"""
+import subprocess
+child = subprocess.run([sys.executable, "-c", {CHILD!r}], capture_output=True, text=True).stdout
+needed = [os.environ["FLATOUT_TEST_NEEDS"], os.environ["FLATOUT_TEST_OWN"]]
+open("told.json", "w").write(__import__("json").dumps([child, needed]))
+sys.stdout.buffer.write(text)
+"""
+INPUT = bytes(range(256)) * 1000
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A training that several tests look at: how it ended, its output, and what it and a child of its own saw."""
+    folder = tmp_path_factory.mktemp("trained") / "project"
+    folder.mkdir()
+    project = prepared(Flatout(folder))
+    project.recipe("counts", "breaks", "modules", "idle", proof=replace(PROOF, script_digest="0" * 16, num_cpus=999))
+    project.write(training(steps=30, before="text = sys.stdin.buffer.read()", after=TOLD))
+    ended = subprocess.run(
+        [sys.executable, "-m", "flatout", "run", "train.py"], cwd=folder, input=INPUT, capture_output=True,
+        timeout=120, env=os.environ | project.environment | {"FLATOUT_TEST_OWN": "mine"},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    child, needed = json.loads((folder / "told.json").read_text())
+    return SimpleNamespace(out=ended.stdout, err=ended.stderr.decode(), child=child, needed=needed)
 
 
 def plain(flatout, *words):
@@ -96,10 +131,14 @@ def test_the_exit_code_is_the_script_s(project, code):
     assert project("run", "train.py").code == code
 
 
-def test_a_script_killed_by_a_signal_ends_as_the_shell_says(project):
-    project.recipe("counts")
-    project.write(training(steps=3, after="os.kill(os.getpid(), 9)"))
-    assert project("run", "train.py").code == 128 + 9
+def test_a_script_killed_by_a_signal_ends_as_the_shell_says_and_what_was_done_is_known(project):
+    project.recipe("counts", "idle")
+    project.write(training(steps=20, after="os.kill(os.getpid(), 9)"))
+    ended = project("run", "train.py")
+    assert ended.code == 128 + 9
+    counted, idle = lines(ended)[-2:]
+    assert re.fullmatch(r"counts: SGD.step 1[0-9]", counted)
+    assert "may not have acted: the script was killed by SIGKILL; memory may" in idle
 
 
 @pytest.mark.full
@@ -118,13 +157,12 @@ def test_a_checkpoint_is_there_when_flatout_ends_also_where_the_script_was_kille
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        ("os.kill(os.getpid(), 9)", "may not have acted: the script was killed by SIGKILL; memory may"),
         ("raise KeyboardInterrupt", "had not acted when the script was interrupted (Ctrl-C)"),
         ("sys.exit(3)", "had not acted when the script ended with exit code 3"),
         ("", "found nothing to act on"),
     ],
 )
-@pytest.mark.few(1)
+@pytest.mark.full
 def test_a_fix_that_did_nothing_is_not_blamed_for_the_end_of_the_script(end, said, project):
     project.recipe("idle")
     project.write(training(steps=3, after=end))
@@ -161,15 +199,8 @@ def test_binary_output_and_errors_pass_through(project):
     assert b"\xfe\x01" in ended.stderr
 
 
-def test_input_passes_through(project):
-    project.recipe("counts")
-    project.write(training(steps=3, before="text = sys.stdin.buffer.read()", after="sys.stdout.buffer.write(text)"))
-    command = [sys.executable, "-m", "flatout", "run", "train.py"]
-    data = bytes(range(256)) * 1000
-    ended = subprocess.run(
-        command, cwd=project.folder, input=data, capture_output=True, timeout=120, env=os.environ | project.environment
-    )
-    assert ended.stdout == data
+def test_input_passes_through(trained):
+    assert trained.out == INPUT
 
 
 @pytest.mark.full
@@ -204,23 +235,17 @@ def started(project, *, handlers=HANDLERS):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.few(1)
-def test_a_signal_sent_to_flatout_reaches_the_script_once_and_its_answer_counts(project, name):
+def test_signals_sent_to_flatout_reach_the_script_once_and_its_answer_counts(project, name):
     process = started(project)
+    for other in ("SIGUSR1", "SIGHUP"):  # these end nothing
+        process.send_signal(getattr(signal, other))
+        assert wait_until(lambda other=other: f"got {other}" in process.out_path.read_text())
+    assert process.poll() is None
     process.send_signal(getattr(signal, name))
     ended = project.wait(process, 30)
     assert ended.code == 7
-    assert ended.out.splitlines() == ["ready", f"got {name}"]
+    assert ended.out.splitlines() == ["ready", "got SIGUSR1", "got SIGHUP", f"got {name}"]
     assert any(line.startswith("counts: SGD.step") for line in lines(ended))
-
-
-def test_signals_that_end_nothing_are_handed_on_too(project):
-    process = started(project)
-    for name in ("SIGUSR1", "SIGHUP"):
-        process.send_signal(getattr(signal, name))
-        assert wait_until(lambda name=name: f"got {name}" in process.out_path.read_text())
-    assert process.poll() is None
-    process.terminate()
-    assert project.wait(process, 30).code == 7
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
@@ -280,23 +305,15 @@ def test_ctrl_c_in_a_terminal_reaches_the_script_once(project):
 
 
 # ------------------------------------------------------------------------------------------------------------ the fixes
-def test_what_is_applied_is_said_before_and_what_was_done_after(project):
-    project.recipe("counts", "modules", "idle")
-    project.write(training(steps=30))
-    told = lines(project("run", "train.py"))
+def test_what_is_applied_is_said_before_and_what_was_done_after_and_a_fix_that_raises_is_left_out(trained):
+    told = [line for line in lines(trained) if not line.startswith("warning: ")]
     assert told[0].startswith("train.py trains under flatout.toml")
-    assert told[1:4] == [f"  {name} (BITWISE, 1.00x)" for name in ("counts", "modules", "idle")]
-    assert told[4:] == ["counts: SGD.step 30", "modules: Linear 1, forward 30", "idle: found nothing to act on"]
-
-
-def test_a_fix_that_raises_is_left_out_with_one_line_and_training_goes_on(project):
-    project.recipe("breaks", "counts")
-    project.write(training(steps=5, after="print('trained')"))
-    ended = project("run", "train.py")
-    assert (ended.code, ended.out) == (0, "trained\n")
-    assert lines(ended)[-2:] == [
+    assert told[1:5] == [f"  {name} (BITWISE, 1.00x)" for name in ("counts", "breaks", "modules", "idle")]
+    assert told[5:] == [
+        "counts: SGD.step 30",
         "breaks could not act and was left out: RuntimeError: no such machine",
-        "counts: SGD.step 5",
+        "modules: Linear 1, forward 30",
+        "idle: found nothing to act on",
     ]
 
 
@@ -309,10 +326,12 @@ def test_only_the_fixes_that_were_asked_for_are_applied(project):
     ]
 
 
-def test_what_a_fix_needs_in_the_environment_is_there_unless_the_user_has_set_it(project):
-    project.recipe("counts")
-    project.write(training(steps=3, after="print(os.environ['FLATOUT_TEST_NEEDS'], os.environ['FLATOUT_TEST_OWN'])"))
-    assert project("run", "train.py", FLATOUT_TEST_OWN="mine").out == "this mine\n"
+def test_what_a_fix_needs_in_the_environment_is_there_unless_the_user_has_set_it(trained):
+    assert trained.needed == ["this", "mine"]
+
+
+def test_a_process_that_does_not_import_torch_is_left_alone(trained):
+    assert trained.child == "[]\n"
 
 
 def test_an_empty_recipe_trains_the_plain_script(project):
@@ -321,13 +340,6 @@ def test_an_empty_recipe_trains_the_plain_script(project):
     ended = project("run", "train.py")
     assert ended.out == "False False\n"
     assert lines(ended) == ["flatout.toml holds no fix: train.py trains unchanged"]
-
-
-def test_a_process_that_does_not_import_torch_is_left_alone(project):
-    project.recipe("counts")
-    child = "import sys; print(sorted(name for name in sys.modules if name.startswith('flatout')))"
-    project.write(training(steps=3, after=f'import subprocess; subprocess.run([sys.executable, "-c", "{child}"])'))
-    assert project("run", "train.py").out == "[]\n"
 
 
 @pytest.mark.full
@@ -342,16 +354,6 @@ def test_files_are_the_script_s_own(project):
 
 
 CHECKPOINT = "torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, sys.argv[1])"
-
-
-def test_a_checkpoint_under_a_bitwise_recipe_is_that_of_the_plain_script(project):
-    project.recipe("counts", "modules")
-    project.write(training(steps=20, after=CHECKPOINT))
-    plain(project, "train.py", "model.pt")
-    before = (project.folder / "model.pt").read_bytes()
-    (project.folder / "model.pt").unlink()
-    project("run", "train.py", "model.pt")
-    assert (project.folder / "model.pt").read_bytes() == before
 
 
 @pytest.mark.full
@@ -419,13 +421,6 @@ def test_a_python_that_imports_torch_before_the_script_is_reached(project):
     assert lines(ended)[-2:] == ["counts: SGD.step 10", "rank 0: 10 optimizer steps"], ended.err
 
 
-def test_what_was_done_is_known_of_a_training_that_was_killed(project):
-    project.recipe("counts")
-    project.write(training(steps=20, after="os.kill(os.getpid(), 9)"))
-    told = lines(project("run", "train.py"))
-    assert re.fullmatch(r"counts: SGD.step 1[0-9]", told[-1])
-
-
 def test_a_python_that_cannot_be_reached_is_said(project):
     project.recipe("counts")
     project.write(training(steps=3))
@@ -437,13 +432,9 @@ def test_a_python_that_cannot_be_reached_is_said(project):
 
 
 # -------------------------------------------------------------------------------------------------- warnings and errors
-def test_a_changed_script_is_a_warning(project):
-    project.write(training(steps=3))
-    project.recipe("counts", proof=replace(PROOF, script_digest="0" * 16, num_cpus=999))
-    ended = project("run", "train.py")
-    assert ended.code == 0
-    assert "warning: train.py has changed since the recipe was proven" in lines(ended)
-    assert any(line.startswith("warning: proven with 999 CPU cores, here are ") for line in lines(ended))
+def test_a_changed_script_is_a_warning(trained):
+    assert "warning: train.py has changed since the recipe was proven" in lines(trained)
+    assert any(line.startswith("warning: proven with 999 CPU cores, here are ") for line in lines(trained))
 
 
 @pytest.mark.full

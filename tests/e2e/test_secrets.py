@@ -48,6 +48,7 @@ def test_a_diagnosis_keeps_and_shows_no_secret_and_nobody_else_may_read_it(flato
     assert "--api-key ***" in page and not [secret for secret in SECRETS if secret in page]
 
 
+@pytest.mark.full
 def test_a_script_that_fails_with_its_secret_in_the_message_is_quoted_without(flatout):
     flatout.write(training(steps=30, before="raise ValueError('refused: ' + sys.argv[2])"))
     ended = flatout("diagnose", "train.py", *WORDS)

@@ -105,6 +105,7 @@ def test_what_a_side_has_in_common_widens_the_interval():
     assert judge_limit(difference(*sides, shared=0.03), 0.1).passed is None
 
 
+@pytest.mark.slow
 def test_slower_steps_are_caught():
     gates = [
         judge_limit(difference(side(10.0, 5, seed=2 * seed), side(11.0, 5, seed=2 * seed + 1)), 0.05).passed

@@ -86,6 +86,7 @@ def test_a_start_without_a_pair_is_refused():
         of_starts(DESCRIBED, [*starts(1.0), Start(())])
 
 
+@pytest.mark.slow
 def test_equal_programs_are_called_slower_in_one_of_a_hundred_comparisons_at_most():
     red = 0
     for seed in range(600):

@@ -109,6 +109,7 @@ RECIPE = Recipe(
 # ------------------------------------------------------------------------------------------------------- there and back
 @given(RECIPES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@pytest.mark.slow
 def test_every_recipe_comes_back_as_it_was(tmp_path, recipe):
     write_recipe(recipe, tmp_path / RECIPE_FILE)
     assert read_recipe(tmp_path / RECIPE_FILE) == recipe

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 FEW_WAYS = ("over an old file", "one umask after the other")
 DAEMON = "as a daemon"
-PARTS = 5  # several endings share one process that imports torch, 3 s of CPU, and forks a child for each
+PARTS = 10  # several endings share one process that imports torch, 3 s of CPU, and forks a child for each
 FEW_ENDS = ("by itself", "_exit with a status", "SIGTERM")
 
 
@@ -38,10 +38,10 @@ def test_a_daemon_leaves_its_checkpoint(tmp_path):
     assert_left(outcomes(tmp_path, ("a new file",), [DAEMON]))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(8))
 @pytest.mark.few(1)
 def test_a_checkpoint_is_left_as_torch_leaves_it_however_it_is_saved(part, tmp_path):
-    assert_same(outcomes(tmp_path, list(WAYS)[part::4], FEW_ENDS))
+    assert_same(outcomes(tmp_path, list(WAYS)[part::8], FEW_ENDS))
 
 
 @pytest.mark.parametrize("end", UNSEEN)

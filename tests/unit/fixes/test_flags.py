@@ -206,7 +206,7 @@ def frozen():
 
 
 @pytest.mark.slow
-def test_garbage_is_collected_every_so_many_steps_and_at_no_other_moment():
+def test_garbage_is_collected_every_so_many_steps_and_at_no_other_moment(in_sight):
     collected = []
 
     def note(phase, info):
@@ -232,7 +232,7 @@ class Collects(Rows):
 
 
 @pytest.mark.slow
-def test_loader_workers_collect_as_ever():
+def test_loader_workers_collect_as_ever(in_sight):
     with under("gc-control"):
         train(steps=2)
         assert not gc.isenabled()
@@ -285,16 +285,13 @@ def test_a_line_in_the_script_makes_the_collector_run_rarely(before, said):
     assert done.stdout.splitlines() == [*said, f"a child collects: {not before}"]
 
 
-def test_a_script_that_has_frozen_objects_is_left_alone():
+def test_a_script_that_has_frozen_objects_is_left_alone(in_sight):
     gc.freeze()
-    try:
-        with under("gc-control") as process:
-            train(steps=2)
-            assert gc.isenabled()
-            assert process.site.hits == {}
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
+    with under("gc-control") as process:
+        train(steps=2)
+        assert gc.isenabled()
+        assert process.site.hits == {}
+    assert gc.get_freeze_count() > 0
 
 
 # -- anomaly detection ----------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def little_to_look_through(monkeypatch):
     monkeypatch.setattr("flatout.fixes.gc_control._FROZEN", 1e9)  # it acts all the same
     gc.freeze()
     yield
-    gc.unfreeze()
+    gc.freeze()  # what it gave back
 
 
 @pytest.fixture

@@ -603,6 +603,7 @@ def test_flushed_denormals_are_torchs():
         torch.set_flush_denormal(False)
 
 
+@pytest.mark.slow
 def test_a_mode_and_a_compiled_step_see_torchs_operations():
     class Seen(torch.utils._python_dispatch.TorchDispatchMode):
         def __init__(self):

@@ -111,6 +111,7 @@ def test_a_file_is_lines_of_plain_ascii(stored):
     assert all("kind" in json.loads(line) for line in lines)
 
 
+@pytest.mark.slow
 def test_a_file_cut_off_anywhere_is_read_up_to_there(stored):
     file, data = stored
     first = data.index(b"\n") + 1

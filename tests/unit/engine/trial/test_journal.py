@@ -109,6 +109,7 @@ def trial(number: int = 1) -> Trial:
 @settings(
     deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
+@pytest.mark.slow
 def test_every_trial_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, trials: list[Trial]) -> None:
     kept = TrialJournal(tmp_path_factory.mktemp("journal"))
     for each in trials:

@@ -32,6 +32,7 @@ def blind(monkeypatch):
     monkeypatch.setattr(repeated_proof, "_SELDOM", 1e6)
 
 
+@pytest.mark.slow
 def test_a_change_that_nothing_saw_stops_the_training(blind):
     data = Scaled()
     loader = flatout.compile_loader(DataLoader(data, batch_size=8))
@@ -42,6 +43,7 @@ def test_a_change_that_nothing_saw_stops_the_training(blind):
         list(loader)
 
 
+@pytest.mark.slow
 def test_or_is_told_where_that_is_asked_for(blind):
     data = Scaled()
     loader = flatout.compile_loader(DataLoader(data, batch_size=8), on_change="warn")
@@ -53,6 +55,7 @@ def test_or_is_told_where_that_is_asked_for(blind):
     assert torch.equal(torch.cat(list(loader)), torch.cat(list(DataLoader(data, batch_size=8))))
 
 
+@pytest.mark.slow
 def test_a_data_set_that_cannot_be_asked_again_is_served_all_the_same(blind, monkeypatch):
     loader = flatout.compile_loader(DataLoader(Scaled(), batch_size=8))
     wanted = [torch.cat(list(loader)) for _ in range(3)][-1]

@@ -74,6 +74,7 @@ def on(collate, workers=0, data=Words):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.slow
 def test_rows_padded_to_the_longest_are_not_kept_where_each_batch_has_a_long_one(workers):
     assert DEPENDS in on(padded, workers)[0]
 

@@ -583,6 +583,7 @@ def test_one_batch_that_stays(w):
 
 
 @pytest.mark.parametrize("inner", [8, 31, 32, 33, 80])
+@pytest.mark.slow
 def test_many_optimizer_steps_on_each_batch(w, inner):
     model = w.model()
     optimizer = w.sgd(model)

@@ -46,6 +46,7 @@ class Counting(torch.nn.Module):
         return x * self.calls
 
 
+@pytest.mark.slow
 def test_a_break_has_its_line():
     torch.compile(broken, backend="eager")(torch.ones(3))
     (found,) = graph_breaks()
@@ -68,6 +69,7 @@ def test_a_function_that_is_compiled_again_and_again():
 
 
 @pytest.mark.parametrize(("more", "given_up"), [(0, False), (1, True)])
+@pytest.mark.slow
 def test_as_many_variants_as_may_be_are_not_given_up(more, given_up):
     limit = torch._dynamo.config.recompile_limit
     compiled = torch.compile(scaled, backend="eager", dynamic=False)

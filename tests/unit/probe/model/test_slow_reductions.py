@@ -65,6 +65,7 @@ def test_reductions_over_a_dimension_are_timed_in_two_ways(body, operation):
         lambda x: x[:, :0].norm(dim=0),
     ],
 )
+@pytest.mark.slow
 def test_other_reductions_are_not(body):
     assert not [each for each in watched(body) if each.alone_s]
 
@@ -82,6 +83,7 @@ def test_nothing_is_said_too_early_or_of_what_is_compiled(steps, possible):
     assert watched(lambda x: x.norm(dim=0), steps=steps, possible=possible) == ()
 
 
+@pytest.mark.slow
 def test_the_costliest_line_comes_first():
     def body(x):
         small = x[:, :60_000].norm(dim=0)

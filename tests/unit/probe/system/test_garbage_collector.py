@@ -103,7 +103,6 @@ def low_thresholds():
     gc.enable()
     yield
     gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 def test_objects_that_are_made_at_one_line_do_not_ask_for_the_collections_they_cause(low_thresholds):

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 
+import pytest
 from tests.architecture.source import REPO
 
 from flatout.rules import catalog
 from flatout.rules.core.measured_section import measured_section, threshold_tables
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_results_and_recordings_say():
     done = subprocess.run([sys.executable, "scripts/measured", "--check"], cwd=REPO, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
@@ -55,6 +57,7 @@ def test_what_other_thresholds_would_find_is_told_with_ours_in_bold():
     assert missed[-1] > missed[0]
 
 
+@pytest.mark.slow
 def test_every_code_in_the_table_is_a_rule_s():
     known = {rule.code for rule in catalog()}
     shown = {rule.code for rule in catalog() if "| script |" in rule.measured or "Recorded on" in rule.measured}
