@@ -290,7 +290,7 @@ while True:
 
 
 @pytest.mark.alone
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("keep", "found"), [(False, True), (True, False)])
 def test_a_first_batch_that_all_epochs_wait_for_is_found_at_the_loop(flatout, keep, found):
     script = OPENED.replace("{keep}", str(keep))
