@@ -28,6 +28,7 @@ class LoaderAccount:
         reason: why its own iterator makes batches now; empty where it does not.
         changes: at the beginning of how many passes its data set was no longer what was kept.
         changed: what it was that had changed last.
+        anew: batches are made of what lies in memory now, so that changes between passes are no reason to stand back.
         datasets: how many data sets of that class there were, one after the other.
     """
 
@@ -40,11 +41,12 @@ class LoaderAccount:
     datasets: int = 1
     changes: int = 0
     changed: str = ""
+    anew: bool = False
 
     @property
     def stands_back(self) -> str:
         """Return why the loader is served nothing from the second pass on, an empty string where it is."""
-        if self.reason or not self.changes or self.changes < self.passes - 1:
+        if self.reason or self.anew or not self.changes or self.changes < self.passes - 1:
             return self.reason
         return changing(self.dataset, self.changed)
 

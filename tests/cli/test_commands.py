@@ -1,4 +1,7 @@
-"""The other commands, and the group they belong to."""
+"""The other commands, and the group they belong to.
+
+Modules: flatout.cli.explain, flatout.cli.present, flatout.cli.report.
+"""
 
 import json
 import os
@@ -24,6 +27,7 @@ from flatout.schema.codec import write_run
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Ceiling
 from flatout.schema.trial import Equivalence
+from flatout.schema.whole_training import TrainingTimes, WholeTraining
 
 PAGE = "The step waits.\n\n## What it measures\n\nThe wait, in `ms`.\n"
 
@@ -328,17 +332,26 @@ def test_the_demo_tunes_a_copy_of_its_script_and_trains_it_both_ways(search, tra
     for name in ("train.py", "data/digits.zip", "flatout.toml"):
         assert (project / ".flatout/demo" / name).is_file()
     assert not (project / "flatout.toml").exists()
-    assert trainings == [("train.py", "--epochs", "3"), ("-m", "flatout", "run", "train.py", "--epochs", "3")]
+    assert trainings == [("train.py", "--epochs", "4"), ("-m", "flatout", "run", "train.py", "--epochs", "4")]
     streams = capsys.readouterr()
     assert "the script is .flatout/demo/train.py" in streams.err
     assert streams.out.endswith(
         "Trained in .flatout/demo, from start to end, once each:\n"
-        "  python train.py --epochs 3        8.00 s\n"
+        "  python train.py --epochs 4        8.00 s\n"
         "    epoch 4: test accuracy 0.9\n"
-        "  flatout run train.py --epochs 3   4.00 s  2.0x as fast\n"
+        "  flatout run train.py --epochs 4   4.00 s  2.0x as fast\n"
         "    epoch 4: test accuracy 0.9\n"
         f"\nThe whole report, for a browser: {ordinary().folder}/report.html\n"
     )
+
+
+def test_the_demo_says_what_was_expected_of_as_many_epochs(search, trainings, capsys, project):
+    plain = TrainingTimes(startup_s=2, first_epoch_s=10, later_epoch_s=10)
+    half = TrainingTimes(startup_s=2, first_epoch_s=10, later_epoch_s=5)
+    made = replace(tuned().recipe, whole=WholeTraining(epochs=20, steps=23, plain=plain, tuned=half))
+    search.result = replace(tuned(), recipe=made)
+    assert run(["demo"]) == 0
+    assert "2.0x as fast (expected of 4 epochs: 1.56x)" in capsys.readouterr().out
 
 
 def test_the_demo_with_json_on_stdout_prints_nothing_else_there(search, trainings, capsys):

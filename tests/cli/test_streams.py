@@ -1,4 +1,7 @@
-"""Where nothing can be written: one line, the exit code of wrong usage, and never a traceback."""
+"""Where nothing can be written: one line, the exit code of wrong usage, and never a traceback.
+
+Modules: flatout.__main__.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""Every way to start a script is observed, and the script is as it would be without."""
+"""Every way to start a script is observed, and the script is as it would be without.
+
+Modules: flatout.inject.sitecustomize.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,7 @@
-"""`flatout diagnose --whole`: the training as it is, from start to end, and a record of all of it."""
+"""`flatout diagnose --whole`: the training as it is, from start to end, and a record of all of it.
+
+Modules: flatout.engine.whole_training.
+"""
 
 import pytest
 

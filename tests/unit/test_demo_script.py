@@ -1,4 +1,7 @@
-"""The bundled demo is complete, licensed, and trains where it is told to."""
+"""The bundled demo is complete, licensed, and trains where it is told to.
+
+Modules: flatout.demo.train.
+"""
 
 import io
 import os

@@ -6,6 +6,7 @@ Everything is summed in whole nanoseconds, so the account closes exactly:
 
 from collections.abc import Sequence
 
+from flatout.analysis.rollouts import collects
 from flatout.analysis.statistics import median, quantile, robust_cv, steady_start
 from flatout.schema.finding import Breakdown, OutsideShare, PhaseShare
 from flatout.schema.phase import OUTSIDE_PHASES, STEP_PHASES, Phase
@@ -29,7 +30,7 @@ def account(run: Run) -> Breakdown:
     rows = [step.phases_ns for step in run.steps]
     moved = {
         Phase.EPOCH_GAP: _move_epoch_gaps(run, rows) * max(1, run.steps_each),
-        Phase.VALIDATION: _move_validation(run, rows) * max(1, run.steps_each),
+        (Phase.ROLLOUT if collects(run) else Phase.VALIDATION): _move_validation(run, rows) * max(1, run.steps_each),
     }
     walls = [sum(row) for row in rows]
     warmup = _warmup(walls)

@@ -1,17 +1,18 @@
 """How long an epoch of the user's training is, in steps and in time, and how much of it the device waits."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
-from flatout.schema.run import Run
+from flatout.schema.run import EpochEnd, Outside, Run
 
-__all__ = ["Epoch", "ShortEpochs", "epoch_steps", "project_epoch", "short_epochs"]
+__all__ = ["Epoch", "ShortEpochs", "epoch_steps", "project_epoch", "short_epochs", "with_epoch_end"]
 
 WAITING = (Phase.INPUT, Phase.TRANSFER, Phase.SYNC)
-BETWEEN = (Phase.VALIDATION, Phase.EPOCH_GAP, Phase.CHECKPOINT)
+BETWEEN = (Phase.VALIDATION, Phase.ROLLOUT, Phase.EPOCH_GAP, Phase.CHECKPOINT)
 
 _SHORT, _SHORT_ENOUGH = 16, 24  # steps of an epoch that ends early, and of one that need not
 _WHOLE_SHARE = 1 / 6  # of the time in which results are compared, that a whole epoch may take
@@ -71,9 +72,38 @@ def project_epoch(run: Run, breakdown: Breakdown) -> Epoch | None:
         return None
     ended = (len(run.epoch_lengths) or len({step.epoch for step in run.steps})) - (not _finished(run))
     between_s = sum(breakdown.outside_s(phase) for phase in BETWEEN) / ended if ended else 0.0
+    if not ended and run.epoch_end is not None:
+        ended, between_s = 1, run.epoch_end.whole_s
     step_s = breakdown.mean_ms / 1000
     waiting = sum(breakdown.share(phase) for phase in WAITING)
     return Epoch(steps, steps * step_s + between_s, steps * step_s * waiting, between_s, ended)
+
+
+def with_epoch_end(run: Run, deep: Run) -> Run:
+    """Return the timed Run with what the deep run saw at the end of its first epoch, where that is all that was seen.
+
+    A deep run ends its first pass early, and passes of a validation after some batches: the rest of these is reckoned
+    by the median of those that were timed.
+    """
+    if len({step.epoch for step in run.steps}) > 1 or len({step.epoch for step in deep.steps}) < 2:
+        return run
+    begun = deep.steps[0].start_ns
+    seen = [stretch for stretch in deep.outside if stretch.start_ns > begun]
+    spent = {phase: sum(one.wall_ns for one in seen if one.phase == phase) / 1e9 for phase in BETWEEN}
+    end = EpochEnd(
+        gap_s=spent[Phase.EPOCH_GAP],
+        validation_s=spent[Phase.VALIDATION] + _left_out_s(deep, seen),
+        checkpoint_s=spent[Phase.CHECKPOINT],
+    )
+    return replace(run, epoch_end=end if end.whole_s > 0 else None)
+
+
+def _left_out_s(deep: Run, seen: Sequence[Outside]) -> float:
+    """Return the seconds of the batches of validation loaders that the deep run left out."""
+    timed = [one for one in seen if one.phase == Phase.VALIDATION and one.num_batches]
+    batches = sum(loader.num_batches for loader in deep.loaders if not loader.is_training and loader.epochs_started)
+    left = batches - sum(one.num_batches for one in timed)
+    return left * median([one.wall_ns / one.num_batches for one in timed]) / 1e9 if timed and left > 0 else 0.0
 
 
 def _finished(run: Run) -> bool:

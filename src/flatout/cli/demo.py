@@ -24,6 +24,13 @@ NEEDS = {"PIL": "pillow", "numpy": "numpy"}
 BUDGET_S = 90.0
 """For the diagnosis and the trials together, so that the demo and its installation take less than three minutes."""
 
+STEPS_PER_EPOCH = 23
+"""Of the bundled script: 1,442 images in batches of 64."""
+
+TRAINING_S = 10.0
+FEWEST_EPOCHS, MOST_EPOCHS = 2, 20
+"""The script as it is shall train for about so long afterwards, within these bounds."""
+
 LONGEST_S = 300.0
 
 
@@ -46,6 +53,8 @@ def demo(json_file: Path | None, out: Path | None, verbose: bool) -> None:
     It is ordinary in every way and trains on real images; a copy of it is put into .flatout/demo.
     """
     from flatout.cli.tune import tune_and_present
+    from flatout.report.expected import whole_of
+    from flatout.units import format_ratio
 
     missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
     if missing:
@@ -62,12 +71,22 @@ def demo(json_file: Path | None, out: Path | None, verbose: bool) -> None:
     )
     if report is None or not recipe.exists():
         return
+    num_epochs = _num_epochs(report)
+    words = (script.name, "--epochs", str(num_epochs))
     trainings = [
-        train(f"python {script.name}", (script.name,), verbose=verbose),
-        train(f"flatout run {script.name}", ("-m", "flatout", "run", script.name), verbose=verbose),
+        train(f"python {' '.join(words)}", words, verbose=verbose),
+        train(f"flatout run {' '.join(words)}", ("-m", "flatout", "run", *words), verbose=verbose),
     ]
-    _compare(trainings, err=json_file == STDOUT)
+    whole = whole_of(report.recipe) if report.recipe is not None else None
+    expected = f" (expected of {num_epochs} epochs: {format_ratio(whole.speedup(num_epochs))})" if whole else ""
+    _compare(trainings, expected, err=json_file == STDOUT)
     _name_page(report, err=json_file == STDOUT)
+
+
+def _num_epochs(report: Report) -> int:
+    """Return how many epochs the script as it is trains for in about `TRAINING_S`, going by its measured step."""
+    epoch_s = report.breakdown.mean_ms * STEPS_PER_EPOCH / 1000
+    return max(FEWEST_EPOCHS, min(MOST_EPOCHS, round(TRAINING_S / epoch_s) if epoch_s > 0 else FEWEST_EPOCHS))
 
 
 def train(command: str, words: Sequence[str], *, verbose: bool) -> Training:
@@ -93,8 +112,8 @@ def train(command: str, words: Sequence[str], *, verbose: bool) -> Training:
     return Training(command, wall_s, (told.splitlines() or [""])[-1])
 
 
-def _compare(trainings: Sequence[Training], *, err: bool) -> None:
-    """Print both trainings below each other."""
+def _compare(trainings: Sequence[Training], expected: str, *, err: bool) -> None:
+    """Print both trainings below each other, and what was expected of the second."""
     from flatout.report.visible import visible
     from flatout.units import format_ratio, format_seconds
 
@@ -102,7 +121,7 @@ def _compare(trainings: Sequence[Training], *, err: bool) -> None:
     before, after = trainings[0].wall_s, trainings[-1].wall_s
     click.echo(f"\nTrained in {FOLDER}, from start to end, once each:", err=err)
     for each in trainings:
-        factor = f"  {format_ratio(before / after)} as fast" if each is trainings[-1] else ""
+        factor = f"  {format_ratio(before / after)} as fast{expected}" if each is trainings[-1] else ""
         click.echo(f"  {each.command:<{width}}  {format_seconds(each.wall_s):>7}{factor}", err=err)
         click.echo(f"    {visible(each.last_line)}", err=err)
 

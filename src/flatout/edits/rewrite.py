@@ -110,7 +110,7 @@ def insert_line(source: SourceFile, code: str, line: int, *, after: bool) -> Sou
     if not after and body:
         added = added.with_changes(leading_lines=getattr(body[at], "leading_lines", ()))
         body[at] = body[at].with_changes(leading_lines=())
-    elif after and _is_import(body[at]):
+    elif after and body and _is_import(body[at]):
         added = added.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
     body.insert(at + after, added)
     return replace(source, code=module.with_changes(body=body).bytes)

@@ -121,6 +121,7 @@ class Recorder:
     def _install(self) -> None:
         """Install the probes; one that fails is noted and left out, training goes on."""
         sink = self.deep.watch("device-copies") if self.deep else None
+        self._span.install(self.probes.seams, self.probes.event_log.thread)
         installers = self.probes.installers(sink, everywhere=self.order.all_devices)
         for install in (*installers, *([self.deep.install] if self.deep else [])):
             try:

@@ -104,7 +104,7 @@ def epoch_lines(report: Report, price_h: float, look: Look) -> list[Text]:
 
 
 def _money(seconds: float, price_h: float) -> str:
-    """Return a price with at least two digits that mean something: `0.18`, `0.0042`, `214`."""
+    """Return a price with at least two digits that mean something: `0.18`, `0.0042`, `214.00`."""
     amount = seconds / 3600 * price_h
     return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.2g}"
 

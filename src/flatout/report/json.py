@@ -17,6 +17,7 @@ from typing import Any
 from flatout.errors import BadRecording
 from flatout.report.rows import ceiling_row, finding_row, finite, recipe_row, trial_row
 from flatout.schema.finding import Breakdown
+from flatout.schema.phase import Phase
 from flatout.schema.plain import LARGEST, to_plain
 from flatout.schema.report import Report
 from flatout.schema.secrets import masked_plain
@@ -55,7 +56,7 @@ _ROWS: Mapping[str, Mapping[str, _Kind]] = {
         "share": _NUMBER,  # of the step, 0 to 1
     },
     "outside": {
-        "phase": str,  # startup, epoch_gap, validation, checkpoint, other
+        "phase": str,  # startup, epoch_gap, validation, rollout, checkpoint, other
         "s": _NUMBER,  # seconds in all
         "share": _NUMBER,  # of the whole recording, 0 to 1
     },
@@ -152,7 +153,9 @@ def to_json(report: Report) -> dict[str, Any]:
             {"phase": part.phase.value, "ms": finite(part.ms), "share": finite(part.share)} for part in breakdown.phases
         ],
         "outside": [
-            {"phase": part.phase.value, "s": finite(part.s), "share": finite(part.share)} for part in breakdown.outside
+            {"phase": part.phase.value, "s": finite(part.s), "share": finite(part.share)}
+            for part in breakdown.outside
+            if part.phase is not Phase.ROLLOUT or part.s  # only where there is one: it came after schema 1 was promised
         ],
         "headroom": [ceiling_row(ceiling) for ceiling in report.headroom],
         "findings": [finding_row(each) for each in sorted(report.findings, key=lambda each: -finite(each.max_speedup))],

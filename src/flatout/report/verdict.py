@@ -55,6 +55,7 @@ SUBJECTS = {
     Phase.STARTUP: ("Training starts late", "of its time goes by before the first step"),
     Phase.EPOCH_GAP: ("Training pauses", "of its time goes by between epochs"),
     Phase.VALIDATION: ("Training pauses", "of its time is validation"),
+    Phase.ROLLOUT: ("Training pauses", "of its time collects the data that it learns from"),
     Phase.OTHER: ("Training pauses", "of its time lies outside the steps"),
 }
 

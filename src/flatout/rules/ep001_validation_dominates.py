@@ -2,8 +2,9 @@
 
 ## What it measures
 
-The time of the validation passes after the first training step, as a share of the recording without start-up. It fires
-at 25%.
+The time of the validation passes after the first training step, as a share of the recording without start-up. Where no
+epoch ended in that time, the deep run ends one early and times some batches of its validation: then it is the share of
+an epoch. It fires at 25%.
 
 ## Why it matters
 
@@ -25,7 +26,7 @@ the steps between two validations.
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import of_loop
+from flatout.rules.facts.epoch_ends import recorded, seen_once
 from flatout.rules.facts.validation import passes, place, spent
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
@@ -37,22 +38,27 @@ MIN_SHARE = 0.25
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """EP001: a quarter of the loop is validation."""
     spent_s, count = spent(run, breakdown)
-    share = breakdown.loop_share(spent_s)
-    if count == 0 or share < MIN_SHARE:
+    found = recorded(breakdown, spent_s, count) if count else None
+    if found is None and run.epoch_end is not None:
+        found = seen_once(run, breakdown, run.epoch_end.validation_s)
+    if found is None or found.share < MIN_SHARE:
         return None
+    with_gradients = any(stretch.with_grad for stretch in passes(run))
     return Finding(
         code="EP001",
         name="validation-dominates",
         phase=Phase.VALIDATION,
-        share=share,
-        max_speedup=speedup_without(share),
+        share=found.share,
+        max_speedup=speedup_without(found.share),
         location=place(run),
-        message=f"{of_loop(breakdown, spent_s, count)} is validation, in a recording of "
-        f"{breakdown.measured} measured steps. Validate less often or on a part of the set, with larger batches and "
-        "without gradients.",
+        message=f"{found.words} is validation, in a recording of "
+        f"{breakdown.measured} measured steps. Validate less often or on a part of the set, "
+        f"{'with larger batches and without gradients' if with_gradients else 'with larger batches'}.",
         evidence=(
-            Evidence("one validation", spent_s / count, "s"),
-            Evidence("batches of one validation", sum(stretch.num_batches for stretch in passes(run)) / count, ""),
+            Evidence("one validation", found.seconds / found.count, "s"),
+            Evidence(
+                "batches of one validation", sum(stretch.num_batches for stretch in passes(run)) / found.count, ""
+            ),
             Evidence("steps measured", breakdown.measured, ""),
         ),
         fixes=("loader-workers", "compiled-input"),

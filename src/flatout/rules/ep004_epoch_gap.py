@@ -3,9 +3,10 @@
 ## What it measures
 
 The time between the last step of an epoch and the first of the next that is neither validation nor a checkpoint, nor
-the restart of loader workers (that is IN009), as a share of the recording without start-up. It fires at 7%. Where half
-of it is Python's garbage collector, timed by its callbacks in the deep run (the second, instrumented run), the finding
-says so. That is known only for scripts with a loader: without one, the end of an epoch is recognized only later.
+the restart of loader workers (that is IN009), as a share of the recording without start-up. Where no epoch ended in
+that time, the deep run (the second, instrumented run) ends one early, and the share is that of an epoch as long as its
+loader says. It fires at 7%. Where half of it is Python's garbage collector, timed by its callbacks in the deep run, the
+finding says so. That is known only for scripts with a loader: without one, the end of an epoch is recognized later.
 
 ## Why it matters
 
@@ -26,10 +27,18 @@ If the recorded epochs are short, a gap looks large: compare their length with t
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import goes_to, of_loop
-from flatout.rules.facts.gaps import between_epochs, collected_share, num_pauses, own_code, own_gap_s
+from flatout.rules.core.sentence import goes_to
+from flatout.rules.facts.epoch_ends import recorded, seen_once
+from flatout.rules.facts.gaps import (
+    between_epochs,
+    collected_share,
+    num_pauses,
+    own_code,
+    own_gap_at_end_s,
+    own_gap_s,
+)
 from flatout.rules.facts.loader_facts import training_loader
-from flatout.rules.facts.user_lines import costs, hottest
+from flatout.rules.facts.user_lines import Hotspot, costs, hottest
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, CollectorFacts, LoaderFacts, Run
@@ -43,27 +52,26 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     """EP004: the script's own work between epochs takes 7% of the loop."""
     loader = training_loader(run)
     gaps = between_epochs(run)
-    spent_s = min(own_gap_s(run, loader), breakdown.loop_s)
-    share = breakdown.loop_share(spent_s)
-    if not gaps or share < MIN_SHARE:
+    found = recorded(breakdown, own_gap_s(run, loader), num_pauses(run, gaps)) if gaps else None
+    found = found or seen_once(run, breakdown, own_gap_at_end_s(run, loader))
+    if found is None or found.share < MIN_SHARE:
         return None
     spot = hottest(own_code(run, loader), among=costs(run, Phase.EPOCH_GAP))
     collected, asked = collected_share(run)
-    count = num_pauses(run, gaps)
     asks = run.causes.collector.between_at if run.causes and _is_asked_for(collected, asked) else None
-    place = asks or (spot.place if spot else loader.iterated_at if loader else None)
+    place = asks or (spot.place if spot else None)  # the loop that comes next has done nothing slow
     return Finding(
         code="EP004",
         name="epoch-gap",
         phase=Phase.EPOCH_GAP,
-        share=share,
-        max_speedup=speedup_without(share),
+        share=found.share,
+        max_speedup=speedup_without(found.share),
         location=place,
-        message=f"{of_loop(breakdown, spent_s, count)} is spent between epochs"
-        f"{f', most of it in {goes_to(spot)}' if spot else ''}{_collecting(collected)}. {_cure(collected, asked)}.",
+        message=f"{found.words} is spent between epochs{f', most of it in {goes_to(spot)}' if spot else ''}"
+        f"{_collecting(collected)}. {_cure(collected, asked, spot)}.",
         evidence=(
-            Evidence("one gap", spent_s / count, "s"),
-            Evidence("gaps", count, ""),
+            Evidence("one gap", found.seconds / found.count, "s"),
+            Evidence("gaps", found.count, ""),
             *((Evidence("share in the garbage collector", collected, ""),) if collected else ()),
         ),
         fixes=(),
@@ -78,9 +86,12 @@ def _is_asked_for(collected: float, asked: float) -> bool:
     return collected >= COLLECTING and 2 * asked >= collected
 
 
-def _cure(collected: float, asked: float) -> str:
+def _cure(collected: float, asked: float, spot: Hotspot | None) -> str:
     if collected < COLLECTING:
-        return "Do work that is the same in every epoch only once"
+        once = "do work that is the same in every epoch only once"
+        by_item = spot is not None and (not spot.running or spot.running.startswith("numpy"))
+        whole = "It is Python that works item by item: use operations on whole arrays, and "
+        return f"{whole}{once}" if by_item else f"{once[0].upper()}{once[1:]}"
     if _is_asked_for(collected, asked):
         return "Remove the call that requests it"
     return "Freeze the objects that are alive after set-up, and collect rarely"

@@ -28,7 +28,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_loop
-from flatout.rules.facts.gaps import restart_s
+from flatout.rules.facts.gaps import restart_s, restarting
 from flatout.rules.facts.loader_facts import training_loader
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
@@ -47,6 +47,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE:
         return None
     restarts = loader.epochs_started - 1
+    others = [one for one in restarting(run) if one is not loader and one.epochs_started]
+    whose = f"the workers of {1 + len(others)} loaders, {loader.num_workers} of this one,"
+    if not others:
+        whose = f"the loader's {loader.num_workers} workers"
     return Finding(
         code="IN009",
         name="workers-restarted",
@@ -54,8 +58,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share),
         location=loader.created_at,
-        message=f"{of_loop(breakdown, spent_s, restarts)} is spent restarting the loader's {loader.num_workers} "
-        "workers between epochs. Keep them: persistent_workers=True.",
+        message=f"{of_loop(breakdown, spent_s, restarts)} is spent restarting {whose} between epochs. Keep them: "
+        "persistent_workers=True.",
         evidence=(
             Evidence("one restart", spent_s / restarts, "s"),
             Evidence("restarts", restarts, ""),

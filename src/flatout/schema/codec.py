@@ -90,7 +90,7 @@ def _lines(run: schema.Run) -> Iterator[str]:
     kept = {"value": run.steps_each, "total": run.total_steps, "epochs": list(run.epoch_lengths)}
     yield dump_record("steps_each", kept)
     facts = {"samples_per_step": run.samples_per_step, "probe_us": run.probe_us, "seams": dict(run.seams)}
-    yield dump_record("facts", {**facts, "planned": to_plain(run.planned)})
+    yield dump_record("facts", {**facts, "planned": to_plain(run.planned), "epoch_end": to_plain(run.epoch_end)})
     yield dump_record("notes", {"values": list(run.notes)})
 
 
@@ -168,6 +168,7 @@ def build_run(records: Iterable[Mapping[str, Any]]) -> schema.Run:
             singles["probe_us"] = from_plain(float, record.get("probe_us", 0.0))
             singles["seams"] = from_plain(Mapping[str, int], record.get("seams", {}))
             singles["planned"] = from_plain(schema.Planned, record.get("planned", {}))
+            singles["epoch_end"] = from_plain(schema.EpochEnd | None, record.get("epoch_end"))
     fields: dict[str, Any] = {**singles, **{kind: tuple(values) for kind, values in many.items()}}
     return schema.Run(**fields)
 

@@ -7,6 +7,7 @@ from flatout.schema.facts import Frame
 
 __all__ = [
     "Arithmetic",
+    "Collected",
     "CompiledTrial",
     "Convolutions",
     "Denormals",
@@ -129,6 +130,18 @@ class RepeatedForward:
     count: int = 0
     steps: int = 0  # that were looked at
     seconds: float = 0.0  # of all these calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """Rows that the model was given without gradients, and how many of those it is trained on are among them."""
+
+    calls: int = 0  # without gradients
+    rows: int = 0  # that these calls were given, the first 64 of each
+    checked: int = 0  # rows of calls with gradients
+    matched: int = 0  # of those, seen without gradients first
+    steps: int = 0
+    steps_with_calls: int = 0  # in which a call without gradients was made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ class Phase(StrEnum):
     STARTUP = "startup"
     EPOCH_GAP = "epoch_gap"
     VALIDATION = "validation"
+    ROLLOUT = "rollout"
     OTHER = "other"
 
 
@@ -34,5 +35,12 @@ STEP_PHASES = (
 )
 """The phases of a step, in the order in which every recording stores them."""
 
-OUTSIDE_PHASES = (Phase.STARTUP, Phase.EPOCH_GAP, Phase.VALIDATION, Phase.CHECKPOINT, Phase.OTHER)
+OUTSIDE_PHASES = (
+    Phase.STARTUP,
+    Phase.EPOCH_GAP,
+    Phase.VALIDATION,
+    Phase.ROLLOUT,
+    Phase.CHECKPOINT,
+    Phase.OTHER,
+)
 """The phases outside the steps, in the order in which reports show them."""

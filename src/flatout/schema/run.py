@@ -27,6 +27,7 @@ from flatout.schema.facts import (
 )
 from flatout.schema.measured import (
     Arithmetic,
+    Collected,
     CompiledTrial,
     Convolutions,
     Denormals,
@@ -51,6 +52,7 @@ __all__ = [
     "Arithmetic",
     "Causes",
     "Ceiling",
+    "Collected",
     "CollectorFacts",
     "CompiledFunction",
     "CompiledTrial",
@@ -61,6 +63,7 @@ __all__ = [
     "DeviceWork",
     "End",
     "Environment",
+    "EpochEnd",
     "Exchange",
     "Fallback",
     "Frame",
@@ -204,6 +207,21 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """What lies between two epochs, seen once in a deep run, in seconds: of a training whose epochs take long."""
+
+    gap_s: float = 0.0
+    validation_s: float = 0.0  # of all batches of the loaders, by those that were timed
+    rollout_s: float = 0.0
+    checkpoint_s: float = 0.0
+
+    @property
+    def whole_s(self) -> float:
+        """Return all of it."""
+        return self.gap_s + self.validation_s + self.rollout_s + self.checkpoint_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankSummary:
     """The timed run of one rank in one line."""
 
@@ -257,6 +275,7 @@ class Causes:
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()
     unchanging: tuple[LoopInvariant, ...] = ()
+    collected: Collected | None = None
     reductions: tuple[SlowReduction, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     framework: str = (
@@ -282,6 +301,7 @@ class Run:
     total_steps: int = 0  # where entries are means: how many there were; 0: as many as entries
     epoch_lengths: tuple[int, ...] = ()  # steps of each epoch, the first 4096, in the record of a whole training
     planned: Planned = field(default_factory=Planned)
+    epoch_end: EpochEnd | None = None  # None: the timed run saw the ends of epochs itself, or nobody saw one
     utilization: tuple[Utilization, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
     causes: Causes | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from flatout.watch.components import is_generator, parts
 
-__all__ = ["GeneratorState", "access", "generators_in", "restore_states", "states_of"]
+__all__ = ["GeneratorState", "access", "generators_in", "mark_of", "restore_states", "states_of"]
 
 
 def generators_in(thing: Any) -> list[Any]:
@@ -38,7 +38,12 @@ class GeneratorState:
 def states_of(generators: Sequence[Any]) -> list[GeneratorState]:
     """Return where generators stand."""
     values = [access(each)[0]() for each in generators]
-    return [GeneratorState(pickle.dumps(value), value) for value in values]
+    return [GeneratorState(mark_of(value), value) for value in values]
+
+
+def mark_of(state: Any) -> bytes:
+    """Return what is equal for equal states; what pickle makes of a tensor names the memory that it lies in."""
+    return state.numpy().tobytes() if isinstance(state, sys.modules["torch"].Tensor) else pickle.dumps(state)
 
 
 def restore_states(generators: Sequence[Any], states: Sequence[GeneratorState]) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import contextvars
 import io
-import pickle
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 from flatout.watch.components import attributes_of, is_filled, is_generator, is_own, module_of, names_in, parts
 from flatout.watch.dataset_state import random_states, restore_random_states, undrawn
 from flatout.watch.memory.layouts import is_plain_instance
-from flatout.watch.own_generators import access
+from flatout.watch.own_generators import access, mark_of
 
 __all__ = ["StateGuard", "streams_alone"]
 
@@ -146,7 +145,7 @@ def _of_container(container: Any) -> Place:
 def _of_generator(generator: Any) -> Place:
     state, write = access(generator)
     before = state()
-    return lambda: pickle.dumps(state()), pickle.dumps(before), lambda _: write(before)
+    return lambda: mark_of(state()), mark_of(before), lambda _: write(before)
 
 
 def _of_file(file: Any) -> Iterator[Place]:

@@ -1,12 +1,14 @@
 """The length of an epoch, in steps and in time."""
 
+from dataclasses import replace
+
 import pytest
 
 from flatout.analysis.breakdown import account
-from flatout.analysis.epochs import ShortEpochs, epoch_steps, project_epoch, short_epochs
+from flatout.analysis.epochs import ShortEpochs, epoch_steps, project_epoch, short_epochs, with_epoch_end
 from flatout.rules.core.example import example, steps_of
 from flatout.schema.phase import Phase
-from flatout.schema.run import End, Header, LoaderFacts
+from flatout.schema.run import End, EpochEnd, Header, LoaderFacts, Outside
 
 PARTS = {Phase.INPUT: 20.0, Phase.SYNC: 5.0, Phase.FORWARD: 75.0}
 
@@ -79,3 +81,34 @@ def test_accumulated_steps_have_as_many_batches_each():
 
 def test_epochs_without_a_loader_end_by_themselves():
     assert shortened(60, trains=False) == ShortEpochs()
+
+
+def deep_run(*, batches_timed, loaders=()):
+    """Return a deep run in which the first epoch ended: a gap of 2 s, a checkpoint of 1 s, batches of a validation."""
+    run = example(steps=epochs_of(10, 2), loaders=loaders).run
+    last = run.steps[9].start_ns + run.steps[9].wall_ns
+    parts = [(Phase.EPOCH_GAP, 2.0, 0), (Phase.CHECKPOINT, 1.0, 0), *[(Phase.VALIDATION, 0.25, 1)] * batches_timed]
+    outside = tuple(Outside(phase=phase, start_ns=last, wall_ns=round(s * 1e9), num_batches=n) for phase, s, n in parts)
+    return replace(run, outside=outside)
+
+
+def test_the_end_of_a_long_epoch_is_taken_from_the_deep_run():
+    validation = LoaderFacts(name="Held out", num_batches=40, epochs_started=1)
+    training = LoaderFacts(is_training=True, num_batches=300, epochs_started=2)
+    timed = example(steps=epochs_of(30), loaders=(training,)).run
+    run = with_epoch_end(timed, deep_run(batches_timed=8, loaders=(training, validation)))
+    assert run.epoch_end == EpochEnd(gap_s=2.0, validation_s=pytest.approx(10.0), checkpoint_s=1.0)
+    epoch = project_epoch(run, account(run))
+    assert (epoch.steps, epoch.ended, epoch.between_s) == (300, 1, pytest.approx(13.0))
+    assert epoch.seconds == pytest.approx(30.0 + 13.0)
+
+
+def test_what_the_timed_run_has_seen_itself_stands():
+    timed = example(steps=epochs_of(30, 30)).run
+    assert with_epoch_end(timed, deep_run(batches_timed=8)).epoch_end is None
+    one_epoch = example(steps=epochs_of(30)).run
+    assert with_epoch_end(one_epoch, one_epoch).epoch_end is None
+
+
+def test_a_whole_validation_is_taken_as_it_was():
+    assert with_epoch_end(example(steps=epochs_of(30)).run, deep_run(batches_timed=4)).epoch_end.validation_s == 1.0

@@ -1,4 +1,7 @@
-"""The equality ladder on traces made by hand: what passes, what fails, and in which words."""
+"""The equality ladder on traces made by hand: what passes, what fails, and in which words.
+
+Modules: flatout.analysis.equality_gates, flatout.analysis.invariants.
+"""
 
 import math
 from dataclasses import replace

@@ -25,12 +25,17 @@ for x, y in loader:
 """
 
 
-def written(folder: Path, fixes, *, recorded=(), step_s=0.0, **files):
-    """Write fixes (name: settings) into `train.py` and the other modules given; return their texts and the outcomes."""
+def project_of(folder: Path, **files):
+    """Write `train.py` and the other modules given, and read them as a project."""
     for name, text in files.items():
         code = text if isinstance(text, bytes) else dedent(text).encode()
         (folder / f"{name}.py").write_bytes(code)
-    project = read_project(folder / "train.py", folder, folder)
+    return read_project(folder / "train.py", folder, folder)
+
+
+def written(folder: Path, fixes, *, recorded=(), step_s=0.0, **files):
+    """Write fixes (name: settings) into `train.py` and the other modules given; return their texts and the outcomes."""
+    project = project_of(folder, **files)
     selections = [Selection(name, settings) for name, settings in fixes.items()]
     patched, outcomes = write_recipe_in(project, selections, recorded, step_s)
     return {source.shown.removesuffix(".py"): source.code for source in patched.sources}, outcomes

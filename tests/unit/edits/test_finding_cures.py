@@ -1,4 +1,7 @@
-"""What findings change in a script: the lines that they name, where that leaves every weight as it was."""
+"""What findings change in a script: the lines that they name, where that leaves every weight as it was.
+
+Modules: flatout.edits.detached_values, flatout.edits.no_gradients.
+"""
 
 import ast
 import difflib

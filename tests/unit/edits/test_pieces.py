@@ -1,4 +1,8 @@
-"""What each fix writes: lines that go (-) and lines that come (+), and every other byte as it was."""
+"""What each fix writes: lines that go (-) and lines that come (+), and every other byte as it was.
+
+Modules: flatout.edits.autocast, flatout.edits.copies, flatout.edits.loaders, flatout.edits.optimizers,
+flatout.edits.process_flags, flatout.edits.trained_model.
+"""
 
 import difflib
 

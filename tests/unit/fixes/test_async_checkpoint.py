@@ -1,4 +1,7 @@
-"""Checkpoints written in the background: the same file, seen by nobody before it is whole, never lost in silence."""
+"""Checkpoints written in the background: the same file, seen by nobody before it is whole, never lost in silence.
+
+Modules: flatout.fixes.checkpoint.file_accesses, flatout.fixes.checkpoint.process_endings.
+"""
 
 import ctypes
 import multiprocessing

@@ -1,4 +1,7 @@
-"""However a training saves and however it ends: what `torch.save` would have left is there, and nothing else."""
+"""However a training saves and however it ends: what `torch.save` would have left is there, and nothing else.
+
+Modules: flatout.fixes.checkpoint.rescuer.
+"""
 
 import pytest
 from tests.unit.fixes.saving import ENDS, UNSEEN, WAYS, outcomes

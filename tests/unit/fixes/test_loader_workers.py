@@ -1,4 +1,7 @@
-"""Workers for loaders that had none, or another number of them: the same batches, the same random streams."""
+"""Workers for loaders that had none, or another number of them: the same batches, the same random streams.
+
+Modules: flatout.torch_loader.handover, flatout.torch_loader.worker_resizing.
+"""
 
 import copy
 import functools

@@ -1,4 +1,7 @@
-"""torch's loops in one pass: the same bits whatever the settings, and torch's own step wherever that is not shown."""
+"""torch's loops in one pass: the same bits whatever the settings, and torch's own step wherever that is not shown.
+
+Modules: flatout.optimizers.kinds, flatout.optimizers.one_pass, flatout.optimizers.short_step.
+"""
 
 import copy
 import functools

@@ -1,4 +1,7 @@
-"""Workers that stay: batches and random streams, the workers' own included, as if they had been started anew."""
+"""Workers that stay: batches and random streams, the workers' own included, as if they had been started anew.
+
+Modules: flatout.torch_loader.kept_workers.
+"""
 
 import functools
 import random

@@ -1,4 +1,7 @@
-"""Compiled code against Pillow and torch, to the last bit: single operations, and several in one go on threads."""
+"""Compiled code against Pillow and torch, to the last bit: single operations, and several in one go on threads.
+
+Modules: flatout.native.operation.
+"""
 
 import threading
 

@@ -101,7 +101,7 @@ def _made_of(source: SourceFile, bindings: list[Binding], call: ast.Call, block:
         name
         for statement, targets, values in before
         if isinstance(statement, ast.Assign | ast.For | ast.AsyncFor)
-        if statement.lineno > since and not targets & values
+        if statement.lineno > since and not targets & values and _comes_before(source, statement, call)
         for name in targets
     }
     found, size = names - renewed, -1
@@ -112,3 +112,12 @@ def _made_of(source: SourceFile, bindings: list[Binding], call: ast.Call, block:
             if values & found:
                 found = found | (targets if each in before else targets - renewed)
     return found
+
+
+def _comes_before(source: SourceFile, statement: ast.stmt, call: ast.Call) -> bool:
+    """Return whether `statement`, which stands above `call`, runs whenever that does: under no condition of its own."""
+    around = {call, *source.above(call)}
+    if not isinstance(statement, ast.Assign):  # a loop, which may have no turn
+        return statement in around
+    blocks = (each for _, each in ast.iter_fields(source.parents[statement]) if isinstance(each, list))
+    return any(statement in block and not around.isdisjoint(block) for block in blocks)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from flatout.analysis.breakdown import account
+from flatout.analysis.epochs import with_epoch_end
 from flatout.analysis.host_time_roles import assign_roles
+from flatout.analysis.rollouts import with_rollouts
 from flatout.engine.process.clock_merge import timeline
 from flatout.errors import BadRecording
 from flatout.schema.codec import build_run, read_records
@@ -48,7 +50,7 @@ def assemble(folder: Path, timed: Run | None = None) -> Run | None:
     if deep is None or not deep.steps:
         lost = "the deep run measured nothing: lines of code and facts about loaders are missing"
         return dataclasses.replace(timed, notes=(*timed.notes, lost))
-    return assign_roles(join_causes(timed, deep))
+    return with_rollouts(assign_roles(join_causes(timed, deep)))
 
 
 def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = ()) -> Run | None:
@@ -199,7 +201,7 @@ def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) ->
 def join_causes(timed: Run, deep: Run) -> Run:
     """Return the timed Run with the causes and facts of the deep one; times stay those of the timed run."""
     seen = {rank.rank: rank for rank in deep.ranks}
-    return dataclasses.replace(
+    joined = dataclasses.replace(
         timed,
         ranks=tuple(_with_causes(rank, seen.get(rank.rank)) for rank in timed.ranks),
         causes=deep.causes,
@@ -208,6 +210,7 @@ def join_causes(timed: Run, deep: Run) -> Run:
         models=deep.models or timed.models,
         optimizers=timed.optimizers or deep.optimizers,
     )
+    return with_epoch_end(joined, deep)
 
 
 def _with_causes(rank: RankSummary, deep: RankSummary | None) -> RankSummary:

@@ -27,6 +27,7 @@ class UtilizationSampler:
         self._samples: list[Utilization] = []
         self._last = time.monotonic()
         self._cpu: dict[int, float] = {}
+        self._tree_s = 0.0  # CPU time of the tree, of processes that have ended, too
         self._read_bytes = 0
         self._first = True
         self._total = sum(psutil.cpu_times()[:3])
@@ -58,22 +59,23 @@ class UtilizationSampler:
         """
         elapsed = max(1e-3, time.monotonic() - self._last)
         self._last = time.monotonic()
-        cpu, memory, private, read_bytes = self._tree(root)
+        cpu, tree_s, memory, private, read_bytes = self._tree(root)
         busy = sum(psutil.cpu_times()[:3])
         own = _cpu_s(psutil.Process())
         used = {pid: max(0.0, cpu[pid] - self._cpu.get(pid, 0.0)) / elapsed for pid in cpu}
         main = sum(used.get(pid, 0.0) for pid in trainers) if trainers else max(used.values(), default=0.0)
+        tree = max(sum(used.values()), (tree_s - self._tree_s) / elapsed)
         system = (busy - self._total - (own - self._own)) / elapsed
         first, self._first = self._first, self._first and not cpu
         read = max(0, read_bytes - self._read_bytes) / elapsed
-        self._cpu, self._total, self._own, self._read_bytes = cpu, busy, own, read_bytes
+        self._cpu, self._tree_s, self._total, self._own, self._read_bytes = cpu, tree_s, busy, own, read_bytes
         if first:
             return None
         return Utilization(
             at_s=at_s,
             main_cpu=main,
-            worker_cpu=max(0.0, sum(used.values()) - main),
-            foreign_cpu=max(0.0, system - sum(used.values())),
+            worker_cpu=max(0.0, tree - main),
+            foreign_cpu=max(0.0, system - tree),
             cores=tuple(percent / 100 for percent in psutil.cpu_percent(percpu=True)),
             memory_bytes=memory,
             private_bytes=private,
@@ -83,18 +85,19 @@ class UtilizationSampler:
             **(_gpu(self._gpus[0]) if self._gpus else {}),
         )
 
-    def _tree(self, root: int) -> tuple[dict[int, float], int, int, int]:
+    def _tree(self, root: int) -> tuple[dict[int, float], float, int, int, int]:
         cpu: dict[int, float] = {}
-        memory = private = read_bytes = 0
+        tree_s, memory, private, read_bytes = 0.0, 0, 0, 0
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(root).children(recursive=True):
                 with contextlib.suppress(psutil.Error), process.oneshot():
                     cpu[process.pid] = _cpu_s(process)
+                    tree_s += cpu[process.pid] + _ended_s(process)
                     held = process.memory_info()
                     memory += held.rss
                     private = max(private, held.rss - getattr(held, "shared", held.rss))
                     read_bytes += _read_bytes(process)
-        return cpu, memory, private, read_bytes
+        return cpu, tree_s, memory, private, read_bytes
 
     def gpus(self) -> tuple[GpuNow, ...]:
         """Return what every NVIDIA device of this machine does now; none without a driver."""
@@ -140,6 +143,12 @@ def _total_bytes(handle: Any) -> int:
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def _ended_s(process: psutil.Process) -> float:
+    """Return the CPU time of children that have ended: workers may live shorter than the time between two readings."""
+    times = process.cpu_times()
+    return float(getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
 
 
 def _read_bytes(process: psutil.Process) -> int:

@@ -78,4 +78,5 @@ def _account_of(server: "LoaderServer", place: str) -> LoaderAccount:
         reason=strategy.reason,
         changes=len(server.changes),
         changed=server.changes[-1] if server.changes else "",
+        anew=strategy.kept_rows.direct,
     )

@@ -6,6 +6,7 @@ strategy.walk(loader, iterate)       # batch_compiled.py, kept_rows.py, prefetch
 """
 
 import functools
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,7 @@ from flatout.watch.rehearsal import Rehearsal, Tried, rehearse
 __all__ = ["LoaderServer"]
 
 _CHANGES = 2  # of the data set, after which nothing more is kept
+_LOOK_SHARE = 0.05  # of a pass, that looking at a data set anew may take
 _ROOMY = 2**50  # bytes
 _TOO_LARGE = "the inputs of its transform take more memory than the budget allows"
 _BY_ROWS = {
@@ -62,21 +64,31 @@ class LoaderServer:
         self._passes = PassState(loader, weakly_called(weakref.WeakMethod(self._delivered)))
         self._pace, self._facts = ProofPace(), InputFacts()
         self.num_passes, self.name, self.changes = 0, self._served.name, list[str]()
+        self._walked_at, self._looked_s = time.monotonic(), 0.0
         self._strategy: LoaderStrategy = self._passthrough("")
         self._begin(loader)
 
     def walk(self, loader: Any, iterate: Callable[[Any], Any]) -> Any:
         """Return an iterator over `loader`; `iterate` is what its class does by itself."""
         self.num_passes += 1
+        last_pass_s, self._walked_at = time.monotonic() - self._walked_at, time.monotonic()
         self._served.computing_on = threads_of(loader)
         stale = self.strategy.begin_pass()
         if stale:
             self.changes.append(stale)
-            if len(self.changes) > _CHANGES or self._served.stays:
+            if self._served.stays or (len(self.changes) > _CHANGES and not self._is_worth_a_look(last_pass_s)):
                 self.strategy.give_way(self._passthrough(changing(self.name, stale)))
             else:
                 self._begin(loader)
         return self.strategy.walk(loader, iterate)
+
+    def _is_worth_a_look(self, pass_s: float) -> bool:
+        """Return whether to look at a data set that is another one in each pass, before a pass of some `pass_s`.
+
+        Batches that kernels make of what lies in memory need nothing of an earlier pass.
+        """
+        in_a_trial = self._served.policy.purpose != "run"
+        return self.strategy.kept_rows.direct and (in_a_trial or self._looked_s < _LOOK_SHARE * pass_s)
 
     @property
     def strategy(self) -> LoaderStrategy:
@@ -117,7 +129,7 @@ class LoaderServer:
 
     def _begin(self, loader: Any) -> None:
         """Look at everything: first in a copy of the process, then here, if that leaves no trace."""
-        before, budget, refused = self.strategy, self._served.policy.budget, refusal(loader)
+        before, budget, refused, began = self.strategy, self._served.policy.budget, refusal(loader), time.monotonic()
         before.give_way()  # whose memory is free from now on
         tried = functools.partial(self._tried, loader, budget.left)
         found = Rehearsal(refused) if refused else rehearse(loader, tried)
@@ -132,6 +144,7 @@ class LoaderServer:
         if not (chosen.reason or in_a_copy()):
             chosen.take(loader)
         before.give_way(chosen)
+        self._looked_s = time.monotonic() - began
 
     def _tried(self, loader: Any, left: int) -> Tried:
         """Do in a copy of the process what is to be done here; files are not made there."""

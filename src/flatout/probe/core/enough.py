@@ -4,7 +4,9 @@ import sys
 
 from flatout.probe.core.environment import describe_memory
 from flatout.probe.core.planned_length import planned_length
+from flatout.probe.core.seams import Seams
 from flatout.probe.core.step_tracker import StepTracker
+from flatout.probe.loader.short_passes import ShortPasses
 from flatout.schema.order import Order
 from flatout.schema.run import DeviceMemory, Planned, Step
 
@@ -12,6 +14,10 @@ __all__ = ["LOOK_EVERY_NS", "RecordedSpan", "enough"]
 
 LOOK_EVERY_NS = 20_000_000
 """Events are worked out, and whether enough was seen is asked, every 20 ms."""
+
+
+_SHORT = 8  # batches of a pass after the one that was ended: of a validation
+_ENDING_S = 4.0  # for the steps after it to come
 
 
 def enough(order: Order, num_steps: int, elapsed_s: float, epochs: int) -> bool:
@@ -43,7 +49,15 @@ class RecordedSpan:
         self.first_ns = 0
         self.memory_before: DeviceMemory | None = None
         self.planned = Planned()
+        self._passes: ShortPasses | None = None
+        self._ending_since_s: float | None = None
         self._look_again_ns = 0
+
+    def install(self, seams: Seams, thread: int) -> None:
+        """Make it possible to end a pass over a loader early, of a deep run."""
+        if self._order.mode == "deep" and self._order.steps is None:
+            self._passes = ShortPasses(thread)
+            self._passes.install(seams)
 
     def begin(self, step: Step) -> None:
         """Take the first step, in the training thread."""
@@ -57,4 +71,13 @@ class RecordedSpan:
         if self._order.steps is None and end_ns < self._look_again_ns:
             return False
         self._look_again_ns = end_ns + LOOK_EVERY_NS
-        return enough(self._order, tracker.num_steps, (end_ns - self.first_ns) / 1e9, tracker.passes.epochs)
+        elapsed_s, epochs = (end_ns - self.first_ns) / 1e9, tracker.passes.epochs
+        return enough(self._order, tracker.num_steps, elapsed_s, epochs) and not self._ends_an_epoch(elapsed_s, epochs)
+
+    def _ends_an_epoch(self, elapsed_s: float, epochs: int) -> bool:
+        """Return whether to go on until the end of an epoch has been run through, where none was seen by now."""
+        if self._ending_since_s is None:
+            if epochs != 1 or self._passes is None or not self._passes.end_now(_SHORT):
+                return False
+            self._ending_since_s = elapsed_s
+        return epochs == 1 and elapsed_s - self._ending_since_s < _ENDING_S and elapsed_s < self._order.max_s

@@ -4,20 +4,23 @@ All executions of a verification start from the same seeds and follow the same s
 everything that the training sees is noted (`probe.traces`), at the captured steps every tensor is compared
 (`probe.replay`). Nothing here changes what the script computes, with four exceptions: replayed steps begin from the
 baseline's state, the reference runs them in float64, what a device drops out is the same for every type and layout
-(`probe.dropout`), and epochs may end early (`probe.short_passes`).
+(`probe.dropout`), and epochs may end early (`probe.loader.short_passes`).
 """
 
 import contextlib
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from flatout.probe.core.seams import Hits
+from flatout.probe.loader.short_passes import ShortPasses
 from flatout.probe.model.modules import ModuleWatch
 from flatout.probe.verify import dropout
 from flatout.probe.verify.after_steps import describe_checkpoint, dry_epoch
@@ -25,7 +28,6 @@ from flatout.probe.verify.capture import Capture, Tensors
 from flatout.probe.verify.fingerprint import tensor_prints
 from flatout.probe.verify.reference import Reference
 from flatout.probe.verify.replay import CapturedSteps, Replay, nudge
-from flatout.probe.verify.short_passes import ShortPasses
 from flatout.probe.verify.traces import TraceWatch
 from flatout.schema.order import VerifyOrder
 from flatout.schema.run import Step
@@ -80,7 +82,7 @@ class OutermostSteps:
     def __init__(self, begins: Callable[[Any], None], ends: Callable[[Any], None]) -> None:
         """Say `begins(optimizer)` and `ends(optimizer)`."""
         self._begins, self._ends = begins, ends
-        self._inside: list[int] = []
+        self._inside: list[int] = []  # how deep in the stack those are that are under way
         self._handles: list[Any] = []
 
     def follow(self, within: Callable[[Callable[[Any], None], Any], None]) -> None:
@@ -96,16 +98,25 @@ class OutermostSteps:
             handle.remove()
 
     def _step_begins(self, optimizer: Any) -> None:
-        if id(optimizer) in self._inside:  # one that raised never came back
-            self._inside.clear()
-        self._inside.append(id(optimizer))
+        depth = self._left(sys._getframe())
+        self._inside.append(depth)
         if len(self._inside) == 1:
             self._begins(optimizer)
 
     def _step_ends(self, optimizer: Any) -> None:
-        self._inside.pop()
-        if not self._inside:
+        begun = bool(self._inside)
+        self._left(sys._getframe())
+        if begun and not self._inside:
             self._ends(optimizer)
+
+    def _left(self, frame: FrameType) -> int:
+        """Return how deep `frame` is, after taking out what is no shallower: it has ended, or raised."""
+        depth = 0
+        while frame.f_back is not None:
+            frame, depth = frame.f_back, depth + 1
+        while self._inside and self._inside[-1] >= depth:
+            self._inside.pop()
+        return depth
 
 
 class TrainingProgress:

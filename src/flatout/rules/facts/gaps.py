@@ -10,7 +10,17 @@ from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import LineCost, LoaderFacts, Outside, Run
 
-__all__ = ["between_epochs", "collected_share", "first_batches", "num_pauses", "own_code", "own_gap_s", "restart_s"]
+__all__ = [
+    "between_epochs",
+    "collected_share",
+    "first_batches",
+    "num_pauses",
+    "own_code",
+    "own_gap_at_end_s",
+    "own_gap_s",
+    "restart_s",
+    "restarting",
+]
 
 WAITS_FOR_RANKS = re.compile(r"all_?reduce|all_gather|barrier|broadcast")
 
@@ -27,16 +37,22 @@ def num_pauses(run: Run, stretches: Iterable[Outside]) -> int:
 def own_code(run: Run, loader: LoaderFacts | None) -> tuple[LineCost, ...]:
     """Return what the deep run saw between epochs in the script's own code.
 
-    Left out are the line that starts the loader, and calls that wait for other ranks.
+    Left out are the lines that start this loader or the workers of another one, and calls that wait for other ranks.
     """
-    start = (loader.iterated_at.file, loader.iterated_at.line) if loader and loader.iterated_at else None
+    starting = [one.iterated_at for one in (loader, *restarting(run)) if one is not None and one.iterated_at]
+    starts = {(place.file, place.line) for place in starting}
     return costs(
         run,
         Phase.EPOCH_GAP,
         keep=lambda cost: (
-            bool(cost.stack) and (cost.stack[0].file, cost.stack[0].line) != start and not _waits_for_ranks(cost)
+            bool(cost.stack) and (cost.stack[0].file, cost.stack[0].line) not in starts and not _waits_for_ranks(cost)
         ),
     )
+
+
+def restarting(run: Run) -> list[LoaderFacts]:
+    """Return the loaders that end their workers after a pass and start new ones for the next."""
+    return [loader for loader in run.loaders if _restarts(loader)]
 
 
 def own_gap_s(run: Run, loader: LoaderFacts | None) -> float:
@@ -48,6 +64,12 @@ def own_gap_s(run: Run, loader: LoaderFacts | None) -> float:
     if seen > 0:
         return gap_s * seconds(own_code(run, loader)) / seen
     return max(0.0, gap_s - _starting_s(loader)) if loader.start_s > 0 else 0.0
+
+
+def own_gap_at_end_s(run: Run, loader: LoaderFacts | None) -> float:
+    """Return the same of the one end of an epoch that the deep run has seen, 0 where it saw none."""
+    gap_s, seen = run.epoch_end.gap_s if run.epoch_end else 0.0, seconds(costs(run, Phase.EPOCH_GAP))
+    return gap_s * seconds(own_code(run, loader)) / seen if seen > 0 else 0.0
 
 
 def restart_s(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> float:

@@ -4,6 +4,7 @@ import types
 from collections import deque
 from typing import Any
 
+from flatout.watch.components import attributes_of
 from flatout.watch.memory.object_kinds import referents
 
 __all__ = ["path_to"]
@@ -37,10 +38,8 @@ def _steps(thing: Any) -> list[tuple[str, Any]]:
         return [(f"[{place}]", value) for place, value in enumerate(thing)]
     if isinstance(thing, types.FunctionType):
         return [(".closure", cell) for cell in thing.__closure__ or ()] + [(".defaults", thing.__defaults__)]
-    found = []
-    for inner in referents(thing):
-        if type(inner) is dict and not isinstance(thing, type):
-            found += [(f".{key}", value) for key, value in inner.items()] + [("", inner)]
-        elif not isinstance(inner, type):
-            found.append(("", inner))
-    return found
+    own = None if isinstance(thing, type) else attributes_of(thing)  # the collector may tell of its values alone
+    found = [(f".{key}", value) for key, value in (own or {}).items()]
+    named = {id(value) for _, value in found}
+    inside = [one for one in referents(thing) if id(one) not in named and not isinstance(one, type)]
+    return found + [("", one) for one in inside]

@@ -1,4 +1,7 @@
-"""Samples that wait for something are asked for by many threads, and come out as the plain loader's do."""
+"""Samples that wait for something are asked for by many threads, and come out as the plain loader's do.
+
+Modules: flatout.pipeline.serve.prefetched.
+"""
 
 import contextlib
 import gc

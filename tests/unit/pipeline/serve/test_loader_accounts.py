@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from flatout.loader_account import LoaderAccount
 from flatout.pipeline.serve.compiled_loader import LoaderCaches
@@ -74,6 +74,23 @@ def test_a_change_at_every_pass_stands_back_before_it_is_given_up():
     walk(kept, loader, 2)  # it settles: one change in four passes
     (account,) = kept.accounts.all()
     assert (account.changes, account.passes, account.stands_back) == (2, 5, "")
+
+
+@pytest.mark.parametrize(("purpose", "looking_s", "served"), [("run", 0.0, 20), ("run", 9.0, 12), ("verify", 9.0, 20)])
+def test_arrays_that_are_drawn_anew_are_served_as_they_are_where_a_look_is_short(purpose, looking_s, served):
+    data = TensorDataset(torch.zeros(24, 3))
+    loader = DataLoader(data, batch_size=6)
+    kept = LoaderCaches(where=lambda: "train.py:7", purpose=purpose)
+    for _ in range(5):
+        data.tensors = (torch.randn(24, 3),)
+        batches = [batch for (batch,) in kept.walk(loader, DataLoader.__iter__)]
+        assert torch.equal(torch.cat(batches), data.tensors[0])
+        kept.of(loader)._looked_s = looking_s
+        kept.of(loader)._walked_at -= 1.0  # the pass took a second
+    (account,) = kept.accounts.all()
+    assert account.batches == served
+    assert account.changes >= 3
+    assert bool(account.stands_back) == (served < 20)
 
 
 def test_nothing_is_told_where_another_loader_is_served():

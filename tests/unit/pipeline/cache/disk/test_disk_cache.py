@@ -1,4 +1,7 @@
-"""Samples kept in a folder: another process has them from its first batch on, and never a wrong one."""
+"""Samples kept in a folder: another process has them from its first batch on, and never a wrong one.
+
+Modules: flatout.pipeline.cache.disk.kept_content.
+"""
 
 import contextlib
 import gc

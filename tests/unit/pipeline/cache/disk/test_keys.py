@@ -1,3 +1,8 @@
+"""Keys: what samples depend on changes them, and nothing else does; in another process they are the same.
+
+Modules: flatout.pipeline.cache.disk.key_code.
+"""
+
 import collections
 import dataclasses
 import enum

@@ -1,4 +1,8 @@
-"""Every deterministic kernel against the operation it stands for, sample by sample, to the last bit and stride."""
+"""Every deterministic kernel against the operation it stands for, sample by sample, to the last bit and stride.
+
+Modules: flatout.pipeline.compile.kernels.convert, flatout.pipeline.compile.kernels.crop_and_pad,
+flatout.pipeline.compile.kernels.normalize.
+"""
 
 import numpy as np
 import pytest

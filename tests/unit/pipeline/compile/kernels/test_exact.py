@@ -1,5 +1,12 @@
 """Random kernels against the originals run sample by sample: the same numbers drawn, the same bits, the stream left
-at the same place."""
+at the same place.
+
+Modules: flatout.pipeline.compile.kernels.blur, flatout.pipeline.compile.kernels.erasing,
+flatout.pipeline.compile.kernels.flips, flatout.pipeline.compile.kernels.gray,
+flatout.pipeline.compile.kernels.mixture, flatout.pipeline.compile.kernels.noise,
+flatout.pipeline.compile.kernels.random_crop, flatout.pipeline.compile.kernels.rotation,
+flatout.pipeline.compile.kernels.core.per_sample.
+"""
 
 import copy
 

@@ -1,8 +1,9 @@
-"""Passes over loaders that end early, so that the ends of several epochs lie in the steps that are compared.
+"""Passes over loaders that end early, so that the ends of epochs lie in the steps that are looked at.
 
-What a script changes between two epochs (rows drawn anew, a curriculum, an augmentation that grows) is seen at the end
-of an epoch only, and an epoch of a real training takes longer than results are compared. All executions of a
-verification end the same passes after the same batches, so they still compare with each other.
+What a script does between two epochs (rows drawn anew, a curriculum, a validation, a checkpoint) is seen at the end of
+an epoch only, and an epoch of a real training takes longer than anybody looks. All executions of a verification end the
+same passes after the same batches, so they still compare with each other; a deep run ends one, when it has seen enough
+of its steps.
 """
 
 import contextlib
@@ -17,11 +18,13 @@ from flatout.probe.core.seams import Hits, Seams
 
 __all__ = ["ShortPasses"]
 
+_ENDLESS = 10**15
+
 
 class ShortPasses:
     """Ends passes of one thread; installed around what fixes put in place, and inside what notes the batches."""
 
-    def __init__(self, thread: int, num_batches: int, *, first_whole: bool) -> None:
+    def __init__(self, thread: int, num_batches: int = _ENDLESS, *, first_whole: bool = False) -> None:
         """End each pass over a loader after `num_batches`; `first_whole`: but the first pass over each."""
         self._thread = thread
         self._num_batches = num_batches
@@ -34,6 +37,18 @@ class ShortPasses:
         """Wrap loaders."""
         seams.wrap("torch.utils.data.dataloader:DataLoader.__iter__", self._iter)
         seams.wrap("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", self._next)
+
+    def end_now(self, num_batches: int) -> bool:
+        """End the pass under way before its next batch, later ones after `num_batches`; return whether there is one.
+
+        Where several are under way, one may be drawn from for ever by `next()`, whose end the script does not expect.
+        """
+        under_way = [iterator for iterator, left in self._left.items() if left > 0]
+        if len(under_way) != 1:
+            return False
+        self._left[under_way[0]] = 0
+        self._num_batches = num_batches
+        return True
 
     def _iter(self, original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def iterate(loader: Any) -> Any:
@@ -67,6 +82,9 @@ class ShortPasses:
             self._inside = True
             try:
                 batch = original(iterator)
+            except StopIteration:
+                self._left.pop(iterator, None)
+                raise
             finally:
                 self._inside = False
             self._left[iterator] = left - 1

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from flatout.pipeline.serve.compiled_loader import LoaderCaches
 from flatout.probe.core.seams import Seams
-from flatout.probe.verify.short_passes import ShortPasses
+from flatout.probe.loader.short_passes import ShortPasses
 from flatout.probe.verify.traces import TraceWatch
 
 
@@ -134,5 +134,32 @@ def test_an_iterator_of_another_kind_keeps_its_attributes(ending):
         with pytest.raises(AttributeError, match="colour"):
             getattr(batches, "colour")  # noqa: B009
         assert len(list(batches)) == 2
+    finally:
+        seams.undo()
+
+
+def test_the_pass_under_way_is_ended_when_that_is_asked_for():
+    seams, short = Seams(), ShortPasses(get_ident())
+    short.install(seams)
+    try:
+        assert not short.end_now(2)  # there is none
+        loader, seen = DataLoader(range(40), batch_size=2), []
+        for batch in loader:
+            seen.append(batch)
+            if len(seen) == 5:
+                assert short.end_now(2)
+        assert (len(seen), len(list(loader)), len(list(DataLoader(range(8))))) == (5, 2, 2)
+    finally:
+        seams.undo()
+
+
+def test_of_several_passes_under_way_none_is_ended():
+    seams, short = Seams(), ShortPasses(get_ident())
+    short.install(seams)
+    try:
+        one, other = (iter(DataLoader(range(8), batch_size=2)) for _ in range(2))
+        next(one), next(other)
+        assert not short.end_now(2)
+        assert (len(list(one)), len(list(other))) == (3, 3)
     finally:
         seams.undo()
