@@ -34,8 +34,8 @@ only where the first pass takes 20 s or longer. Trials write nothing to disk, an
 `compiled-input` does: they see no difference between the two.
 """
 
+import functools
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ def _not_worth_it(loader: LoaderFacts) -> str:
 
 def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones, or earlier trainings, delivered."""
-    from flatout.fixes.core.site import tell
+    from flatout.fixes.core.site import say
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
     from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
@@ -96,7 +96,7 @@ def patch(site: "Site", folder: str = ".flatout/cache", on_change: str = "stop")
         folder=place,
         on_change=on_change,
         where=caller_line,
-        tell=partial(tell, site),
+        tell=functools.partial(say, site),
     )
     site.loaders = kept.accounts.all
 

@@ -44,8 +44,8 @@ made of very many small objects. In a trial's timing the store is filled with re
 it shows the speed of later epochs without a full first pass; results are compared separately, with the real samples.
 """
 
+import functools
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE
@@ -87,7 +87,7 @@ def _drawn_itself(loader: LoaderFacts) -> str:
 
 def patch(site: "Site", on_change: str = "stop") -> None:
     """Serve every pass over a DataLoader from what earlier ones delivered."""
-    from flatout.fixes.core.site import tell
+    from flatout.fixes.core.site import say
     from flatout.pipeline.serve.compiled_loader import LoaderCaches
     from flatout.probe.core.user_places import caller_line
     from flatout.watch.dataset_state import in_a_worker
@@ -97,7 +97,7 @@ def patch(site: "Site", on_change: str = "stop") -> None:
         hit=lambda: site.hit("DataLoader"),
         on_change=on_change,
         where=caller_line,
-        tell=partial(tell, site),
+        tell=functools.partial(say, site),
     )
     site.loaders = kept.accounts.all
 

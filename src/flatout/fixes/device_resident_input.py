@@ -93,7 +93,7 @@ class _Served:
     def __init__(self, site: "Site", kind: str, on_change: str) -> None:
         import weakref
 
-        from flatout.fixes.core.site import tell
+        from flatout.fixes.core.site import say
         from flatout.pipeline.device.device_stream import DeviceStream
         from flatout.pipeline.serve.compiled_loader import LoaderCaches
         from flatout.probe.core.user_places import caller_line
@@ -108,7 +108,7 @@ class _Served:
             device=self._device,
             on_change=on_change,
             where=caller_line,
-            tell=partial(tell, site),
+            tell=partial(say, site),
         )
         site.loaders = self._kept.accounts.all
         self._places: Any = weakref.WeakKeyDictionary()  # cache -> places in its batches

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
 
-__all__ = ["OutermostModules", "Site", "tell"]
+__all__ = ["OutermostModules", "Site", "say"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the original function its replacement."""
@@ -131,7 +131,7 @@ class Site:
         return reach.on if reach is not None and reach.elsewhere else self.enabled
 
 
-def tell(site: Site, line: str) -> None:
+def say(site: Site, line: str) -> None:
     """Tell the user of a training, in one line on stderr, what has become of a fix."""
     if site.purpose == "run":
         sys.stderr.write(f"flatout: {site.selection.label}: {line}\n")

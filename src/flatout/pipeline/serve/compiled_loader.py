@@ -116,7 +116,7 @@ class LoaderCaches:
         walked = self.of(loader).walk(loader, iterate)
         if owner is not loader.dataset and not loader.persistent_workers:
             with contextlib.suppress(AttributeError):  # a loader made for one pass: its data set is found through it
-                walked._walked = loader
+                walked.loader_of_flatout = loader
         if self._tell is not None and (unserved := self.accounts.nothing_served()):
             tell, self._tell = self._tell, None
             for account in unserved:

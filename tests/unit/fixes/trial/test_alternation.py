@@ -21,7 +21,7 @@ class Lever:
         self.enabled = False
         self.acts = hits
         self.hits = {}
-        self.failure = failure
+        self.failure, self.stood_back = failure, ""
         self.loaders = list
         self.switched = 0
 
