@@ -7,6 +7,7 @@ import pytest
 from tests.unit.report.specimens import comparison, ordinary
 
 from flatout.analysis.judge import CONFIRM_LOOKS
+from flatout.analysis.whole_gain import Gains
 from flatout.engine.process.target import Target
 from flatout.engine.trial import recipe_proof
 from flatout.engine.trial.recipe_proof import Confirmation, make_recipe
@@ -121,9 +122,34 @@ def test_the_recipe_says_where_and_how_it_was_proven(tmp_path):
     kept = [trial("a", comparison=comparison(speedup=1.5)), trial("b")]
     script = tmp_path / "train.py"
     script.write_text("pass\n")
-    made = make_recipe(Target(str(script), ("python", str(script))), shown, kept, comparison(speedup=2.0))
+    target, gains = Target(str(script), ("python", str(script))), Gains(later=2.0)
+    made = make_recipe(target, shown, kept, comparison(speedup=2.0), gains)
     assert [(fix.selection.fix, fix.speedup) for fix in made.fixes] == [("a", 1.5), ("b", 1.0)]
     assert (made.proof.speedup, made.proof.num_pairs, made.proof.baseline_ms) == (2.0, 8, 100.0)
     assert (made.proof.torch, made.proof.num_cpus) == ("2.13.0", 2)
     assert made.proof.samples == {"Rows": 10}
     assert made.proof.flatout == recipe_proof.__version__
+
+
+def once_longer(base, arm, measured, **given):
+    measured.pairs = [Pair(100.0, 50.0)] * 8
+    measured.first_pairs = [Pair(100.0, 80.0)] * 6
+    measured.once_s = [3.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("fix", "first", "once_s"), [("compiled-input", 1.25, 2.0), ("gc-control", 2.0, 0.0)], ids=["keeps", "acts at once"]
+)
+def test_the_first_epoch_is_timed_of_what_gains_in_later_ones(monkeypatch, fix, first, once_s):
+    bench = Bench(2.0)
+    bench.as_in_a_training = lambda: bench
+    monkeypatch.setattr(bench, "side_by_side", once_longer)
+    gains = confirmation(bench).gains([Selection(fix)], later=2.0)
+    assert gains.later == 2.0
+    assert gains.first == pytest.approx(first)
+    assert gains.once_s == once_s
+
+
+def test_of_ranks_the_first_epoch_is_not_known():
+    gains = confirmation(Bench(2.0), together=True).gains([Selection("compiled-input")], later=2.0)
+    assert gains.first is None
