@@ -82,7 +82,7 @@ class Counts:
     ("collate", "reason"),
     [
         (halves, "its batches hold something that is not one row per sample"),
-        (lambda samples: object(), "its batches hold something that is not one row per sample"),
+        (lambda samples: object(), "its batches hold objects of a class that is not known (object)"),
         (padded, DEPENDS),
         (drawn, DEPENDS),
         (fails_alone, "its collate function raised ValueError on 1 samples"),
