@@ -40,8 +40,8 @@ def test_what_the_user_has_set_stays(tmp_path, monkeypatch):
 
 
 def said(pid, *, hits=(), failure="", rank=0, steps=0, loaders=(), samples=None, notes=(), **more):
-    site = {"hits": dict(hits), "loaders": list(loaders), "failure": failure}
-    other = {"hits": {}, "loaders": [], "failure": failure}
+    site = {"hits": dict(hits), "loaders": list(loaders), "stood_back": "", "failure": failure}
+    other = {"hits": {}, "loaders": [], "stood_back": "", "failure": failure}
     return {
         "pid": pid,
         "rank": rank,
@@ -59,7 +59,7 @@ def trained(folder, *words, attached=True):
         (folder / "parts" / "python-1").touch()
     lines = [word if isinstance(word, str) else json.dumps(word) for word in words]
     (folder / "acts.jsonl").write_text("\n".join(lines))
-    return _trained(0, [WORKERS, TF32], folder)
+    return _trained(0, [WORKERS, TF32], folder, 1.0)
 
 
 def test_of_each_process_its_last_word_counts(tmp_path):
@@ -114,5 +114,5 @@ def test_why_a_process_could_not_be_attached_to_is_a_note(tmp_path):
 
 def test_without_words_nothing_was_done(tmp_path):
     (tmp_path / "parts").mkdir()
-    found = _trained(3, [TF32], tmp_path)
+    found = _trained(3, [TF32], tmp_path, 1.0)
     assert (found.exit_code, found.ranks, found.acts[0].hits) == (3, {}, {})

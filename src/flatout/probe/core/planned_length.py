@@ -7,9 +7,11 @@ only names, attributes, entries and sums of whole numbers are looked at.
 
 import ast
 import functools
+import inspect
 import linecache
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -81,6 +83,13 @@ def _loops(frame: FrameType) -> Iterator[_Around]:
         return
     for node in _around(frame.f_code.co_filename, frame.f_code.co_firstlineno, line):
         yield _for(node, frame) if not isinstance(node, ast.While) else _while(node, frame)
+    _forget(frame)
+
+
+def _forget(frame: FrameType) -> None:
+    """Let go of what looking at the frame's variables has made: before Python 3.13 a dictionary that lives with it."""
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        frame.f_locals.clear()
 
 
 @functools.lru_cache(maxsize=64)

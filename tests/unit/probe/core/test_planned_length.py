@@ -4,6 +4,7 @@ import argparse
 import itertools
 import sys
 import textwrap
+import weakref
 
 import pytest
 
@@ -244,3 +245,32 @@ def test_code_without_a_source_says_nothing():
     scope = {"__name__": "__main__", "loader": [1], "step": lambda: found.append(planned_length(sys._getframe(1)))}
     exec("for epoch in range(3):\n    for batch in loader:\n        step()\n", scope)
     assert found[0] == Planned()
+
+
+def test_nothing_of_a_function_is_kept_alive():
+    class Model:
+        pass
+
+    def train():
+        model, epochs = Model(), 3
+        gone = weakref.ref(model)
+        for _ in range(epochs):
+            found = planned_length(sys._getframe())
+            del model
+            return found, gone()
+
+    found, left = train()
+    assert left is None
+    assert found.steps % 3 == 0
+    assert found.steps > 0
+
+
+def test_variables_stay_as_they_are():
+    def train():
+        epochs, step = 3, 0
+        for epoch in range(epochs):
+            planned_length(sys._getframe())
+            step += 1
+        return epochs, epoch, step
+
+    assert train() == (3, 2, 3)
