@@ -268,9 +268,9 @@ def test_nothing_of_a_function_is_kept_alive():
 def test_variables_stay_as_they_are():
     def train():
         epochs, step = 3, 0
-        for epoch in range(epochs):
+        for _epoch in range(epochs):
             planned_length(sys._getframe())
             step += 1
-        return epochs, epoch, step
+        return epochs, _epoch, step
 
     assert train() == (3, 2, 3)
