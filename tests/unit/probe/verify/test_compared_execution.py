@@ -155,7 +155,7 @@ def test_a_second_epoch_has_begun_when_a_loader_that_was_trained_on_gives_batche
     ):
         progress.follow_epochs(events)
         assert not progress.second_epoch
-    assert (progress.trained, progress.ended) == ({1}, True)
+    assert (progress.trained, progress.num_ended) == ({1}, 1)
     progress.follow_epochs({"batches": [(1, "x")]})
     assert progress.second_epoch
 
