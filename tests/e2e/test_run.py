@@ -122,6 +122,13 @@ def lines(ended):
     return [line.removeprefix("flatout: ") for line in ended.err.splitlines() if line.startswith("flatout: ")]
 
 
+def acts(ended):
+    """Return these lines without the last one, that says how long the training took."""
+    *before, last = lines(ended)
+    assert re.fullmatch(r"trained [\d,]+ steps in .+", last)
+    return before
+
+
 # ----------------------------------------------------------------------------------------------------- the script's own
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.full
@@ -136,7 +143,7 @@ def test_a_script_killed_by_a_signal_ends_as_the_shell_says_and_what_was_done_is
     project.write(training(steps=20, after="os.kill(os.getpid(), 9)"))
     ended = project("run", "train.py")
     assert ended.code == 128 + 9
-    counted, idle = lines(ended)[-2:]
+    counted, idle = acts(ended)[-2:]
     assert re.fullmatch(r"counts: SGD.step 1[0-9]", counted)
     assert "may not have acted: the script was killed by SIGKILL; memory may" in idle
 
@@ -306,7 +313,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_script_once(project):
 
 # ------------------------------------------------------------------------------------------------------------ the fixes
 def test_what_is_applied_is_said_before_and_what_was_done_after_and_a_fix_that_raises_is_left_out(trained):
-    told = [line for line in lines(trained) if not line.startswith("warning: ")]
+    told = [line for line in acts(trained) if not line.startswith("warning: ")]
     assert told[0].startswith("train.py trains under flatout.toml")
     assert told[1:5] == [f"  {name} (BITWISE, 1.00x)" for name in ("counts", "breaks", "modules", "idle")]
     assert told[5:] == [
@@ -405,7 +412,7 @@ def test_every_rank_of_torchrun_trains_under_the_recipe(project):
     project.write(DISTRIBUTED, "ddp.py")
     ended = project("run", "--verbose", "--", "torchrun", "--nproc-per-node", "2", "ddp.py")
     assert ended.code == 0, ended.err
-    told = lines(ended)
+    told = acts(ended)
     assert "counts: SGD.step 10" in told
     assert "modules: DistributedDataParallel 2, forward 10" in told
     assert told[-2:] == ["rank 0: 5 optimizer steps", "rank 1: 5 optimizer steps"]
@@ -418,7 +425,7 @@ def test_a_python_that_imports_torch_before_the_script_is_reached(project):
     project.environment["PYTHONPATH"] += f":{project.folder / 'library'}"
     project.write(training(steps=10))
     ended = project("run", "--verbose", "train.py")
-    assert lines(ended)[-2:] == ["counts: SGD.step 10", "rank 0: 10 optimizer steps"], ended.err
+    assert acts(ended)[-2:] == ["counts: SGD.step 10", "rank 0: 10 optimizer steps"], ended.err
 
 
 def test_a_python_that_cannot_be_reached_is_said(project):
