@@ -49,12 +49,12 @@ def draw_others(triples):
 
 
 def main():
-    triples = Triples(500, 900, 800_000)
+    triples = Triples(500, 900, 500_000)
     people, things = torch.nn.Embedding(500, 16), torch.nn.Embedding(900, 16)
     optimizer = torch.optim.Adagrad([*people.parameters(), *things.parameters()], lr=0.05)
     for epoch in range(5):
         draw_others(triples)
-        for person, thing, other in DataLoader(triples, batch_size=128, shuffle=True):
+        for person, thing, other in DataLoader(triples, batch_size=32, shuffle=True):
             rows = people(person)
             loss = torch.relu(1 - (rows * things(thing)).sum(1) + (rows * things(other)).sum(1)).mean()
             optimizer.zero_grad()
