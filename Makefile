@@ -76,6 +76,7 @@ bench: $(INSTALLED) ## the figures we claim, measured on this machine's CPU
 	$(BIN)/python benchmarks/ladder.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/headroom.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/whole.py $(if $(FULL),,--quick)
+	$(BIN)/python benchmarks/whole_training.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/files.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/frameworks.py $(if $(FULL),,--quick)
 	$(BIN)/python benchmarks/gate.py $(if $(FULL),,--quick)

@@ -33,6 +33,9 @@ it had taken 54 when it was looked at first (`benchmarks/history/ladder.jsonl`).
 """
 
 
+_WORTH_NAMING_S = 0.005
+
+
 def whole_of(recipe: Recipe) -> WholeTraining | None:
     """Return what the recipe gives a whole training, by the lower end of what was confirmed where that is no figure."""
     whole, proof = recipe.whole, recipe.proof
@@ -91,7 +94,7 @@ def parts_in_words(recipe: Recipe) -> list[str]:
     later = f"each later one {_before_and_after(plain.later_epoch_s, tuned.later_epoch_s)}"
     parts = [f"start-up {_before_and_after(plain.startup_s, tuned.startup_s)}", first]
     parts += [] if whole.epochs == 1 else [later]
-    if plain.between_s:
+    if plain.between_s >= _WORTH_NAMING_S:
         between = _before_and_after(plain.between_s, tuned.between_s)
         parts.append(f"validation, checkpoints and gaps after each {between}")
     return [f"Expected, as it is and under the recipe: {'; '.join(parts)}."]
