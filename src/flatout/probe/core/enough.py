@@ -63,7 +63,8 @@ class RecordedSpan:
         """Take the first step, in the training thread."""
         self.first_ns = step.start_ns
         self.memory_before = describe_memory()
-        self.planned = planned_length(sys._getframe(1))
+        if self._order.mode == "timed" and self._order.protect_files:  # what is looked at may show in `locals()`
+            self.planned = planned_length(sys._getframe(1))
 
     def suffices(self, step: Step, tracker: StepTracker) -> bool:
         """Return whether enough was seen with the step that has just ended."""

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from flatout.probe.core.user_places import is_user_file
 from flatout.schema.run import Planned
@@ -25,6 +25,7 @@ __all__ = ["planned_length"]
 _DEEPEST = 60  # frames
 _MOST, _DIGITS = 10**12, 12
 _SKIPPED = ("torch", "flatout")
+_OWN_REFERENCES = 3  # to a frame's dictionary: the frame's, ours, and that of who counts them
 _BARS = ("tqdm", "trange", "track", "prange", "progress_bar", "auto")
 _CONTAINERS = (list, tuple, range, dict, set, frozenset, str, bytes)
 _Loop = ast.For | ast.AsyncFor | ast.While
@@ -36,6 +37,14 @@ class _Around:
 
     times: int | None
     counts: str = ""  # the name that a `while` compares
+
+
+class _Scope(NamedTuple):
+    """What names mean where a frame is."""
+
+    variables: Mapping[str, Any]
+    globals: Mapping[str, Any]
+    is_users: bool
 
 
 def planned_length(frame: FrameType | None) -> Planned:
@@ -78,18 +87,29 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _loops(frame: FrameType) -> Iterator[_Around]:
     """Yield the loops of the frame's own function around the line that it is at, the outermost first."""
-    line = frame.f_lineno
-    if line is None:
+    code, line = frame.f_code, frame.f_lineno
+    nodes = _around(code.co_filename, code.co_firstlineno, line) if line is not None else ()
+    if not nodes:
         return
-    for node in _around(frame.f_code.co_filename, frame.f_code.co_firstlineno, line):
-        yield _for(node, frame) if not isinstance(node, ast.While) else _while(node, frame)
-    _forget(frame)
+    scope = _Scope(_variables(frame), frame.f_globals, is_user_file(code.co_filename))
+    for node in nodes:
+        yield _for(node, scope) if not isinstance(node, ast.While) else _while(node, scope)
 
 
-def _forget(frame: FrameType) -> None:
-    """Let go of what looking at the frame's variables has made: before Python 3.13 a dictionary that lives with it."""
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        frame.f_locals.clear()
+def _variables(frame: FrameType) -> dict[str, Any]:
+    """Return a frame's variables, and keep none of them alive.
+
+    Before Python 3.13 looking at them fills a dictionary that lives as long as the frame, and that is the one that
+    `locals()` has given the script, if it was called: where somebody else holds it, it stays filled.
+    """
+    code = frame.f_code
+    if sys.version_info >= (3, 13) or not code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    shown = frame.f_locals
+    found = dict(shown)
+    if sys.getrefcount(shown) <= _OWN_REFERENCES:
+        shown.clear()
+    return found
 
 
 @functools.lru_cache(maxsize=64)
@@ -141,62 +161,62 @@ def _tree(file: str) -> ast.Module | None:
 # -- how often a loop is gone through -----------------------------------------------------------------------------
 
 
-def _for(node: ast.For | ast.AsyncFor, frame: FrameType) -> _Around:
-    return _Around(_length(node.iter, frame))
+def _for(node: ast.For | ast.AsyncFor, scope: _Scope) -> _Around:
+    return _Around(_length(node.iter, scope))
 
 
-def _while(node: ast.While, frame: FrameType) -> _Around:
+def _while(node: ast.While, scope: _Scope) -> _Around:
     """Return what `while epoch < epochs` and `while step <= num_steps` ask for, counted from nothing."""
     test = node.test
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         test = test.values[0]
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Lt | ast.LtE):
-        most, now = _value(test.comparators[0], frame), _value(test.left, frame)
+        most, now = _value(test.comparators[0], scope), _value(test.left, scope)
         if most is not None and now is not None:
             return _Around(most, ast.unparse(test.left))
-    fields = getattr(frame.f_locals.get("self"), "__dict__", {})
-    asked = fields.get("max_epochs") if not is_user_file(frame.f_code.co_filename) else None  # Lightning's own loop
+    fields = getattr(scope.variables.get("self"), "__dict__", {})
+    asked = fields.get("max_epochs") if not scope.is_users else None  # Lightning's own loop
     return _Around(asked if type(asked) is int and asked > 0 else None, "epoch" if asked else "")
 
 
-def _length(node: ast.expr, frame: FrameType) -> int | None:
+def _length(node: ast.expr, scope: _Scope) -> int | None:
     """Return how many things an expression is iterated over, None where that is not seen without calling anything."""
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
         return None if any(isinstance(each, ast.Starred) for each in node.elts) else len(node.elts)
     if isinstance(node, ast.Call):
-        return _length_of_call(node, frame)
-    found = _object(node, frame)
+        return _length_of_call(node, scope)
+    found = _object(node, scope)
     return len(found) if type(found) in _CONTAINERS else None
 
 
-def _length_of_call(node: ast.Call, frame: FrameType) -> int | None:
+def _length_of_call(node: ast.Call, scope: _Scope) -> int | None:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    given = [_value(each, frame) for each in node.args]
+    given = [_value(each, scope) for each in node.args]
     if name in ("range", "trange") and given and all(each is not None for each in given) and len(given) <= 3:
         try:
             return len(range(*[each for each in given if each is not None]))
         except (ValueError, OverflowError):
             return None
     if name in (*_BARS, "enumerate", "reversed", "sorted", "list", "tuple", "iter") and node.args:
-        return _length(node.args[0], frame)
+        return _length(node.args[0], scope)
     return None
 
 
-def _value(node: ast.expr, frame: FrameType) -> int | None:
+def _value(node: ast.expr, scope: _Scope) -> int | None:
     """Return the whole number that an expression has, None where it is none or where something would be called."""
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, frame), _value(node.right, frame)
+        left, right = _value(node.left, scope), _value(node.right, scope)
         return None if left is None or right is None else _computed(node.op, left, right)
     if isinstance(node, ast.IfExp):
-        holds = _holds_true(node.test, frame)
-        return None if holds is None else _value(node.body if holds else node.orelse, frame)
+        holds = _holds_true(node.test, scope)
+        return None if holds is None else _value(node.body if holds else node.orelse, scope)
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-        return next((found for each in node.values if (found := _value(each, frame))), None)
+        return next((found for each in node.values if (found := _value(each, scope))), None)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
         if node.func.id == "int":
-            return _value(node.args[0], frame)
-        return _length(node.args[0], frame) if node.func.id == "len" else None
-    stored: Any = node.value if isinstance(node, ast.Constant) else _object(node, frame)
+            return _value(node.args[0], scope)
+        return _length(node.args[0], scope) if node.func.id == "len" else None
+    stored: Any = node.value if isinstance(node, ast.Constant) else _object(node, scope)
     if type(stored) is str and stored.isdecimal() and len(stored) < _DIGITS:
         stored = int(stored)  # as `int(sys.argv[1])` makes of it
     if type(stored) is float and stored.is_integer():
@@ -214,14 +234,14 @@ _COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
 }
 
 
-def _holds_true(test: ast.expr, frame: FrameType) -> bool | None:
+def _holds_true(test: ast.expr, scope: _Scope) -> bool | None:
     """Return whether a comparison of two whole numbers, or a number by itself, is true; None where that is not seen."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        left, right = _value(test.left, frame), _value(test.comparators[0], frame)
+        left, right = _value(test.left, scope), _value(test.comparators[0], scope)
         compared = _COMPARED.get(type(test.ops[0]))
         return None if left is None or right is None or compared is None else compared(left, right)
     if isinstance(test, ast.Constant | ast.Name | ast.Attribute | ast.Subscript):
-        found = test.value if isinstance(test, ast.Constant) else _object(test, frame)
+        found = test.value if isinstance(test, ast.Constant) else _object(test, scope)
         return bool(found) if type(found) in (bool, int, str, type(None)) else None
     return None
 
@@ -238,14 +258,14 @@ def _computed(kind: ast.operator, left: int, right: int) -> int | None:
     return None
 
 
-def _object(node: ast.expr, frame: FrameType) -> Any:
+def _object(node: ast.expr, scope: _Scope) -> Any:
     """Return what a name, an attribute or an entry of a plain dictionary or list is; None where it is not seen."""
     if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+        return scope.variables.get(node.id, scope.globals.get(node.id))
     if isinstance(node, ast.Attribute):
-        return _attribute(_object(node.value, frame), node.attr)
+        return _attribute(_object(node.value, scope), node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        owner = _object(node.value, frame)
+        owner = _object(node.value, scope)
         try:
             return owner[node.slice.value] if type(owner) in (dict, list, tuple) else None
         except (KeyError, IndexError, TypeError):

@@ -274,3 +274,15 @@ def test_variables_stay_as_they_are():
         return epochs, _epoch, step
 
     assert train() == (3, 2, 3)
+
+
+def test_what_locals_gave_the_script_stays():
+    def train(lr, epochs):
+        settings = locals()
+        for epoch in range(epochs):
+            model = object()
+            assert planned_length(sys._getframe()).steps
+            return settings, epoch, model
+
+    settings, *_ = train(0.1, 3)
+    assert settings.items() >= {"lr": 0.1, "epochs": 3}.items()
