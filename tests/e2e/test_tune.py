@@ -51,7 +51,7 @@ def verdicts(report):
 
 
 def test_what_is_faster_is_kept_and_what_ends_badly_costs_one_trial_each(tune, flatout):
-    ended, report = tune("t-abort", "t-memory", "t-half", budget="100s")
+    ended, report = tune("t-abort", "t-memory", "t-half", budget="150s")
     assert ended.code == 0, ended.err
     assert verdicts(report) == {"t-abort": "CRASHED", "t-memory": "OUT_OF_MEMORY", "t-half": "KEPT"}
     recipe = tomllib.loads((flatout.folder / "flatout.toml").read_text())
