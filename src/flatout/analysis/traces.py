@@ -91,7 +91,7 @@ class Trace:
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
     dry: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     fixes: tuple[Mapping[str, Any], ...] = ()  # of each: "hits" by name, "failure"
-    second_epoch: bool = False
+    second_epoch: bool = False  # one has begun, after a whole one
     complete: bool = False  # it wrote its end
     reason: str = ""  # of its end: "steps", "script ended", "script failed", ...
     error: str = ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from flatout.analysis.judge import FLOOR
-from flatout.fixes.core.catalog import find_fix, fixes
+from flatout.fixes.core.catalog import fixes, from_second_pass
 from flatout.fixes.core.fix import Fix
 from flatout.rules.core.bounds import speedup_on_freed_cores
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
@@ -94,8 +94,7 @@ def lifted(ceiling: float, rest: float) -> float:
 
 def of_later_passes(run: Run, kept: Iterable[Selection]) -> list[str]:
     """Return a note on fixes in `kept` that gain from the second pass over the data on, where `run` saw only one."""
-    known = ((selection.fix, find_fix(selection.fix)) for selection in kept)
-    names = [name for name, fix in known if fix is not None and fix.from_second_pass]
+    names = [selection.fix for selection in kept if from_second_pass(selection)]
     if not names or any(step.epoch for step in run.steps):
         return []
     return [

@@ -11,7 +11,7 @@ from flatout.analysis.whole_gain import Gains, whole_gain
 from flatout.engine.process.target import Target, script_digest
 from flatout.engine.trial.block_results import Measured, enough
 from flatout.engine.trial.timing import Bench
-from flatout.fixes.core.catalog import find_fix
+from flatout.fixes.core.catalog import from_second_pass
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import Comparison, Selection, Trial
@@ -85,7 +85,7 @@ class Confirmation:
         What it gives in the first epoch and how much longer its start takes are seen where fixes act as in a training;
         of fixes that act alike from the first step on, the confirmation has shown both.
         """
-        if not any(_from_second_pass(each) for each in fixes):
+        if not any(map(from_second_pass, fixes)):
             return Gains(later=later, first=later, once_s=_typical(self._once_s))
         measured = Measured()
         left_s = self._until - time.monotonic()
@@ -120,11 +120,6 @@ class Confirmation:
             measured.decision = ""
             if self._until - time.monotonic() < 0:
                 return
-
-
-def _from_second_pass(selection: Selection) -> bool:
-    fix = find_fix(selection.fix)
-    return fix is not None and fix.from_second_pass
 
 
 def _typical(seconds: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, CONFIRM_STARTS
-from flatout.fixes.core.catalog import find_fix
+from flatout.fixes.core.catalog import find_fix, from_second_pass
 from flatout.schema.trial import Candidate, Equivalence, Trial
 
 __all__ = ["TimeBudget"]
@@ -73,8 +73,8 @@ class TimeBudget:
         if self._pace.together:
             return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
         start_s = _TWO_AT_ONCE * self._pace.startup_s + self._pace.steady_s + CONFIRM_PAIRS * self._pace.turns_s
-        starts = CONFIRM_STARTS + any(_from_second_pass(trial) for trial in kept)  # one more for the first epoch
-        return starts * (start_s + warmup_s)
+        times_the_first_epoch = any(from_second_pass(trial.candidate.selection) for trial in kept)
+        return (CONFIRM_STARTS + times_the_first_epoch) * (start_s + warmup_s)
 
     def of(self, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> float:
         """Return the seconds `candidate` may take: what is left is shared out by what each in `queue` could give.
@@ -116,11 +116,6 @@ class TimeBudget:
             return None
         self.comparisons.note(claimed)
         return claimed
-
-
-def _from_second_pass(trial: Trial) -> bool:
-    fix = find_fix(trial.candidate.selection.fix)
-    return fix is not None and fix.from_second_pass
 
 
 def _settling_s(candidate: Candidate) -> float:

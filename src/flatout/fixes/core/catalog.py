@@ -13,8 +13,9 @@ from pathlib import Path
 from flatout.fixes.core.fix import Fix
 from flatout.fixes.trial.fixed_batch import HELD_BATCH
 from flatout.fixes.trial.fixed_samples import HELD_SAMPLES
+from flatout.schema.trial import Selection
 
-__all__ = ["EXTRA_VARIABLE", "find_arm", "find_fix", "fixes"]
+__all__ = ["EXTRA_VARIABLE", "find_arm", "find_fix", "fixes", "from_second_pass"]
 
 EXTRA_VARIABLE = "FLATOUT_EXTRA_FIXES"
 
@@ -33,6 +34,12 @@ def fixes() -> tuple[Fix, ...]:
 def find_fix(name: str) -> Fix | None:
     """Return the fix of that name, None when there is none."""
     return next((fix for fix in fixes() if fix.name == name), None)
+
+
+def from_second_pass(selection: Selection) -> bool:
+    """Return whether a fix gains from the second pass over the data on, and little or nothing in the first."""
+    fix = find_fix(selection.fix)
+    return fix is not None and fix.from_second_pass
 
 
 def find_arm(name: str) -> Fix | None:

@@ -166,9 +166,8 @@ class SampleCache:
 
     def many(self, indices: list[int]) -> list[Any]:
         """Return samples as the data set gives them, kept from now on if there is room."""
-        if off_main_thread() or set(map(type, indices)) != {
-            int
-        }:  # the latter: indices of a sampler of the script's own: no key
+        keyed = set(map(type, indices)) == {int}  # else indices of a sampler of the script's own
+        if off_main_thread() or not keyed:
             return list(samples_of(self._dataset, indices))
         if self.fresh is not None and not self.fresh.holds():
             return list(samples_of(self._dataset, indices))

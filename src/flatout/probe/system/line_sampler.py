@@ -51,17 +51,18 @@ _OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waite
     # in "fetching" one that was due in the code of the dataset, and came when that had let go of the interpreter
     f"flatout.probe.{name}"
     for name in (
-        *(
-            "recorder",
-            "deep",
-            "core.step_tracker",
-            "core.part_file",
-            "core.event_log",
-            "core.step_pattern",
-            "core.spans",
-        ),
-        *("loader.fetching", "model.convolutions"),
-        *("system.garbage_collector", "system.setting_trial", "system.gradient_exchange"),
+        "recorder",
+        "deep",
+        "core.step_tracker",
+        "core.part_file",
+        "core.event_log",
+        "core.step_pattern",
+        "core.spans",
+        "loader.fetching",
+        "model.convolutions",
+        "system.garbage_collector",
+        "system.setting_trial",
+        "system.gradient_exchange",
     )
 }
 _SET_WAKEUP_FD = signal.set_wakeup_fd

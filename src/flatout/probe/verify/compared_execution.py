@@ -314,10 +314,9 @@ class Verification:
         if self._order.role in ("baseline", "again", "candidate"):
             self._guarded(self._look_around)
         progress = self._progress
-        body = {"steps": progress.intervals, "fixes": self._fixes()}
-        self._recorder.write(
-            "verified", {**body, "second_epoch": progress.second_epoch, "ended": progress.num_ended > 0}
-        )
+        whole = progress.second_epoch and (self._order.first_whole or not self._order.pass_batches)
+        body = {"steps": progress.intervals, "fixes": self._fixes(), "second_epoch": whole}
+        self._recorder.write("verified", body)
 
     def _look_around(self) -> None:
         roots = self._recorder.probes.modules.roots()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flatout.analysis.epochs import ShortEpochs
 from flatout.engine.process.target import parse_target
 from flatout.engine.trial.verify import Verifier
 from flatout.fixes.core import catalog
@@ -79,10 +80,10 @@ def make_verifier(workdir, monkeypatch):
     Path("fixes_of_my_own.py").write_text(FIXES)
     catalog.fixes.cache_clear()
 
-    def make(epochs=30):
+    def make(epochs=30, short=ShortEpochs()):  # noqa: B008  it is frozen
         Path("train.py").write_text(SCRIPT.replace("EPOCHS", str(epochs)))
         Path("run").mkdir()
-        return Verifier(parse_target(("train.py",)), Path("run").absolute())
+        return Verifier(parse_target(("train.py",)), Path("run").absolute(), epochs=short)
 
     yield make
     catalog.fixes.cache_clear()
@@ -132,6 +133,17 @@ def test_a_script_shorter_than_the_window_is_compared_to_its_end(make_verifier):
     equality = verifier.check((Selection("passes-on"),), Equivalence.BITWISE)
     assert equality.equal is True, equality.reason
     assert equality.num_steps == 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epochs", "steps"), [(40, 64), (2, 12)], ids=["many epochs", "the script ends too early"])
+def test_of_epochs_that_end_early_none_is_called_a_whole_one(make_verifier, epochs, steps):
+    verifier = make_verifier(epochs, ShortEpochs(2))
+    equality = verifier.check((Selection("passes-on"),), Equivalence.BITWISE)
+    assert equality.equal is True, equality.reason
+    assert equality.num_steps == steps
+    (told,) = [check.detail for check in equality.checks if check.name == "whole epoch"]
+    assert told.startswith("a whole epoch" if steps == 12 else "no whole epoch")
 
 
 def test_classes_that_no_single_run_can_tell_are_not_run(make_verifier):
