@@ -14,7 +14,7 @@ from flatout.report.untried import untried_lines
 from flatout.report.visible import cells
 from flatout.schema.recipe import Kept
 from flatout.schema.report import Report
-from flatout.schema.trial import Comparison, Equivalence, Trial, Verdict
+from flatout.schema.trial import BUDGET_ENDED, Comparison, Equivalence, Trial, Verdict
 from flatout.units import format_ms, format_seconds
 
 __all__ = [
@@ -71,6 +71,8 @@ def headline(report: Report) -> str:
     kept = _kept(report)
     fixes = f"{len(kept)} fix{'es' if len(kept) != 1 else ''} kept"
     if not num_tried:
+        if any(each.reason == BUDGET_ENDED for each in report.untried):
+            return "Nothing was tried: the budget ended before the first candidate was decided. More time: --budget."
         return "Nothing was tried: no fix applies here, or the budget left no time for one."
     if not kept:
         none = f"none of the {tried} was" if num_tried > 1 else "the one candidate tried was not"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 __all__ = [
+    "BUDGET_ENDED",
     "Candidate",
     "Check",
     "Comparison",
@@ -16,6 +17,10 @@ __all__ = [
     "Untried",
     "Verdict",
 ]
+
+
+BUDGET_ENDED = "the budget ended first"
+"""Why a candidate was not tried."""
 
 
 class Equivalence(StrEnum):

@@ -7,6 +7,7 @@ from tests.unit.report.specimens import comparison, kept_trials, ordinary, recip
 
 from flatout.report.expected import expected_row, gain_in_words, parts_in_words, steady_from_the_start, whole_of
 from flatout.report.tune_summary import headline
+from flatout.schema.trial import BUDGET_ENDED, Untried
 from flatout.schema.whole_training import TrainingTimes, WholeTraining
 
 PLAIN = TrainingTimes(startup_s=10, first_epoch_s=100, later_epoch_s=100, between_s=20)
@@ -77,3 +78,9 @@ def test_the_json_has_the_training_asked_for_and_three_lengths():
 
 def test_a_tune_without_a_whole_says_what_it_said():
     assert "whole training" not in headline(tuned())
+
+
+def test_a_budget_that_left_no_time_for_a_trial_is_named():
+    left = Untried(fix="compiled-input", reason=BUDGET_ENDED, findings=("IN001",))
+    told = headline(replace(ordinary(), trials=(), recipe=None, untried=(left,)))
+    assert told == "Nothing was tried: the budget ended before the first candidate was decided. More time: --budget."

@@ -25,7 +25,18 @@ from flatout.engine.trial.verify import Verifier
 from flatout.fixes.core.catalog import find_fix
 from flatout.schema.recipe import Recipe
 from flatout.schema.report import Report
-from flatout.schema.trial import Candidate, Comparison, Equality, Equivalence, Pair, Selection, Trial, Untried, Verdict
+from flatout.schema.trial import (
+    BUDGET_ENDED,
+    Candidate,
+    Comparison,
+    Equality,
+    Equivalence,
+    Pair,
+    Selection,
+    Trial,
+    Untried,
+    Verdict,
+)
 
 __all__ = ["Search"]
 
@@ -152,7 +163,7 @@ class Search:
             self._drop_kept_fixes()
         if untried := [*too_long, *self._queue]:
             for candidate in untried:
-                self._log.leave(candidate, "the budget ended first")
+                self._log.leave(candidate, BUDGET_ENDED)
             more = math.ceil(self._shares.wanted_s(untried, self.kept) / 60)
             self.notes.append(
                 f"the budget ended before {len(untried)} more could be tried: {more} more minutes would do (--budget)"
