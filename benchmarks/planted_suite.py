@@ -1,6 +1,8 @@
-"""The planted scripts: what `planted/truth.toml` says of each, its files, and its twin without the flaw.
+"""The scripts of a suite: what its `truth.toml` says of each, its files, and its twin without the flaw.
 
-A twin is not kept as a script. `planted/repairs/NAME.diff` changes the flawed script into it, so the two differ by what
+Suites are `planted` and the sets of `unseen`.
+
+A twin is not kept as a script. `repairs/NAME.diff` changes the flawed script into it, so the two differ by what
 the patch shows and by nothing else. `planted_twins.py` writes twins out, and takes edited ones back as patches.
 """
 
@@ -38,16 +40,18 @@ class Script:
     args: tuple[str, ...] = ()
     quick: bool = False
     ranks: int = 1
+    style: str = ""
+    suite: Path = SUITE
 
     @property
     def home(self) -> Path:
         """Return the folder that holds the script."""
-        return SUITE / self.kind
+        return self.suite / self.kind
 
     @property
     def repair(self) -> Path:
         """Return the patch that changes a flawed script into its twin."""
-        return SUITE / "repairs" / f"{self.name}.diff"
+        return self.suite / "repairs" / f"{self.name}.diff"
 
     def files(self, folder: Path) -> list[Path]:
         """Return the Python files of this script in `folder`, the entry file of a plain script first."""
@@ -90,23 +94,28 @@ class Script:
         }
 
 
-def read_truth() -> list[Script]:
-    """Return every script of `truth.toml`, flawed ones first."""
-    truth = tomllib.loads((SUITE / "truth.toml").read_text())
-    return [read_script(name, kind, entry) for kind in ("flawed", "healthy") for name, entry in truth[kind].items()]
+def read_truth(suite: Path = SUITE) -> list[Script]:
+    """Return every script of the `truth.toml` of a suite, flawed ones first."""
+    truth = tomllib.loads((suite / "truth.toml").read_text())
+    return [
+        read_script(name, kind, entry, suite) for kind in ("flawed", "healthy") for name, entry in truth[kind].items()
+    ]
 
 
-def read_script(name: str, kind: str, entry: dict) -> Script:
-    """Return one table of `truth.toml`; its own cause comes first, the one of its table `second` after it."""
+def read_script(name: str, kind: str, entry: dict, suite: Path = SUITE) -> Script:
+    """Return one table of `truth.toml`; its own cause comes first, the one of its table `second` after it.
+
+    Whoever writes a set that no rule has seen does not know the rules: its causes have no `codes`.
+    """
     told = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items() if key != "second"}
     causes = []
     if kind == "flawed":
-        first = {"phases": told.pop("phases"), "codes": told.pop("codes"), "line": told.pop("line")}
+        first = {"phases": told.pop("phases"), "codes": told.pop("codes", ()), "line": told.pop("line")}
         causes.append(Cause(**first, why=told["why"]))
         if second := entry.get("second"):
             fields = {key: tuple(value) if isinstance(value, list) else value for key, value in second.items()}
             causes.append(Cause(**fields, mark=SECOND_MARK))
-    return Script(name=name, kind=kind, causes=tuple(causes), **told)
+    return Script(name=name, kind=kind, causes=tuple(causes), suite=suite, **told)
 
 
 def write_texts(texts: dict[str, bytes], folder: Path) -> None:

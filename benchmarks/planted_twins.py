@@ -1,9 +1,9 @@
 """Write the repaired twins of planted scripts out as files, and take edited ones back as patches.
 
 `write` puts the twins of the named scripts into FOLDER, all of them without a name; that of a script without a patch
-yet is a copy without marks, for the flaw to be taken out of. `take` makes `planted/repairs/NAME.diff` from what is in
-FOLDER and in `planted/flawed`. A patch fits the script that it was made from, line for line: write the twin before you
-change the script, then change both.
+yet is a copy without marks, for the flaw to be taken out of. `take` makes `repairs/NAME.diff` from what is in FOLDER
+and in `flawed`, of the planted suite or of `--suite unseen/set_1`. A patch fits the script that it was made from, line
+for line: write the twin before you change the script, then change both.
 
     python benchmarks/planted_twins.py write build/twins char_lm
     python benchmarks/planted_twins.py take build/twins char_lm
@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from planted_suite import MARK, SECOND_MARK, Script, read_truth, write_texts
+from planted_suite import MARK, SECOND_MARK, SUITE, Script, read_truth, write_texts
 from strict_patch import PatchError, patched
 
 from flatout.edits.diff import unified_diff
@@ -36,6 +36,7 @@ def without_marks(text: bytes) -> bytes:
 
 def take(script: Script, folder: Path) -> str:
     """Make the patch of a script from its twin in `folder` and return a line that says so."""
+    script.repair.parent.mkdir(exist_ok=True)
     script.repair.write_bytes(repair_by(script, script.texts(folder)))
     return f"{script.name}: {script.repair}"
 
@@ -57,10 +58,11 @@ def main() -> int:
     parser.add_argument("task", choices=["write", "take"], help="twins into FOLDER, or patches from FOLDER")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="of twins, laid out as planted/flawed is")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of scripts; all without one")
+    parser.add_argument("--suite", type=Path, default=SUITE, help="the folder of truth.toml")
     options = parser.parse_args()
-    scripts = {script.name: script for script in read_truth() if script.kind == "flawed"}
+    scripts = {script.name: script for script in read_truth(options.suite.resolve()) if script.kind == "flawed"}
     if unknown := set(options.names) - scripts.keys():
-        parser.error(f"{', '.join(sorted(unknown))}: no table [flawed.NAME] of planted/truth.toml")
+        parser.error(f"{', '.join(sorted(unknown))}: no table [flawed.NAME] of {options.suite / 'truth.toml'}")
     for name in options.names or scripts:
         try:
             print((write if options.task == "write" else take)(scripts[name], options.folder))
