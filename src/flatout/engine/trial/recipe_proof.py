@@ -1,6 +1,7 @@
 """The proof of a recipe: what each fix brings to the whole, and the whole against the untouched script."""
 
 import datetime
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -25,17 +26,26 @@ _LEFT_OUT_ALPHA = 0.01
 _LEFT_OUT_LOOKS = (8,)
 _FEWEST_PAIRS = 3
 _FIRST_PAIRS, _FIRST_EPOCH_S = 6, 10.0  # of the first epoch, and about what they take
+_FIRST_BLOCKS = 16  # of which an epoch has room for, the first steps left out: blocks are shorter in a short one
+_LEAST_START_S, _MOST_START_S = 8.0, 30.0  # what a start of two processes takes, it gets though the budget ends
 _LEAST_GAIN = 1.01  # a fix without which the recipe is as fast, or nearly, is left out of it
 
 
 class Confirmation:
     """Measures a recipe that the trials have put together."""
 
-    def __init__(self, bench: Bench, *, together: bool, until: float) -> None:
-        """Take the bench, whether the script is one of several processes, and when the budget ends."""
+    def __init__(
+        self, bench: Bench, *, together: bool, until: float, start_s: float = 0.0, epoch_s: float = math.inf
+    ) -> None:
+        """Take the bench, whether the script is one of several processes, and when the budget ends.
+
+        `start_s`: what a start of two processes and its pairs take, `epoch_s`: an epoch of the untouched script.
+        """
         self._bench = bench
         self._together = together
         self._until = until
+        self._start_s = start_s
+        self._epoch_s = epoch_s
         self._once_s: list[float] = []
 
     def leave_one_out(self, kept: Sequence[Trial], *, whole_s: float) -> list[tuple[Trial, Comparison]]:
@@ -90,7 +100,7 @@ class Confirmation:
         measured = Measured()
         left_s = self._until - time.monotonic()
         if not self._together and left_s > _FIRST_EPOCH_S / 2:
-            self._bench.as_in_a_training().side_by_side(
+            self._bench.as_in_a_training(self._epoch_s / _FIRST_BLOCKS).side_by_side(
                 (), fixes, measured, looks=(_FIRST_PAIRS,), decide=enough(_FIRST_PAIRS),
                 max_s=min(left_s, 3 * _FIRST_EPOCH_S),
             )  # fmt: skip
@@ -107,7 +117,8 @@ class Confirmation:
         half = (wanted - len(measured.pairs)) // 2
         for swap in (False, True):
             enough_of_them = enough(wanted - (0 if swap else half))
-            left_s = max(8.0, self._until - time.monotonic())
+            least_s = min(max(_LEAST_START_S, self._start_s), _MOST_START_S)
+            left_s = max(least_s, self._until - time.monotonic())
             if self._together or measured.failure:
                 measured.failure = None
                 self._bench.one_after_the_other(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.analysis.epochs import epoch_steps, short_epochs
+from flatout.analysis.epochs import epoch_steps, project_epoch, short_epochs
 from flatout.analysis.judge import compare, last_look
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import Failure, Measured
@@ -345,8 +345,13 @@ class Search:
 
     def _confirm(self) -> None:
         self._watch.stage = "confirming the whole recipe"
+        epoch = project_epoch(self._report.run, self._report.breakdown)
         confirmation = Confirmation(
-            self._bench, together=Pace.of(self._report).together, until=self._shares.confirmed_by
+            self._bench,
+            together=Pace.of(self._report).together,
+            until=self._shares.confirmed_by,
+            start_s=self._shares.start_of_two_s,
+            epoch_s=math.inf if epoch is None else epoch.seconds - epoch.between_s,
         )
         dropped = confirmation.leave_one_out(self.kept, whole_s=self._shares.confirming_s(self.kept))
         for trial, comparison in dropped:

@@ -67,14 +67,18 @@ class TimeBudget:
         reserve_s = min(_MOST_RESERVE * self._all_s, max(least_s, self.confirming_s(kept)))
         return self.until - reserve_s - time.monotonic()
 
+    @property
+    def start_of_two_s(self) -> float:
+        """Return the seconds that two processes take to start and to finish half the pairs of a confirmation."""
+        return _TWO_AT_ONCE * self._pace.startup_s + self._pace.steady_s + CONFIRM_PAIRS * self._pace.turns_s
+
     def confirming_s(self, kept: Sequence[Trial]) -> float:
         """Return the seconds that confirming a recipe of `kept` takes."""
         warmup_s = math.fsum(trial.warmup_s for trial in kept)
         if self._pace.together:
             return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
-        start_s = _TWO_AT_ONCE * self._pace.startup_s + self._pace.steady_s + CONFIRM_PAIRS * self._pace.turns_s
         times_the_first_epoch = any(from_second_pass(trial.candidate.selection) for trial in kept)
-        return (CONFIRM_STARTS + times_the_first_epoch) * (start_s + warmup_s)
+        return (CONFIRM_STARTS + times_the_first_epoch) * (self.start_of_two_s + warmup_s)
 
     def of(self, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> float:
         """Return the seconds `candidate` may take: what is left is shared out by what each in `queue` could give.

@@ -69,10 +69,12 @@ class Bench:
         self._silence_s = _SILENCE_S + _SILENCE_STEPS * pace.step_s
         self._stall_s = stall_s
 
-    def as_in_a_training(self) -> "Bench":
-        """Return the same whose fixes act as in a training from its first step on."""
+    def as_in_a_training(self, block_s: float) -> "Bench":
+        """Return the same whose fixes act as in a training from its first step on, with blocks of at most `block_s`."""
         other = copy.copy(self)
         other._as_trained = True
+        pace = self._pace
+        other._pace = replace(pace, turn_s=min(pace.turn_s, block_s), block_s=min(pace.block_s, block_s))
         return other
 
     # -- inside one process -------------------------------------------------------------------------------------

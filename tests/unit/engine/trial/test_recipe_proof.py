@@ -24,7 +24,7 @@ class Bench:
     """Adds pairs as it is told, of which each is as fast as the first of `ratios`."""
 
     def __init__(self, *ratios, pairs=10**6, noise=0.0):
-        self.ratios, self.left, self.calls, self.noise = list(ratios), pairs, [], noise
+        self.ratios, self.left, self.calls, self.noise, self.given_s = list(ratios), pairs, [], noise, []
 
     def _add(self, measured, number, ratio):
         number = min(number, self.left)
@@ -40,6 +40,7 @@ class Bench:
 
     def side_by_side(self, base, fixes, measured, *, looks, decide, max_s, swap):
         self.calls.append(("side by side", swap))
+        self.given_s.append(max_s)
         self._add(measured, looks[0], self.ratios[0])
 
     def one_after_the_other(self, base, fixes, measured, *, decide, max_s, num_pairs):
@@ -47,8 +48,8 @@ class Bench:
         self._add(measured, num_pairs, self.ratios[0])
 
 
-def confirmation(bench, *, together=False, left_s=1000.0):
-    return Confirmation(bench, together=together, until=time.monotonic() + left_s)
+def confirmation(bench, *, together=False, left_s=1000.0, **known):
+    return Confirmation(bench, together=together, until=time.monotonic() + left_s, **known)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,13 @@ def test_what_is_not_decided_is_looked_at_again_while_there_is_time():
     assert len(bench.calls) == 1
 
 
+@pytest.mark.parametrize(("start_s", "given_s"), [(0.0, 8.0), (12.0, 12.0), (100.0, 30.0)])
+def test_a_start_that_takes_long_has_its_time_though_the_budget_ends(start_s, given_s):
+    bench = Bench(2.0)
+    confirmation(bench, left_s=1.0, start_s=start_s).whole([Selection("a")])
+    assert bench.given_s[0] == given_s
+
+
 def test_several_processes_are_measured_one_after_the_other():
     bench = Bench(2.0)
     confirmation(bench, together=True).whole([Selection("a")])
@@ -142,9 +150,11 @@ def once_longer(base, arm, measured, **given):
 )
 def test_the_first_epoch_is_timed_of_what_gains_in_later_ones(monkeypatch, fix, first, once_s):
     bench = Bench(2.0)
-    bench.as_in_a_training = lambda: bench
+    blocks_s = []
+    bench.as_in_a_training = lambda block_s: blocks_s.append(block_s) or bench
     monkeypatch.setattr(bench, "side_by_side", once_longer)
-    gains = confirmation(bench).gains([Selection(fix)], later=2.0)
+    gains = confirmation(bench, epoch_s=1.6).gains([Selection(fix)], later=2.0)
+    assert blocks_s in ([], [0.1])  # short enough for some in an epoch of 1.6 s
     assert gains.later == 2.0
     assert gains.first == pytest.approx(first)
     assert gains.once_s == once_s
