@@ -51,7 +51,12 @@ def judged(**changes: object) -> dict:
 
 def test_figures_count_what_can_be_judged(home: Path) -> None:
     flawed, healthy = scripts(home, "flawed")[:4], scripts(home, "healthy")[:3]
-    verdicts = [judged(), judged(phase=False, line=None), judged(line=False, error=0.5), judged(silent=True, error=None)]
+    verdicts = [
+        judged(),
+        judged(phase=False, line=None),
+        judged(line=False, error=0.5),
+        judged(silent=True, error=None),
+    ]
     alarms = [judged(alarms=number) for number in (0, 2, None)]
     found = unseen.figures(dict(zip([*flawed, *healthy], [*verdicts, *alarms], strict=True)))
     assert {metric: value[:2] for metric, value in found.items()} == {

@@ -135,3 +135,43 @@ def test_collecting_what_the_next_steps_learn_from_is_no_validation(flatout):
     assert found.location.function.rpartition(".")[2] in ("collect", "push")
     assert "is given one row" in found.message
     assert not found.fixes
+
+
+SHORT_LIVED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+class Waves(TensorDataset):
+    def __getitem__(self, at):
+        wave, pitch = super().__getitem__(at)
+        return sum(torch.fft.rfft(wave, n=512 + shift).abs()[:64] for shift in range(12)), pitch
+
+
+def over(count):
+    return DataLoader(Waves(torch.randn(count, 512), torch.rand(count)), batch_size=16, num_workers=4)
+
+
+if __name__ == "__main__":
+    net = torch.nn.Linear(64, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-5)
+    splits = {name: over(count) for name, count in (("train", 320), ("val", 96), ("test", 96))}
+    for epoch in range(1000):
+        for name, loader in splits.items():
+            with torch.set_grad_enabled(name == "train"):
+                for wave, pitch in loader:
+                    loss = (net(wave).squeeze(1) - pitch).abs().mean()
+                    if name == "train":
+                        optimizer.zero_grad()
+                        loss.backward()
+                        optimizer.step()
+"""
+
+
+def test_workers_that_live_for_an_epoch_are_the_scripts_own_and_named_once(flatout):
+    codes = diagnosed(flatout, SHORT_LIVED)
+    assert "of 3 loaders" in codes["IN009"].message
+    assert "EP004" not in codes

@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from flatout.analysis.breakdown import account
-from flatout.rules import Example, examine, example
+from flatout.rules import examine, example
 from flatout.rules.core.example import steps_of
 from flatout.schema.phase import OUTSIDE_PHASES, STEP_PHASES, Phase
 from flatout.schema.run import (
@@ -343,7 +342,7 @@ def recordings(draw):
             for i in range(3)
         ),
     }
-    return Example(run := example(steps=steps, n=0, **detail).run, account(run))
+    return example(steps=steps, n=0, **detail)
 
 
 @settings(

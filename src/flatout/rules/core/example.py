@@ -1,7 +1,8 @@
 """Synthetic runs with a known fault: the rules are tested on them, and their pages can show them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from statistics import fmean, median
 from typing import Any
 
@@ -14,13 +15,29 @@ __all__ = ["Example", "account", "example", "line", "steps_of"]
 MILLISECOND = 1_000_000  # nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
 class Example:
-    """A Run with its time account and ceilings, ready to be handed to a check."""
+    """A Run with its time account and ceilings, ready to be handed to a check.
 
-    run: Run
-    breakdown: Breakdown
-    headroom: tuple[Ceiling, ...] = ()
+    It is made when it is first asked for: rules have hundreds of them, and a diagnosis asks for none.
+    """
+
+    def __init__(
+        self, make: Callable[[], Run], headroom: tuple[Ceiling, ...] = (), told: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take what makes the Run, the measured ceilings, and fields of the account that are not counted from it."""
+        self._make = make
+        self._told = told or {}
+        self.headroom = headroom
+
+    @cached_property
+    def run(self) -> Run:
+        """Return the Run."""
+        return self._make()
+
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        """Return its time account."""
+        return replace(account(self.run), **self._told)
 
 
 def example(
@@ -31,6 +48,7 @@ def example(
     outside_s: Mapping[Phase, float] | None = None,
     headroom: tuple[Ceiling, ...] = (),
     lines: Sequence[LineCost] = (),
+    told: Mapping[str, Any] | None = None,
     **detail: Any,
 ) -> Example:
     """Return a Run of `n` equal steps of `step_ms`, with its time account.
@@ -42,20 +60,31 @@ def example(
         outside_s: seconds between the steps by phase; each becomes one `Outside`.
         headroom: the measured ceilings.
         lines: what the deep run saw; it is assumed to have run the same steps at the same speed.
+        told: fields of the account that are not counted from the steps (`warmup=`).
         detail: a phase of the step by name (`input=62`, in milliseconds; the rest of the step is host time), a fact of
             every step (`epoch=1`, `device_ns=...`), or a field of `Run` (`loaders=`, `causes=`, `environment=`, ...).
     """
+    return Example(lambda: _made(step_ms, n, steps, outside_s or {}, lines, detail), headroom, told)
+
+
+def _made(
+    step_ms: float,
+    n: int,
+    steps: Sequence[Step],
+    outside_s: Mapping[Phase, float],
+    lines: Sequence[LineCost],
+    detail: dict[str, Any],
+) -> Run:
     phases_ms = {phase: float(detail.pop(phase.value, 0.0)) for phase in STEP_PHASES}
     per_step = {name: detail.pop(name) for name in ("num_batches", "host_parts_ns", "device_ns") if name in detail}
     if not steps:
         phases_ms[Phase.HOST] += step_ms - sum(phases_ms.values())
         steps = steps_of([phases_ms] * n, **per_step)
-    outside = tuple(detail.pop("outside", ())) or _stretches(outside_s or {}, steps)
+    outside = tuple(detail.pop("outside", ())) or _stretches(outside_s, steps)
     if lines and "causes" not in detail:
         detail["causes"] = Causes(lines=tuple(lines), num_steps=len(steps), wall_s=sum(s.wall_ns for s in steps) / 1e9)
     detail.setdefault("header", Header(script="train.py"))
-    run = Run(steps=tuple(steps), outside=outside, **detail)
-    return Example(run=run, breakdown=account(run), headroom=headroom)
+    return Run(steps=tuple(steps), outside=outside, **detail)
 
 
 def steps_of(phases_ms: Sequence[Mapping[Phase, float]], **per_step: Any) -> tuple[Step, ...]:
