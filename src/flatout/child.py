@@ -7,6 +7,7 @@ written beside the parts, and training goes on unobserved.
 import contextlib
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,7 @@ def protect_safetensors(order_file: str) -> None:
 
 def attach(order_file: str) -> None:
     """Attach to this process as the order in `order_file` says."""
+    began_s = time.perf_counter()
     try:
         from flatout.probe.recorder import start
         from flatout.schema.codec import read_order
@@ -63,7 +65,7 @@ def attach(order_file: str) -> None:
         elif order.mode == "verify":
             start(order, _prepare_verification)
         else:
-            start(order)
+            start(order, began_s=began_s)
     except Exception:
         with contextlib.suppress(OSError):
             from flatout.schema.secrets import masked

@@ -1,4 +1,7 @@
-"""Options of flatout that stand behind the script: the script refuses them, and the right command is said."""
+"""Options of flatout that stand behind the script: the script refuses them, and the right command is said.
+
+Modules: flatout.cli.script_command, flatout.cli.word_order.
+"""
 
 from importlib import import_module
 

@@ -25,7 +25,8 @@ class Gains:
 def whole_gain(run: Run, breakdown: Breakdown, gains: Gains) -> WholeTraining | None:
     """Return what a recipe gives the training of `run`; None where the length of an epoch is not known.
 
-    A training whose loops count steps is one epoch of so many.
+    A training whose loops count steps is one epoch of so many. `flatout run` starts the process and attaches to it;
+    what attaching took while recording stands for either.
     """
     epochs, epoch = _length(run, breakdown)
     if epoch is None:
@@ -33,9 +34,12 @@ def whole_gain(run: Run, breakdown: Breakdown, gains: Gains) -> WholeTraining | 
     steps_s = epoch.seconds - epoch.between_s
     warmup_s = breakdown.warmup_s - breakdown.warmup * breakdown.mean_ms / 1e3  # beyond what those steps usually take
     startup_s = breakdown.outside_s(Phase.STARTUP) + max(0.0, warmup_s)
-    plain = TrainingTimes(startup_s=startup_s, first_epoch_s=steps_s, later_epoch_s=steps_s, between_s=epoch.between_s)
+    own_s = min(startup_s, run.header.attaching_s)  # not the script's
+    plain = TrainingTimes(
+        startup_s=startup_s - own_s, first_epoch_s=steps_s, later_epoch_s=steps_s, between_s=epoch.between_s
+    )
     tuned = TrainingTimes(
-        startup_s=max(0.0, startup_s + gains.once_s),
+        startup_s=max(0.0, startup_s + own_s + gains.once_s),
         first_epoch_s=steps_s / (1.0 if gains.first is None else gains.first),
         later_epoch_s=steps_s / gains.later,
         between_s=epoch.between_s / gains.between,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option
+from flatout.cli.script_command import ScriptCommand
 from flatout.cli.word_order import behind_the_script
 from flatout.errors import FlatoutError, UsageError
 from flatout.schema.recipe import Recipe

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import given_recipe_option, verbose_option
+from flatout.cli.script_command import ScriptCommand
 from flatout.cli.word_order import advice_on_order
 from flatout.errors import UsageError
 from flatout.fixes.core.catalog import find_fix

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatout.cli.diagnose import ScriptCommand
 from flatout.cli.options import budget_option, json_option, out_option, recipe_option, verbose_option
+from flatout.cli.script_command import ScriptCommand
 from flatout.errors import FlatoutError, UsageError
 from flatout.schema.files import read_whole
 from flatout.schema.report import Report

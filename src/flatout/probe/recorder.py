@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,7 +21,6 @@ from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.light_cost import cost_of_probes
 from flatout.probe.core.part_file import PartFile
 from flatout.probe.core.probe_failure import in_one_line
-from flatout.probe.deep import DeepWatch
 from flatout.probe.files.guarded_files import keep_files
 from flatout.probe.light_probes import LightProbes
 from flatout.probe.system.rank_barrier import RankBarrier
@@ -30,6 +29,9 @@ from flatout.schema.codec import dump_record
 from flatout.schema.order import Order
 from flatout.schema.run import End, Header, Outside, Step
 from flatout.schema.secrets import masked_words
+
+if TYPE_CHECKING:
+    from flatout.probe.deep import DeepWatch
 
 __all__ = ["Recorder", "StepReceiver", "StopRecording"]
 
@@ -83,7 +85,7 @@ class Recorder:
         event_log = EventLog(self._step, self._outside, interval_ns=0 if exact else LOOK_EVERY_NS)
         event_log.tracker.trouble = self._trouble
         self.probes = LightProbes(event_log)
-        self.deep = DeepWatch(self) if order.mode == "deep" else None
+        self.deep = self._deep_watch() if order.mode == "deep" else None
         if self.deep is not None or torch.cuda.device_count():  # a sampler, a device clock ask at any moment
             event_log.at_once()
         self.receiver: StepReceiver | None = None
@@ -98,11 +100,17 @@ class Recorder:
         self._span = RecordedSpan(order)
         self._device = DeviceTimes(event_log, self.part)
 
+    def _deep_watch(self) -> "DeepWatch":
+        from flatout.probe.deep import DeepWatch  # a training under a recipe needs none of it
+
+        return DeepWatch(self)
+
     # -- life ---------------------------------------------------------------------------------------------------
 
-    def attach(self) -> None:
-        """Install the probes and begin to write."""
-        self.part.put("header", self._header())
+    def attach(self, began_s: float | None = None) -> None:
+        """Install the probes and begin to write; `began_s`: when attaching began, on the performance counter."""
+        attaching_s = 0.0 if began_s is None else time.perf_counter() - began_s
+        self.part.put("header", dataclasses.replace(self._header(), attaching_s=attaching_s))
         self._install()
         if self.order.protect_files:
             keep = keep_files(self.order.folder)
@@ -277,10 +285,13 @@ _current: list[Recorder] = []
 """The recorder of this process, held here so that it lives as long as the process."""
 
 
-def start(order: Order, prepare: Callable[[Recorder], None] | None = None) -> Callable[[], None] | None:
+def start(
+    order: Order, prepare: Callable[[Recorder], None] | None = None, *, began_s: float | None = None
+) -> Callable[[], None] | None:
     """Attach a recorder to this process; return what undoes it, or None when there is one already.
 
-    `prepare` is called before the probes are installed, so that they lie around whatever it installs.
+    `prepare` is called before the probes are installed, so that they lie around whatever it installs. `began_s`: when
+    attaching began, on the performance counter.
     """
     if _current:
         return None
@@ -288,7 +299,7 @@ def start(order: Order, prepare: Callable[[Recorder], None] | None = None) -> Ca
     _current.append(recorder)
     if prepare is not None:
         prepare(recorder)
-    recorder.attach()
+    recorder.attach(began_s)
 
     def leave() -> None:
         recorder.let_go()

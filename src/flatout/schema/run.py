@@ -111,6 +111,7 @@ class Header:
     pid: int = 0
     started_unix_s: float = 0.0
     launched_ns: int = 0  # when the process began, on the same clock as the steps
+    attaching_s: float = 0.0  # of its start, what flatout itself took in it
     working_folder: str = ""
 
 

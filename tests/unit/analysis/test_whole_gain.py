@@ -6,7 +6,7 @@ from flatout.analysis.breakdown import account
 from flatout.analysis.whole_gain import Gains, whole_gain
 from flatout.rules.core.example import example, steps_of
 from flatout.schema.phase import Phase
-from flatout.schema.run import LoaderFacts, Planned
+from flatout.schema.run import Header, LoaderFacts, Planned
 
 PARTS = {Phase.INPUT: 60.0, Phase.FORWARD: 40.0}
 
@@ -61,6 +61,13 @@ def test_batches_that_loops_count_are_put_together_in_steps():
 def test_a_start_never_takes_less_than_nothing():
     run = recorded(30, 30, 30, outside_s={Phase.STARTUP: 1.0})
     assert gained(run, later=2.0, once_s=-5.0).tuned.startup_s == 0.0
+
+
+def test_what_flatout_itself_takes_at_the_start_is_no_part_of_the_script_and_comes_twice_under_run():
+    run = recorded(30, 30, 30, outside_s={Phase.STARTUP: 2.0}, header=Header(script="train.py", attaching_s=0.4))
+    whole = gained(run, later=2.0)
+    assert whole.plain.startup_s == pytest.approx(1.6)
+    assert whole.tuned.startup_s == pytest.approx(2.4)
 
 
 def test_an_epoch_of_unknown_length_gives_no_whole():

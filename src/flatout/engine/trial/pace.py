@@ -12,6 +12,7 @@ SHORTEST_TURN_S = 0.4
 
 _BLOCK_S, _LONGEST_BLOCK_S, _BLOCK_STEPS = 0.25, 4.0, 4
 _ALONE_S = 1.5  # of a process that is one block, at least
+_TWO_AT_ONCE = 1.5  # times as long as alone is what the start of two processes takes
 _LEAVING_S = 2.0  # from the end of such a block to the end of the process
 
 
@@ -55,6 +56,10 @@ class Pace:
     def turns_s(self) -> float:
         """Seconds of a pair of blocks that take turns, in one process or two."""
         return 2 * (max(self.turn_s, self.block_s) + self.skip * self.step_s)
+
+    def start_of_two_s(self, num_pairs: int) -> float:
+        """Return the seconds that two processes take to start and to finish `num_pairs` of blocks in turns."""
+        return _TWO_AT_ONCE * self.startup_s + self.steady_s + num_pairs * self.turns_s
 
     @property
     def apart_s(self) -> float:

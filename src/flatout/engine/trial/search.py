@@ -18,7 +18,7 @@ from flatout.engine.trial.block_results import Failure, Measured
 from flatout.engine.trial.candidates import lifted, of_later_passes
 from flatout.engine.trial.journal import TrialJournal
 from flatout.engine.trial.pace import Pace
-from flatout.engine.trial.recipe_proof import Confirmation, make_recipe
+from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, Confirmation, make_recipe
 from flatout.engine.trial.time_budget import TimeBudget
 from flatout.engine.trial.timing import Bench
 from flatout.engine.trial.verify import Verifier
@@ -346,11 +346,12 @@ class Search:
     def _confirm(self) -> None:
         self._watch.stage = "confirming the whole recipe"
         epoch = project_epoch(self._report.run, self._report.breakdown)
+        pace = Pace.of(self._report)
         confirmation = Confirmation(
             self._bench,
-            together=Pace.of(self._report).together,
+            together=pace.together,
             until=self._shares.confirmed_by,
-            start_s=self._shares.start_of_two_s,
+            start_s=pace.start_of_two_s(CONFIRM_PAIRS),
             epoch_s=math.inf if epoch is None else epoch.seconds - epoch.between_s,
         )
         dropped = confirmation.leave_one_out(self.kept, whole_s=self._shares.confirming_s(self.kept))

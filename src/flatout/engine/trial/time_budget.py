@@ -16,7 +16,6 @@ _LEAST_SHARE = 0.4  # of what is left, for timing a candidate, however long comp
 _LEAST_RESERVE_S, _LEAST_RESERVE = 30.0, 0.25  # kept back for the confirmation, the smaller of both, the share of all
 _MOST_RESERVE = 0.4  # of all
 _CONFIRM_APART = 4  # pairs that a confirmation by processes one after the other should have
-_TWO_AT_ONCE = 1.5  # times as long as alone is what the start of two processes takes
 _FIRST_LOOK, _USUAL_LOOK = 4, 16  # pairs below which nothing can be said, and with which most is decided
 _GRACE = 0.07  # of all: the confirmation may end so much later; a budget is kept within 10 %
 
@@ -67,18 +66,13 @@ class TimeBudget:
         reserve_s = min(_MOST_RESERVE * self._all_s, max(least_s, self.confirming_s(kept)))
         return self.until - reserve_s - time.monotonic()
 
-    @property
-    def start_of_two_s(self) -> float:
-        """Return the seconds that two processes take to start and to finish half the pairs of a confirmation."""
-        return _TWO_AT_ONCE * self._pace.startup_s + self._pace.steady_s + CONFIRM_PAIRS * self._pace.turns_s
-
     def confirming_s(self, kept: Sequence[Trial]) -> float:
         """Return the seconds that confirming a recipe of `kept` takes."""
         warmup_s = math.fsum(trial.warmup_s for trial in kept)
         if self._pace.together:
             return _CONFIRM_APART * (self._pace.apart_s + warmup_s)
         times_the_first_epoch = any(from_second_pass(trial.candidate.selection) for trial in kept)
-        return (CONFIRM_STARTS + times_the_first_epoch) * (self.start_of_two_s + warmup_s)
+        return (CONFIRM_STARTS + times_the_first_epoch) * (self._pace.start_of_two_s(CONFIRM_PAIRS) + warmup_s)
 
     def of(self, candidate: Candidate, queue: Sequence[Candidate], kept: Sequence[Trial]) -> float:
         """Return the seconds `candidate` may take: what is left is shared out by what each in `queue` could give.
