@@ -3,11 +3,14 @@
 ## What it measures
 
 Host time in the user's own functions: time that is not input, forward, backward or optimizer, does not print or write,
-and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on. If one
-statement calls it after the backward pass and the optimizer's step, the whole cost of that statement counts, and so do
-the other methods of the same class, unless the class runs the training: in `prototype_accuracy` the function's own
-Python was 18% of the step, the statement 37% (n=4,279 steps). Lines below which the whole step runs
-(`trainer.fit(...)`) are not named: the rest of their time is the framework's loop.
+and does not grow. The function with the most time is reported at its hottest line, from 7% of the step on. Where a
+function outside of the training loop calls at least four others and none of these takes 45% of its time, the function
+as a whole is reported, at the line of its most expensive part. If one statement calls it after the backward pass and
+the optimizer's step, the whole cost of that statement counts, and so do the other methods of the same class, unless the
+class runs the training: in `prototype_accuracy` the function's own Python was 18% of the step, the statement 37%
+(n=4,279 steps). Lines below which the whole step runs (`trainer.fit(...)`) are not named: the rest of their time is the
+framework's loop. Hooks of the model that only watch it (their source detaches values or reads numbers) count, too,
+where they cost more than any other function: their time is part of the forward pass.
 
 ## Why it matters
 
@@ -30,8 +33,9 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, goes_to, of_step
+from flatout.rules.facts.chains import Chain, listed, named_parts, spread_over
 from flatout.rules.facts.growth import growth
-from flatout.rules.facts.host_python import python_work, writing
+from flatout.rules.facts.host_python import hook_work, python_work, writing
 from flatout.rules.facts.statements import of_one_statement
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -45,12 +49,17 @@ GROWING = 0.05  # of the step; HO003 reports growth of at least this share
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """HO001: one function of the script's own costs 7% of the step."""
-    spot = _hotspot(run, breakdown)
-    if spot is None:
+    spot, chain = _slow(run, breakdown)
+    hook = hottest(hook_work(run), among=costs(run, Phase.FORWARD))
+    hooked = breakdown.share(Phase.FORWARD) * hook.share if hook else 0.0
+    share = breakdown.share(Phase.HOST) * spot.share if spot else 0.0
+    if hook is not None and hooked > share:
+        return _finding(breakdown, hook, hooked, f"a hook of the model, in {goes_to(hook)}", phase=Phase.FORWARD)
+    if spot is None or share < MIN_SHARE:
         return None
-    share = breakdown.share(Phase.HOST) * spot.share
-    if share < MIN_SHARE:
-        return None
+    if chain is not None:
+        where = f"the training loop, in {at(spot.place)}, in {named_parts(chain)}"
+        return _finding(breakdown, spot, share, where, listed(chain, share * breakdown.mean_ms))
     whole = None if _grows(run, breakdown) else of_one_statement(run, spot)
     called = ""
     if whole is not None:
@@ -58,35 +67,56 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share = max(share, breakdown.share(Phase.HOST) * min(1.0, whole.seconds / host_s))
     if whole is not None and whole.seconds > NOTEWORTHY * spot.seconds:
         called = f"below {at(whole.place)}, {'most' if spot.seconds > whole.seconds / 2 else 'part'} of it "
+    return _finding(breakdown, spot, share, f"the training loop, {called}in {goes_to(spot)}")
+
+
+def _finding(
+    breakdown: Breakdown,
+    spot: Hotspot,
+    share: float,
+    where: str,
+    parts: tuple[Evidence, ...] = (),
+    *,
+    phase: Phase = Phase.HOST,
+) -> Finding | None:
+    """Return the finding that `spot` costs `share` of the step; None where that is little."""
+    if share < MIN_SHARE:
+        return None
+    cost_ms = share * breakdown.mean_ms
     return Finding(
         code="HO001",
         name="python-work-in-step",
-        phase=Phase.HOST,
+        phase=phase,
         share=share,
         max_speedup=speedup_without(share),
         location=spot.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is Python in the training loop, {called}in "
-        f"{goes_to(spot)} "
-        f"({spot.samples} stack samples). Do it every N steps, on whole tensors, or in the dataset.",
+        message=f"{of_step(breakdown, cost_ms)} is Python in {where} ({spot.samples} stack samples). Do it every N "
+        "steps, on whole tensors, or in the dataset.",
         evidence=(
-            Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
-            Evidence("share of the host time", spot.share, ""),
+            Evidence("cost in each step", cost_ms, "ms"),
+            Evidence(f"share of the {phase.value} time", spot.share, ""),
             Evidence("stack samples", spot.samples, ""),
+            *parts,
         ),
         fixes=(),
     )
 
 
-def _hotspot(run: Run, breakdown: Breakdown) -> Hotspot | None:
-    """Return the hottest function; where host time grows, the hottest except the one that HO003 reports."""
+def _slow(run: Run, breakdown: Breakdown) -> tuple[Hotspot | None, Chain | None]:
+    """Return the hottest function, or the one that spreads most of the time over many parts.
+
+    Where host time grows, it is the hottest except the one that HO003 reports.
+    """
     lines, host = python_work(run), costs(run, Phase.HOST)
     if not _grows(run, breakdown):
-        return hottest(lines, among=host)
+        spot = hottest(lines, among=host)
+        chain = spread_over(run, spot, lines, host)
+        return (chain.spot, chain) if chain else (spot, None)
     growing = hottest(lines + writing(run), among=host)
     if growing is None:
-        return None
+        return None, None
     named = (growing.place.file, growing.place.function)
-    return hottest([c for c in lines if (c.stack[0].file, c.stack[0].function) != named], among=host)
+    return hottest([c for c in lines if (c.stack[0].file, c.stack[0].function) != named], among=host), None
 
 
 def _grows(run: Run, breakdown: Breakdown) -> bool:
@@ -109,6 +139,11 @@ _COMPILED = (line(1.2, ("/tmp/torchinductor_me/ab/call.py", 9, "call"), phase=Ph
 _LOSS = (line(1.2, ("train.py", 50, "train"), phase=Phase.HOST, part="loss", leaf="torch"),)
 _WALKS = (LoaderFacts(is_training=True, iterated_at=Frame("train.py", 30, "train")),)
 _FREES = (line(1.2, ("train.py", 30, "train"), phase=Phase.HOST, part="lead"),)
+_CHAIN = tuple(
+    line(0.3, ("probes.py", 10 * i, f"probe{i}"), ("probes.py", 90 + i, "watch"), ("train.py", 55, "train"),
+         phase=Phase.HOST, part="tail", leaf="numpy")
+    for i in range(5)
+)  # fmt: skip
 _GROWS = steps_of([{Phase.HOST: 5 + 0.2 * i, Phase.FORWARD: 20} for i in range(60)])
 
 RULE = Rule(
@@ -118,6 +153,7 @@ RULE = Rule(
     fires_on=(
         example(step_ms=100, forward=30, backward=40, lines=_LINES),
         example(step_ms=100, forward=40, backward=50, lines=_LINES),
+        example(step_ms=100, forward=40, backward=50, lines=_CHAIN),
     ),
     quiet_on=(
         example(steps=_GROWS, lines=_LINES),

@@ -2,13 +2,14 @@
 
 ## What it measures
 
-Host, forward and sync time of the steady steps, in order. The median of the last third must be at least 1.5 times that
-of the first third, the median of the middle third must lie between them, and the middle halves of the outer thirds must
-not overlap: over the whole recording, or within at least 60% of its epochs. Only epochs of at least 24 steps count, and
-there must be two of them. The time above the level at which the growth began must be at least 5% of the mean step.
-Without a loader that marks epochs, they are inferred from the time itself, if it repeatedly falls from its highest to
-its lowest quarter at regular intervals and rises from quarter to quarter in between. For host time, the bound is the
-whole cost of the line, or the growth, whichever is larger.
+Input, host, forward and sync time of the steady steps, in order (input without workers: waiting for these grows when
+they fall behind). The median of the last third must be at least 1.5 times that of the first third, the median of the
+middle third must lie between them, and the middle halves of the outer thirds must not overlap: over the whole
+recording, or within at least 60% of its epochs. Only epochs of at least 24 steps count, and there must be two of them.
+The time above the level at which the growth began must be at least 5% of the mean step. Without a loader that marks
+epochs, they are inferred from the time itself, if it repeatedly falls from its highest to its lowest quarter at regular
+intervals and rises from quarter to quarter in between. For host time, the bound is the whole cost of the line, or the
+growth, whichever is larger.
 
 ## Why it matters
 
@@ -38,17 +39,18 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.growth import Growth, factor_of, growth
 from flatout.rules.facts.host_python import python_work, writing
+from flatout.rules.facts.loader_facts import training_loader
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, outer_lines, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
-from flatout.schema.run import Run, Step
+from flatout.schema.run import LoaderFacts, Run, Step
 from flatout.units import format_ms, format_ratio
 
 MIN_SHARE = 0.05
 MIN_SHARE_OF_PHASE = 0.3
 TOGETHER = 0.6  # if the rest of the step grows by this part of the growth of a phase, the steps themselves get longer
 AHEAD = 1.5  # if the first steps take the device this many times as long as the host, its queue is filling
-PHASES = (Phase.HOST, Phase.SYNC, Phase.FORWARD)
+PHASES = (Phase.INPUT, Phase.HOST, Phase.SYNC, Phase.FORWARD)
 PASSES = (Phase.FORWARD, Phase.BACKWARD)
 COMPUTING = (*PASSES, Phase.OPTIMIZER)
 
@@ -92,7 +94,13 @@ def _whole_of(run: Run, breakdown: Breakdown, spot: Hotspot) -> float:
 
 
 def _rise(run: Run, breakdown: Breakdown, phase: Phase) -> Growth | None:
-    """Return how a phase grows, where the rest of the step does not grow with it."""
+    """Return how a phase grows, where the rest of the step does not grow with it.
+
+    Waiting for workers grows when they fall behind, which is no growing cost.
+    """
+    loader = training_loader(run)
+    if phase == Phase.INPUT and loader is not None and loader.num_workers > 0:
+        return None
     steps = run.steps[breakdown.warmup :]
     rise = growth(steps, phase)
     if rise is None or _ran_ahead(steps):
@@ -124,6 +132,8 @@ _GROWS = steps_of([{Phase.HOST: 5 + 0.2 * i, Phase.FORWARD: 20} for i in range(6
 _RESETS = steps_of(
     [{Phase.HOST: 5 + 0.2 * (i % 40), Phase.FORWARD: 20} for i in range(120)], epoch=[i // 40 for i in range(120)]
 )
+_SAMPLER = (line(1.0, ("train.py", 58, "Hard.__iter__"), ("train.py", 40, "train"), stage="sampler"),)
+_CHOOSES = steps_of([{Phase.INPUT: 5 + 0.2 * i, Phase.FORWARD: 20} for i in range(60)])
 _LITTLE = steps_of([{Phase.HOST: 1 + 0.04 * i, Phase.FORWARD: 50} for i in range(60)])
 _LONGER_BATCHES = steps_of([{Phase.FORWARD: 5 + 0.2 * i, Phase.BACKWARD: 10 + 0.4 * i} for i in range(60)])
 _LONGER_EPISODES = steps_of(
@@ -138,8 +148,13 @@ RULE = Rule(
     code="HO003",
     name="growing-cost",
     check=check,
-    fires_on=(example(steps=_GROWS, lines=_LINES), example(steps=_RESETS, lines=_LINES)),
+    fires_on=(
+        example(steps=_GROWS, lines=_LINES),
+        example(steps=_RESETS, lines=_LINES),
+        example(steps=_CHOOSES, lines=_SAMPLER),
+    ),
     quiet_on=(
+        example(steps=_CHOOSES, loaders=(LoaderFacts(is_training=True, num_workers=2),)),
         example(steps=_LITTLE, lines=_LINES),
         example(steps=_LONGER_BATCHES),
         example(steps=_LONGER_EPISODES, lines=_LINES),

@@ -27,17 +27,18 @@ interpreter lock for long is sampled only at its end, so a neighboring line can 
 
 from dataclasses import replace
 
-from flatout.rules.core.bounds import speedup_of_input
+from flatout.rules.core.bounds import speedup_of_input, taken_by_workers
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import goes_to, of_step
+from flatout.rules.core.sentence import at, goes_to, of_step
+from flatout.rules.facts.chains import Chain, listed, named_parts, spread_over
 from flatout.rules.facts.input_stages import COLLATE, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import per_sample_s, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Frame, LoaderFacts, Run
+from flatout.schema.run import Environment, Frame, LoaderFacts, Run, Utilization
 from flatout.units import format_share
 
 MIN_SHARE = 0.10
@@ -52,13 +53,15 @@ _NEARLY_ALL = 0.9
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN003: a quarter of the loading and a tenth of the step are one function of the dataset."""
     loader = training_loader(run)
-    spot = _hotspot(run, loader)
+    spot, chain = _slow(run, loader)
     if spot is None or spot.share < MIN_SHARE_OF_LOADING or (loader and _is_a_view(run, loader)):
         return None
-    share = breakdown.share(Phase.INPUT) * spot.share
+    taken, cores = taken_by_workers(run, breakdown, loader, spot.share, headroom)
+    share = max(taken, breakdown.share(Phase.INPUT) * spot.share)
     if share < MIN_SHARE:
         return None
-    where = "in each worker" if loader and loader.num_workers > 0 else "in the training process"
+    cost_ms = share * breakdown.mean_ms
+    told = (Evidence("cores used by workers", cores, ""), Evidence("cores", run.environment.num_cpus, ""))
     return Finding(
         code="IN003",
         name="slow-sample-line",
@@ -66,16 +69,37 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, spot.share, headroom),
         location=spot.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent in {goes_to(spot)}: "
-        f"{format_share(spot.share)} of the loading {where} ({spot.samples} stack samples). Compute it once if it is "
-        "the same every epoch; otherwise make this line cheaper.",
+        message=f"{of_step(breakdown, cost_ms)} is {_lost(run, cores)} {_where(spot, chain)}: "
+        f"{format_share(spot.share)} of the loading {_process(loader)} ({spot.samples} stack samples). {_cure(chain)}",
         evidence=(
             Evidence("share of the loading", spot.share, ""),
             Evidence("stack samples", spot.samples, ""),
-            Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
+            Evidence("cost in each step", cost_ms, "ms"),
+            *(told if taken else ()),
+            *(listed(chain, cost_ms) if chain else ()),
         ),
         fixes=("compiled-input", "cached-input", "loader-workers"),
     )
+
+
+def _lost(run: Run, cores: float) -> str:
+    if not cores:
+        return "spent in"
+    return f"lost to workers that take {cores:.1f} of the {run.environment.num_cpus} cores from the training, with"
+
+
+def _where(spot: Hotspot, chain: Chain | None) -> str:
+    return f"{at(spot.place)}, in {named_parts(chain)}" if chain else goes_to(spot)
+
+
+def _process(loader: LoaderFacts | None) -> str:
+    return "in each worker" if loader and loader.num_workers > 0 else "in the training process"
+
+
+def _cure(chain: Chain | None) -> str:
+    if chain:
+        return "Do all of it for a whole batch at once, or compute once what is the same every epoch."
+    return "Compute it once if it is the same every epoch; otherwise make this line cheaper."
 
 
 def _is_a_view(run: Run, loader: LoaderFacts) -> bool:
@@ -84,11 +108,14 @@ def _is_a_view(run: Run, loader: LoaderFacts) -> bool:
     return picks_rows(run, loader) and (untouched or per_sample_s(run, loader) < UNTOUCHED_S)
 
 
-def _hotspot(run: Run, loader: LoaderFacts | None) -> Hotspot | None:
-    """Return the hottest function of the sample stage, where the samples are made."""
+def _slow(run: Run, loader: LoaderFacts | None) -> tuple[Hotspot | None, Chain | None]:
+    """Return the hottest function of the sample stage where samples are made, or the chain of many small ones."""
     process = where_samples_are_made(loader)
     among = costs(run, Phase.INPUT, process=process, stages=WORK if process == "worker" else None)
-    return hottest(sample_lines(run, loader), among=among)
+    lines = sample_lines(run, loader)
+    spot = hottest(lines, among=among)
+    chain = spread_over(run, spot, lines, among)
+    return (chain.spot, chain) if chain else (spot, None)
 
 
 _RESIZE = ("data.py", 34, "Resize.__call__")
@@ -104,6 +131,13 @@ _LIBRARY = tuple(
     line(2.0, ("train.py", 28, "train"), stage="sample", leaf="torchvision", process=p) for p in ("main", "worker")
 )
 _WORKERS = LoaderFacts(is_training=True, num_workers=2, batch_size=64, fetches=60)
+_CHAIN = tuple(
+    line(0.5, ("data.py", 10 * i, f"change{i}"), ("data.py", 60 + i, "augment"), _GETITEM, stage="sample")
+    for i in range(1, 6)
+)
+_TWO_CORES = Environment(num_cpus=2, torch_threads=1)
+_BUSY = tuple(Utilization(at_s=0.5 * i, main_cpu=0.65, worker_cpu=1.3) for i in range(12))
+_IDLE = tuple(Utilization(at_s=0.5 * i, main_cpu=0.65, worker_cpu=0.3) for i in range(12))
 
 
 def _stage(finding: Finding, run: Run) -> Stage | None:
@@ -131,12 +165,22 @@ RULE = Rule(
     fires_on=(
         example(step_ms=100, input=60, forward=30, lines=_MAIN),
         example(step_ms=100, input=40, forward=50, lines=_WORKER, loaders=(_WORKERS,)),
+        example(step_ms=100, input=60, forward=30, lines=_CHAIN),
+        example(
+            step_ms=100, input=8, forward=80, lines=_WORKER, loaders=(_WORKERS,), environment=_TWO_CORES,
+            utilization=_BUSY,
+        ),
     ),
     quiet_on=(
+        example(
+            step_ms=100, input=8, forward=80, lines=_WORKER, loaders=(_WORKERS,), environment=_TWO_CORES,
+            utilization=_IDLE,
+        ),
+        example(step_ms=100, input=11, forward=80, lines=_CHAIN[:3]),
         example(step_ms=100, input=14.5, forward=70, lines=_MAIN),
         example(step_ms=100, input=60, forward=30, lines=[line(0.07, _RESIZE, stage="sample")]),
         example(step_ms=100, input=60, forward=30),
         example(step_ms=100, input=60, lines=_LIBRARY, loaders=(replace(_WORKERS, num_workers=0, iterated_at=_LOOP),)),
         example(step_ms=100, input=60, lines=_LIBRARY, loaders=(replace(_WORKERS, iterated_at=_LOOP),)),
     ),
-)
+)  # fmt: skip

@@ -5,8 +5,9 @@
 The time in `collate_fn`, as a share of all the work for one batch (samples, collate, sampler), times the share of the
 step that waits for input. Where these times were not measured, the lines that the sampler saw give the share. It fires
 at 10% of the step for the script's own collate function. For the default one it fires at 15%, and only when collating
-is at least half of the work for a batch. Rows of an array in memory are left to IN006, unless the script's own collate
-function takes longer than the samples.
+is at least half of the work for a batch. Where samples then hold at least 8 Python numbers, the line of the dataset
+that returns them is named. Rows of an array in memory are left to IN006, unless the script's own collate function takes
+longer than the samples.
 
 ## Why it matters
 
@@ -23,20 +24,25 @@ Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array allocated for the 
 Samples that are views of a larger array are copied here, so their cost appears here and not where they are made.
 """
 
+import ast
+from dataclasses import replace
+
 from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.input_stages import COLLATE
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
-from flatout.rules.facts.user_lines import costs, hottest, seconds
+from flatout.rules.facts.source_code import enclosing_function
+from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import LoaderFacts, Run
+from flatout.schema.run import Frame, LoaderFacts, Run
 
 MIN_SHARE = 0.10
 MIN_SHARE_DEFAULT = 0.15
 MIN_FRACTION_DEFAULT = 0.5
+MANY_NUMBERS = 8  # of a sample, that the default function makes tensors of
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
@@ -56,7 +62,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     process = "worker" if loader.num_workers > 0 else "main"
     lines = costs(run, Phase.INPUT, process=process, stages=("collate",))
     spot = None if loader.default_collate else hottest(lines, among=lines)
-    where = f", in {at(spot.place)}" if spot else " with the default function" if loader.default_collate else ""
+    listing = _returns_numbers(loader)
+    place = spot.place if spot else listing or loader.created_at
     clocked = (
         (Evidence("collate", loader.collate_s * 1000, "ms"), Evidence("batches measured", loader.fetches, ""))
         if loader.fetches
@@ -68,12 +75,32 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.INPUT,
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
-        location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent collating samples into a batch{where}. "
-        "Return tensors from the dataset, and stack or pad the whole batch in one call.",
+        location=place,
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent collating samples into a "
+        f"batch{_how(loader, spot, listing)}. Return tensors from the dataset, and stack or pad the whole batch in one "
+        "call.",
         evidence=(Evidence("share of the loading", fraction, ""), *clocked),
         fixes=("compiled-input",),
     )
+
+
+def _returns_numbers(loader: LoaderFacts) -> Frame | None:
+    """Return the line of the dataset that returns lists of Python numbers to the default collate function."""
+    prefix = loader.prefix
+    if not loader.default_collate or prefix is None or prefix.made_at is None or prefix.numbers < MANY_NUMBERS:
+        return None
+    function = enclosing_function(prefix.made_at)
+    returns = [node.lineno for node in ast.walk(function) if isinstance(node, ast.Return)] if function else []
+    return replace(prefix.made_at, line=returns[-1]) if returns else prefix.made_at
+
+
+def _how(loader: LoaderFacts, spot: Hotspot | None, listing: Frame | None) -> str:
+    if spot:
+        return f", in {at(spot.place)}"
+    if listing and loader.prefix:
+        each = f"{loader.prefix.numbers} Python numbers a sample"
+        return f": {at(listing)} returns {each}, and the default function makes a tensor of each position"
+    return " with the default function" if loader.default_collate else ""
 
 
 def _fraction_seen(run: Run, loader: LoaderFacts) -> float:

@@ -5,7 +5,8 @@
 Whether `dataset[i]` is the same whatever the random state, and if not, how much of its time passes before the first
 random draw. This is tested in the deep run (the second, instrumented run), on at least two indices. That part must be
 at least half of a sample. Less the cost of reading the result back (3 GB/s and 5 us a sample), it must be at least 15%
-of the step. Samples that share memory with the dataset have nothing to cache.
+of the step. Samples that share memory with the dataset have nothing to cache. Workers that keep all cores busy with
+such work slow a training on the CPU down even where it hardly waits for them: what that costs counts, too.
 
 ## Why it matters
 
@@ -27,7 +28,7 @@ change during training only looks deterministic.
 
 from dataclasses import replace
 
-from flatout.rules.core.bounds import speedup_of_input
+from flatout.rules.core.bounds import speedup_of_input, taken_by_workers
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
@@ -56,7 +57,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     repeated = _repeated(loader.prefix)
     cache_bytes = loader.num_samples * loader.prefix.sample_bytes
     fraction = (fraction_of_batch(loader, loader.sample_s) or 1.0) * repeated
-    share = breakdown.share(Phase.INPUT) * fraction
+    taken, cores = taken_by_workers(run, breakdown, loader, fraction, headroom)
+    share = max(taken, breakdown.share(Phase.INPUT) * fraction)
     if share < MIN_SHARE or not _fits(cache_bytes, run.environment.memory_bytes):
         return None
     spot = _hotspot(run, loader)
@@ -69,7 +71,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} recomputes identical results every epoch: "
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} {_lost(run, cores)} identical results every epoch: "
         f"{format_share(repeated)} of a sample{f', mostly in {at(spot.place)}' if spot else ''}. "
         f"Compute it once and keep the result{size}.",
         evidence=(
@@ -77,8 +79,18 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("sample", loader.prefix.seconds * 1000, "ms"),
             Evidence("cache", cache_bytes, "bytes"),
             Evidence("indices tried", loader.prefix.checked, ""),
+            *((Evidence("cores used by workers", cores, ""),) if taken else ()),
         ),
         fixes=("cached-input", "compiled-input"),
+    )
+
+
+def _lost(run: Run, cores: float) -> str:
+    if not cores:
+        return "recomputes"
+    return (
+        f"is lost to workers that take {cores:.1f} of the {run.environment.num_cpus} cores from the training, "
+        "recomputing"
     )
 
 

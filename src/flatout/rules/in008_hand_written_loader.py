@@ -3,7 +3,9 @@
 ## What it measures
 
 The time the training loop spends getting a batch from the script's own code: a generator, an iterator class, slicing
-and converting between the steps, where no `DataLoader` gave the batch. It fires at 10% of the step.
+and converting between the steps, where no `DataLoader` gave the batch. In a script without modules, that is what it
+does before the loss in functions that mostly run numpy, pandas or other libraries without torch. It fires at 10% of the
+step. Where the work is spread over at least four parts none of which takes 45%, the function that runs them is named.
 
 ## Why it matters
 
@@ -26,7 +28,8 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import goes_to, of_step
-from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_host_time
+from flatout.rules.facts.chains import listed, named_parts, spread_over
+from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_forward_time, in_host_time
 from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
@@ -37,12 +40,14 @@ MIN_SHARE = 0.10
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN008: a tenth of the step is a batch generator of the script's own."""
-    own = batch_making(run) + in_host_time(run)
+    own = batch_making(run) + in_host_time(run) + in_forward_time(run)
     share = _share(run, breakdown)
     if share < MIN_SHARE:
         return None
     spot = hottest(own, among=own)
-    where = f", most of it in {goes_to(spot)}" if spot else ""
+    chain = spread_over(run, spot, own, own)
+    spot = chain.spot if chain else spot
+    where = f", most of it in {named_parts(chain) if chain else goes_to(spot)}" if spot else ""
     return Finding(
         code="IN008",
         name="hand-written-loader",
@@ -55,26 +60,37 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         evidence=(
             Evidence("own code", share * breakdown.mean_ms, "ms"),
             Evidence("stack samples", spot.samples if spot else 0, ""),
+            *(listed(chain, chain.spot.share * share * breakdown.mean_ms) if chain else ()),
         ),
         fixes=(),
     )
 
 
 def _share(run: Run, breakdown: Breakdown) -> float:
-    """Return the share of the step: of its input, and of its host time where batches are made in it.
+    """Return the share of the step: of its input, and of its host and forward time where batches are made in these.
 
     Without a deep run, only time in a `DataLoader` counts as input: hand-made batches are known from sampled lines.
     """
     seen, host = seconds(costs(run, Phase.INPUT)), seconds(costs(run, Phase.HOST))
     unseen = 0.0 if fed_by_torch(run) or run.causes is None else 1.0
     share = breakdown.share(Phase.INPUT) * (seconds(batch_making(run)) / seen if seen > 0 else unseen)
-    return share + (breakdown.share(Phase.HOST) * seconds(in_host_time(run)) / host if host > 0 else 0.0)
+    share += breakdown.share(Phase.HOST) * seconds(in_host_time(run)) / host if host > 0 else 0.0
+    forward, made = seconds(costs(run, Phase.FORWARD)), seconds(in_forward_time(run))
+    return share + (breakdown.share(Phase.FORWARD) * made / forward if forward > 0 else 0.0)
 
 
 _GENERATOR = (
     line(2.0, ("train.py", 31, "batches"), stage="generator"),
     line(0.4, ("train.py", 35, "batches"), stage="generator", leaf="numpy"),
 )
+_LOOP = ("train.py", 50, "train")
+_BACKWARD = line(1.0, _LOOP, phase=Phase.BACKWARD)
+_FEATURES = (
+    line(1.2, ("train.py", 20, "describe"), _LOOP, phase=Phase.FORWARD, part="lead", leaf="numpy"),
+    line(0.8, ("train.py", 21, "describe"), _LOOP, phase=Phase.FORWARD, part="lead"),
+    _BACKWARD,
+)
+_WEIGHTS = (line(2.0, ("train.py", 20, "model"), _LOOP, phase=Phase.FORWARD, part="lead", leaf="torch"), _BACKWARD)
 _TORCH = LoaderFacts(is_training=True, batch_size=64, epochs_started=1, fetches=60)
 
 RULE = Rule(
@@ -87,8 +103,10 @@ RULE = Rule(
         example(
             step_ms=100, forward=30, lines=[line(2.0, ("train.py", 31, "next_batch"), phase=Phase.HOST, part="lead")]
         ),
+        example(step_ms=100, forward=60, lines=_FEATURES),
     ),
     quiet_on=(
+        example(step_ms=100, forward=60, lines=_WEIGHTS),
         example(step_ms=100, input=9.9, forward=60, lines=_GENERATOR),
         example(step_ms=100, input=45, forward=30),  # the deep run was lost: nothing is known of loaders
         example(step_ms=100, input=45, loaders=(_TORCH,)),

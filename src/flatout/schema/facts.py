@@ -64,6 +64,8 @@ class SamplePrefix:
     first_random: Frame | None = None  # the user line of the first random draw
     drawn_from: str = ""  # "numpy's global generator", where samples are drawn at random and that is known
     has_transform: bool = True  # the data set holds what may be a transform, before which samples may be the same
+    numbers: int = 0  # Python numbers that a sample consists of, inside of lists and dictionaries, too
+    made_at: Frame | None = None  # where the user's `__getitem__` begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ __all__ = [
     "Exchange",
     "Fallback",
     "LoopInvariant",
+    "MicroBatches",
     "Padding",
     "PrecisionTrial",
     "RepeatedForward",
@@ -152,6 +153,19 @@ class LoopInvariant:
     operation: str = ""  # the costliest of them, by torch's name
     seconds: float = 0.0
     whole_s: float = 0.0  # of all operations of the pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatches:
+    """Calls of the model whose gradients one step adds up, one by one and put together: medians of passes in turn."""
+
+    count: int = 0  # in a step
+    rows: int = 0  # of one
+    joined: int = 0  # that were put together: as many as memory allows
+    n: int = 0  # passes of each kind
+    apart_s: float = 0.0  # forward and backward of one
+    together_s: float = 0.0  # the same where they are put together
+    stack: tuple[Frame, ...] = ()  # of the call, innermost first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ from flatout.schema.measured import (
     Exchange,
     Fallback,
     LoopInvariant,
+    MicroBatches,
     Padding,
     PrecisionTrial,
     RepeatedForward,
@@ -278,6 +279,7 @@ class Causes:
     unchanging: tuple[LoopInvariant, ...] = ()
     collected: Collected | None = None
     reductions: tuple[SlowReduction, ...] = ()
+    micro_batches: MicroBatches | None = None
     fallbacks: tuple[Fallback, ...] = ()
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's

@@ -25,6 +25,7 @@ from flatout.schema.run import (
     LineCost,
     LoaderFacts,
     LoopInvariant,
+    MicroBatches,
     ModelFacts,
     OptimizerFacts,
     Outside,
@@ -71,6 +72,8 @@ prefixes = st.builds(
     seconds=seconds,
     shares_memory=st.booleans(),
     sample_bytes=st.integers(0, 1 << 20),
+    numbers=small,
+    made_at=place,
 )
 loaders = st.builds(
     LoaderFacts,
@@ -81,6 +84,7 @@ loaders = st.builds(
     num_samples=st.integers(0, 10_000),
     num_batches=small,
     has_getitems=st.booleans(),
+    iterable_style=st.booleans(),
     in_memory_bytes=st.sampled_from([0, 1 << 20]),
     default_collate=st.booleans(),
     default_sampler=st.booleans(),
@@ -261,6 +265,17 @@ causes = st.builds(
         ),
         max_size=3,
     ).map(tuple),
+    micro_batches=st.none()
+    | st.builds(
+        MicroBatches,
+        count=small,
+        rows=small,
+        joined=small,
+        n=small,
+        apart_s=seconds,
+        together_s=seconds,
+        stack=st.lists(frames, max_size=3).map(tuple),
+    ),
     reductions=st.lists(
         st.builds(
             SlowReduction,

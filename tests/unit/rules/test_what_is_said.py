@@ -204,3 +204,34 @@ def test_what_the_cores_do_meanwhile_is_no_wait():
     facts = {"step_ms": 200, "input": 161, "forward": 30, "loaders": (loader,), "environment": Environment(num_cpus=2)}
     assert said("IN012", **facts).max_speedup > 4
     assert said("IN012", **facts, utilization=looks).max_speedup == pytest.approx(2 / 0.8)
+
+
+def test_lists_of_numbers_for_the_default_collate_function_are_named_where_they_are_returned(tmp_path):
+    path = tmp_path / "data.py"
+    path.write_text("class Rows:\n    def __getitem__(self, i):\n        row = rows[i]\n        return row, i\n")
+    prefix = SamplePrefix(checked=4, numbers=25, made_at=Frame(str(path), 2, "Rows.__getitem__"))
+    loader = LoaderFacts(is_training=True, batch_size=32, sample_s=0.01, collate_s=0.03, fetches=40, prefix=prefix)
+    found = said("IN004", step_ms=100, input=40, forward=50, loaders=(loader,))
+    assert (found.location.line, found.location.function) == (4, "Rows.__getitem__")
+    assert "returns 25 Python numbers a sample" in found.message
+    few = replace(loader, prefix=replace(prefix, numbers=2), created_at=Frame("train.py", 9, "main"))
+    assert said("IN004", step_ms=100, input=40, forward=50, loaders=(few,)).location.line == 9
+
+
+def test_cores_that_workers_take_from_the_training_are_said():
+    loader = LoaderFacts(is_training=True, num_workers=2, batch_size=64, fetches=60)
+    busy = [Utilization(at_s=0.5 * i, main_cpu=0.65, worker_cpu=1.3) for i in range(12)]
+    seen = [line(6.0, ("data.py", 34, "decode"), process="worker", stage="sample")]
+    found = said(
+        "IN003",
+        step_ms=100,
+        input=8,
+        forward=80,
+        loaders=(loader,),
+        lines=seen,
+        environment=Environment(num_cpus=2, torch_threads=1),
+        utilization=busy,
+    )
+    assert "workers that take 1.3 of the 2 cores from the training" in found.message
+    assert number(found, "cores used by workers") == pytest.approx(1.3)
+    assert found.max_speedup == pytest.approx(1 / 0.65)

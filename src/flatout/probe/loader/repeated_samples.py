@@ -1,6 +1,7 @@
 """What calling `dataset[i]` again shows: is a sample the same every epoch, and how much of it comes before chance."""
 
 import contextlib
+import os
 import random
 import statistics
 import sys
@@ -77,6 +78,8 @@ def _look(dataset: Any) -> SamplePrefix:
         first_random=place,
         drawn_from="" if same else " and ".join(sorted(moved)) or (_OWN_GENERATOR if holds_generator(dataset) else ""),
         has_transform=_has_transform(dataset),
+        numbers=_numbers(sample),
+        made_at=_made_at(dataset),
     )
 
 
@@ -238,6 +241,25 @@ def _is_view(sample: Any) -> bool:
     return any(
         getattr(getattr(part, "base", None), "nbytes", 0) >= 4 * getattr(part, "nbytes", 1) > 0 for part in parts
     )
+
+
+def _numbers(sample: Any) -> int:
+    """Return how many Python numbers a sample consists of: the default collate function makes a tensor of each."""
+    if isinstance(sample, Mapping):
+        return sum(map(_numbers, sample.values()))
+    if isinstance(sample, list | tuple):
+        return sum(map(_numbers, sample))
+    return int(isinstance(sample, int | float))
+
+
+def _made_at(dataset: Any) -> Frame | None:
+    """Return where `__getitem__` of `dataset` begins, or of the one that it wraps, where that is the user's own."""
+    for _ in range(_MOST_WRAPPED):
+        code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
+        if code is not None and is_user_file(code.co_filename):
+            return Frame(os.path.abspath(code.co_filename), code.co_firstlineno, code.co_qualname)
+        dataset = getattr(dataset, "dataset", None)
+    return None
 
 
 def _num_bytes(sample: Any, depth: int = _DEEPEST) -> int:

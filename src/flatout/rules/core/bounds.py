@@ -20,6 +20,7 @@ __all__ = [
     "speedup_on_freed_cores",
     "speedup_with_workers",
     "speedup_without",
+    "taken_by_workers",
 ]
 
 MAX_SPEEDUP = 1000.0  # for a share that rounds to the whole step: huge, not infinite
@@ -114,7 +115,25 @@ def speedup_on_freed_cores(run: Run, loader: LoaderFacts | None, fraction: float
     samples = while_steps_ran(run)
     own, theirs = fmean(each.main_cpu for each in samples), fmean(each.worker_cpu for each in samples)
     cores = min(machine.torch_threads, machine.num_cpus, own + fraction * theirs)
-    return max(1.0, cores / max(own, 0.01))
+    remains = own + (1 - min(1.0, fraction)) * theirs
+    return max(1.0, min(cores / max(own, 0.01), machine.num_cpus / max(remains, 0.01)))
+
+
+def taken_by_workers(
+    run: Run, breakdown: Breakdown, loader: LoaderFacts | None, fraction: float, headroom: tuple[Ceiling, ...] = ()
+) -> tuple[float, float]:
+    """Return the share of the step that workers cost a CPU training by taking its cores, and the cores they use.
+
+    It is what goes when `fraction` of their work is saved, the wait for a batch included, and never more than a
+    measured gain of holding a batch; 0 where it is not more than the wait.
+    """
+    share = 1 - 1 / speedup_on_freed_cores(run, loader, fraction)
+    held = gain_between(headroom, "", HELD_INPUT)
+    if held is not None:
+        share = min(share, 1 - 1 / max(1.0, held.high if not held.sure else held.speedup))
+    if share <= breakdown.share(Phase.INPUT) * fraction:
+        return 0.0, 0.0
+    return share, fmean(each.worker_cpu for each in while_steps_ran(run))
 
 
 def share_of_forward(breakdown: Breakdown, causes: Causes, whole_s: float, fraction: float) -> float:

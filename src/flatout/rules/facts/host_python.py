@@ -1,15 +1,21 @@
 """Which part of the sampled host time is Python work in the loop, and not computation that torch must do."""
 
+import ast
+import re
+
 from flatout.rules.facts.loops import in_loop
 from flatout.rules.facts.manual_loading import in_host_time
 from flatout.rules.facts.output_calls import writes_output
+from flatout.rules.facts.source_code import enclosing_function, named_in_calls
 from flatout.rules.facts.user_lines import costs, outer_lines
 from flatout.schema.phase import Phase
-from flatout.schema.run import LineCost, Run
+from flatout.schema.run import Frame, LineCost, Run
 
-__all__ = ["python_work", "writing"]
+__all__ = ["hook_work", "python_work", "writing"]
 
 TORCH = frozenset({"torch", "torchvision", "torchaudio", "functorch"})
+REGISTERS = re.compile(r"register_.*hook")
+WATCHES = frozenset({"detach", "data", "no_grad", "inference_mode", "item", "tolist", "numpy"})
 
 
 def writing(run: Run) -> tuple[LineCost, ...]:
@@ -37,6 +43,20 @@ def python_work(run: Run) -> tuple[LineCost, ...]:
             and _is_python_work(cost)
         ),
     )
+
+
+def hook_work(run: Run) -> tuple[LineCost, ...]:
+    """Return the forward time in hooks of the script that only watch: their values lead to no gradient."""
+    return costs(run, Phase.FORWARD, keep=lambda cost: any(map(_is_watching_hook, cost.stack)))
+
+
+def _is_watching_hook(frame: Frame) -> bool:
+    names = named_in_calls(frame.file, REGISTERS)
+    if names.isdisjoint(frame.function.split(".")):
+        return False
+    function = enclosing_function(frame)
+    nodes = ast.walk(function) if function is not None else ()
+    return any(isinstance(node, ast.Attribute) and node.attr in WATCHES for node in nodes)
 
 
 def _is_python_work(cost: LineCost) -> bool:

@@ -2,15 +2,17 @@
 
 import ast
 import re
+from collections import defaultdict
 
 from flatout.rules.facts.loader_facts import gave_batches
 from flatout.rules.facts.source_code import Function, ancestors, enclosing_function
-from flatout.rules.facts.user_lines import COMPILED, costs
+from flatout.rules.facts.user_lines import COMPILED, costs, function_key, seconds
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
-__all__ = ["batch_making", "fed_by_torch", "in_host_time"]
+__all__ = ["batch_making", "fed_by_torch", "in_forward_time", "in_host_time"]
 
+OUTSIDE_TORCH = 0.5  # of the time below a function that makes batches: spent in libraries that do not use torch
 MAKES_BATCHES = re.compile(r"batch|__next__|__iter__")
 
 
@@ -36,6 +38,27 @@ def in_host_time(run: Run) -> tuple[LineCost, ...]:
     if fed_by_torch(run):
         return ()
     return costs(run, Phase.HOST, keep=lambda cost: cost.part == "lead" and any(map(_makes_batches, cost.stack)))
+
+
+def in_forward_time(run: Run) -> tuple[LineCost, ...]:
+    """Return batch making that was counted as forward time, because no module marks where the forward pass begins.
+
+    It is what the script does before the loss in functions, or statements of the loop, whose time is mostly spent in
+    numpy, pandas and the like: gradients do not pass through these.
+    """
+    if fed_by_torch(run) or any(model.name for model in run.models):
+        return ()
+    training = {function_key(frame) for cost in costs(run, Phase.BACKWARD) for frame in cost.stack}
+    groups: dict[object, list[LineCost]] = defaultdict(list)
+    for cost in costs(run, Phase.FORWARD, keep=lambda cost: cost.part == "lead" and bool(cost.stack)):
+        called = next((key for key in map(function_key, reversed(cost.stack)) if key not in training), None)
+        groups[called or cost.stack[0]].append(cost)
+    return tuple(cost for group in groups.values() if _outside_torch(group) for cost in group)
+
+
+def _outside_torch(group: list[LineCost]) -> bool:
+    outside = (cost for cost in group if cost.leaf and cost.leaf != "torch" and not cost.leaf_uses_torch)
+    return seconds(outside) >= OUTSIDE_TORCH * seconds(group)
 
 
 def _in_model(cost: LineCost) -> bool:

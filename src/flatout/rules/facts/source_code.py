@@ -6,12 +6,22 @@ The file may be gone, changed or unreadable when a recording is analyzed: every 
 import ast
 import functools
 import os
+import re
 import stat
 from collections.abc import Iterator
 
 from flatout.schema.run import Frame
 
-__all__ = ["Function", "ancestors", "enclosing_function", "expressions", "module_value", "statement", "statement_node"]
+__all__ = [
+    "Function",
+    "ancestors",
+    "enclosing_function",
+    "expressions",
+    "module_value",
+    "named_in_calls",
+    "statement",
+    "statement_node",
+]
 
 MAX_BYTES = 2_000_000  # larger files are generated, and parsing them would take seconds
 
@@ -58,6 +68,24 @@ def module_value(frame: Frame, name: str) -> ast.expr | None:
         for target in node.targets:
             found.extend(_paired(target, node.value, name))
     return found[0] if len(found) == 1 else None
+
+
+def named_in_calls(file: str, method: re.Pattern[str]) -> frozenset[str]:
+    """Return the names that stand in the arguments of calls `x.method(...)` in a file, of functions and of methods."""
+    tree = _parsed(file)
+    return frozenset() if tree is None else frozenset(_names_in_calls(tree, method))
+
+
+@functools.lru_cache(maxsize=64)
+def _names_in_calls(tree: ast.Module, method: re.Pattern[str]) -> tuple[str, ...]:
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    given = [part for call in calls if method.fullmatch(call.func.attr) for part in call.args]  # type: ignore[attr-defined]
+    named = (node for part in given for node in ast.walk(part))
+    return tuple(getattr(node, "id", "") or getattr(node, "attr", "") for node in named if _is_name(node))
+
+
+def _is_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute)
 
 
 def _paired(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:

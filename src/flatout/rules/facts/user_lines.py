@@ -14,7 +14,17 @@ from flatout.rules.facts.source_code import ancestors, enclosing_function
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
-__all__ = ["COMPILED", "MIN_SAMPLES", "Hotspot", "costs", "function_key", "hottest", "outer_lines", "seconds"]
+__all__ = [
+    "COMPILED",
+    "COMPUTING",
+    "MIN_SAMPLES",
+    "Hotspot",
+    "costs",
+    "function_key",
+    "hottest",
+    "outer_lines",
+    "seconds",
+]
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 MIN_SAMPLES = 8  # with fewer samples nothing is named: with 8 the share is known only to about a third

@@ -262,3 +262,17 @@ def test_the_size_of_a_sample_counts_whatever_holds_its_bytes():
     sample = {"image": np.zeros((4, 5), np.uint8), "parts": [torch.zeros(3), (b"12", "345")], "picture": picture}
     assert _num_bytes(sample) == 20 + 12 + 5 + 600
     assert _num_bytes(7) == 0
+
+
+class Listed(Data):
+    def __getitem__(self, index):
+        return {"values": [0.5] * 24, "label": index}
+
+
+def test_python_numbers_of_a_sample_are_counted_with_the_place_that_returns_them():
+    found = look_at_samples(torch.utils.data.Subset(Listed(), [0, 2, 4, 6]))
+    assert found.numbers == 25
+    assert (found.made_at.file, found.made_at.function) == (__file__, "Listed.__getitem__")
+    assert found.made_at.line == inspect.getsourcelines(Listed.__getitem__)[1]
+    assert look_at_samples(Steady()).numbers == 1  # the label
+    assert look_at_samples(torch.utils.data.TensorDataset(torch.ones(8, 3))).made_at is None

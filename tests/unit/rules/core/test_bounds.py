@@ -12,8 +12,10 @@ from flatout.rules.core.bounds import (
     speedup_on_freed_cores,
     speedup_with_workers,
     speedup_without,
+    taken_by_workers,
 )
-from flatout.schema.run import Environment, LoaderFacts, Utilization
+from flatout.schema.facts import HELD_INPUT
+from flatout.schema.run import Ceiling, Environment, LoaderFacts, Utilization
 
 LOADER = LoaderFacts(is_training=True, sample_s=0.05, batch_bytes=1_700_000)
 
@@ -53,7 +55,16 @@ def test_workers_that_take_the_cores_of_a_training_hide_a_larger_gain_than_its_w
     truth, workers = crowded(), LoaderFacts(num_workers=2)
     assert speedup_without(input_gain(truth.breakdown, workers, 1.0)) == pytest.approx(1.2, rel=0.01)
     assert speedup_of_input(truth.run, truth.breakdown, workers, 1.0) == pytest.approx(2 / 0.9)
-    assert speedup_on_freed_cores(truth.run, workers, 0.5) == pytest.approx(1.45 / 0.9)
+    assert speedup_on_freed_cores(truth.run, workers, 0.5) == pytest.approx(2 / 1.45)  # what is left needs its cores
+
+
+def test_what_workers_take_counts_only_where_it_is_more_than_the_wait():
+    truth, workers = crowded(own=0.65, workers=1.3, threads=1), LoaderFacts(num_workers=2)
+    assert taken_by_workers(truth.run, truth.breakdown, workers, 0.9) == pytest.approx((0.35, 1.3))
+    waits = example(step_ms=100, input=60, forward=40, environment=truth.run.environment)
+    assert taken_by_workers(truth.run, waits.breakdown, workers, 0.9) == (0.0, 0.0)
+    held = (Ceiling(ceiling=HELD_INPUT, median_ms=80, speedup=1.25, low=1.2, high=1.3, num_pairs=8),)
+    assert taken_by_workers(truth.run, truth.breakdown, workers, 0.9, held) == pytest.approx((0.2, 1.3))
 
 
 def test_work_on_the_cores_stays_when_nothing_waits_any_more():

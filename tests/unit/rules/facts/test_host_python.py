@@ -3,7 +3,7 @@
 import pytest
 
 from flatout.rules import example, line
-from flatout.rules.facts.host_python import python_work, writing
+from flatout.rules.facts.host_python import hook_work, python_work, writing
 from flatout.schema.facts import Frame, LoaderFacts
 from flatout.schema.phase import Phase
 
@@ -75,3 +75,37 @@ def test_making_batches_before_the_forward_pass_is_input():
     cost = host(0.4, ("train.py", 5, "next_batch"), part="lead")
     assert python_work(example(lines=[cost]).run) == ()
     assert python_work(example(lines=[host(0.4, ("train.py", 5, "next_batch"), part="tail")]).run) != ()
+
+
+HOOKS = """\
+def watch(module, inputs, output):
+    seen.append(np.linalg.svd(module.weight.detach().numpy()))
+def scale(module, inputs, output):
+    return output * module.gain
+def make(name):
+    def hook(module, inputs, output):
+        kept[name] = output.abs().mean().item()
+    return hook
+def other(module):
+    return module.weight.detach().numpy()
+for part in model.children():
+    part.register_forward_hook(watch)
+    part.register_forward_hook(scale)
+    part.register_forward_pre_hook(make("x"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "counts"),
+    [
+        (2, "watch", True),
+        (7, "make.<locals>.hook", True),
+        (4, "scale", False),  # part of the model
+        (10, "other", False),  # no hook
+    ],
+)
+def test_a_hook_that_only_watches_is_no_part_of_the_forward_pass(tmp_path, at, name, counts):
+    path = tmp_path / "train.py"
+    path.write_text(HOOKS)
+    cost = line(0.4, (str(path), at, name), ("train.py", 3, "train"), phase=Phase.FORWARD, leaf="numpy")
+    assert hook_work(example(lines=[cost]).run) == ((cost,) if counts else ())

@@ -1,11 +1,13 @@
 """Batches that the script makes itself, without a `DataLoader`."""
 
+from dataclasses import replace
+
 import pytest
 
 from flatout.rules import example, line
-from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_host_time
+from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_forward_time, in_host_time
 from flatout.rules.facts.user_lines import COMPILED
-from flatout.schema.facts import LoaderFacts
+from flatout.schema.facts import LoaderFacts, ModelFacts
 from flatout.schema.phase import Phase
 
 SOURCE = """\
@@ -81,3 +83,27 @@ def test_what_was_recorded_as_a_generators_time_is_taken_but_for_the_model():
     compiled = generator(("train.py", 3, "rows"), leaf="torch", leaf_function=COMPILED)
     other = line(0.3, ("train.py", 9, "collate"), stage="collate")
     assert batch_making(example(lines=[mine, model, compiled, other]).run) == (mine,)
+
+
+LOOP = ("gone.py", 50, "train")
+BACKWARD = line(1.0, LOOP, phase=Phase.BACKWARD)
+
+
+def before_the_loss(seconds, *frames, leaf="", uses_torch=False):
+    return line(seconds, *frames, LOOP, phase=Phase.FORWARD, part="lead", leaf=leaf, leaf_uses_torch=uses_torch)
+
+
+def test_where_no_module_is_called_functions_outside_torch_make_batches():
+    features = before_the_loss(1.2, ("gone.py", 20, "describe"), leaf="numpy")
+    helper = before_the_loss(0.8, ("gone.py", 30, "ratio"), ("gone.py", 21, "describe"))
+    model = before_the_loss(2.0, ("gone.py", 40, "model"))
+    run = example(lines=[features, helper, model, BACKWARD]).run
+    assert in_forward_time(run) == (features, helper)
+    assert in_forward_time(replace(run, models=(ModelFacts(name="Net"),))) == ()
+    assert in_forward_time(replace(run, loaders=(LoaderFacts(is_training=True, fetches=3),))) == ()
+
+
+def test_a_statement_of_the_loop_makes_batches_where_a_library_runs_that_does_not_use_torch():
+    rows = line(1.0, ("gone.py", 48, "train"), phase=Phase.FORWARD, part="lead", leaf="pandas")
+    layers = line(1.0, ("gone.py", 49, "train"), phase=Phase.FORWARD, part="lead", leaf="einops", leaf_uses_torch=True)
+    assert in_forward_time(example(lines=[rows, layers, BACKWARD]).run) == (rows,)
