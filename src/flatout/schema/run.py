@@ -36,15 +36,21 @@ from flatout.schema.measured import (
     DeviceWork,
     Exchange,
     Fallback,
+    FrozenCalls,
+    LayoutTrial,
+    LineOperations,
     LoopInvariant,
+    NeedlessCopy,
     Padding,
     PrecisionTrial,
     RepeatedForward,
+    RepeatedLine,
     SettingTrial,
     SlowReduction,
     Span,
     UnusedGradients,
     UnusedGraphs,
+    UnusedRows,
 )
 from flatout.schema.phase import Phase
 
@@ -67,12 +73,16 @@ __all__ = [
     "Exchange",
     "Fallback",
     "Frame",
+    "FrozenCalls",
     "GraphBreak",
     "Header",
+    "LayoutTrial",
     "LineCost",
+    "LineOperations",
     "LoaderFacts",
     "LoopInvariant",
     "ModelFacts",
+    "NeedlessCopy",
     "OneThread",
     "OptimizerFacts",
     "Outside",
@@ -82,6 +92,7 @@ __all__ = [
     "RankSummary",
     "RemoteReads",
     "RepeatedForward",
+    "RepeatedLine",
     "Retained",
     "Run",
     "SamplePrefix",
@@ -94,6 +105,7 @@ __all__ = [
     "Transfer",
     "UnusedGradients",
     "UnusedGraphs",
+    "UnusedRows",
     "Utilization",
     "WorkerFacts",
 ]
@@ -278,6 +290,12 @@ class Causes:
     collected: Collected | None = None
     reductions: tuple[SlowReduction, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    repeated_lines: tuple[RepeatedLine, ...] = ()
+    line_operations: tuple[LineOperations, ...] = ()
+    needless_copies: tuple[NeedlessCopy, ...] = ()
+    frozen_calls: tuple[FrozenCalls, ...] = ()
+    unused_rows: UnusedRows | None = None
+    layout_trial: LayoutTrial | None = None
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )
