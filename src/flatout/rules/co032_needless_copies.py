@@ -7,7 +7,7 @@ results are used for. A copy counts where it is a `clone` of which neither side 
 a copy of an expanded tensor, whose results only meet other tensors element by element; a `cat` whose result is only
 joined again at the same line, so that what has grown is copied in each turn; or a cast to float64 whose result is only
 cast back. Their share of the time of all operations of the pass is multiplied by the share of forward in the step. It
-fires at 10%. On the CPU only, where nothing is compiled.
+fires at 8%. On the CPU only, where nothing is compiled.
 
 ## Why it matters
 
@@ -36,7 +36,7 @@ from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, NeedlessCopy, Run
 from flatout.units import format_bytes
 
-MIN_SHARE = 0.10
+MIN_SHARE = 0.08
 INSTEAD = {
     "clone": "Neither side is written to: leave the copy out.",
     "repeat": "Its results only meet other tensors element by element: let the shapes broadcast.",

@@ -8,6 +8,7 @@ their inputs are remembered by their contents, from step to step.
 """
 
 import contextlib
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -118,7 +119,7 @@ class FrozenWatch:
         keys = [hash(row.tobytes()) for row in rows.view(torch.uint8).numpy()]
         calls.latest.append((len(keys), sum(calls.seen.get(key, self._steps) < self._steps for key in keys)))
         if len(calls.seen) < _MOST_KNOWN:
-            calls.seen = dict.fromkeys(keys, self._steps) | calls.seen
+            calls.seen.update((key, self._steps) for key in keys if key not in calls.seen)
 
     @guarded
     def step(self, *_: object) -> None:
@@ -126,7 +127,7 @@ class FrozenWatch:
         self._steps += 1
         if self._steps == _FROM and not self._deep.event_log.tracing.possible:
             inside = (one for root in self._deep.modules() if not is_frozen(root) for one in _frozen_inside(root))
-            for module, _ in zip(inside, range(_MOST_INSIDE), strict=False):
+            for module in itertools.islice(inside, _MOST_INSIDE):
                 with contextlib.suppress(Exception):  # classes of any kind
                     self._follow(module)
 

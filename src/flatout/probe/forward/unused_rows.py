@@ -163,7 +163,7 @@ class RowWatch:
         if not seen or torch.cuda.is_initialized():
             return
         place, some = max(seen.items(), key=lambda each: _lost(each[1]))
-        rows, unused = (round(median(each[index] for each in some)) for index in (0, 1))
+        rows, unused = round(median(each[0] for each in some)), round(median(each[1] for each in some))
         layer, entropy = some[-1][2:]
         self._found = UnusedRows(place=place, rows=rows, unused=unused, width=layer.width)
         if unused and 16 * rows * layer.width + 8 * layer.inputs * layer.width < _MOST_BYTES:
@@ -230,7 +230,7 @@ def _pass_s(rows: int, layer: _Layer, weight: Any, bias: Any, entropy: bool) -> 
     begin = perf_counter()
     with torch.enable_grad():
         outputs = torch._C._nn.linear(inputs, weight, bias)
-        loss = torch._C._nn.nll_loss(outputs.log_softmax(1), targets) if entropy else outputs.mean()
+        loss = torch.ops.aten.nll_loss(outputs.log_softmax(1), targets) if entropy else outputs.mean()
         leaves = [inputs, weight] if bias is None else [inputs, weight, bias]
         engine = torch.autograd.Variable._execution_engine
         engine.run_backward((loss,), (torch.ones_like(loss),), False, False, tuple(leaves), True, False)

@@ -8,13 +8,14 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.rules.facts.loops import Loop, LoopAround, is_training_loop, loops_around
+from flatout.rules.facts.loops import Loop, LoopAround, loops_around
 from flatout.schema.run import Frame, Run
 
 __all__ = ["CountedLoop", "counted_loops", "turns_are_independent"]
 
 LEAST_TURNS = 6
 _GROWS = frozenset({"append", "extend", "add", "update", "insert"})
+_LEARNS = frozenset({"backward", "step", "zero_grad"})
 _JOINS = frozenset({"cat", "concat", "stack", "maximum", "minimum", "max", "min", "logaddexp"})
 
 
@@ -34,12 +35,18 @@ def counted_loops(run: Run, frame: Frame) -> Iterator[CountedLoop]:
     if not counts:
         return
     for around in loops_around(frame):
-        if is_training_loop(around.loop):
+        if _trains(around.loop):
             return
         turns = _turns(counts, around)
         if turns >= LEAST_TURNS:
             independent = turns_are_independent(around.loop, around.turn)
             yield CountedLoop(around.line, turns, independent, not independent and _refines(around))
+
+
+def _trains(loop: Loop) -> bool:
+    """Return whether a loop goes from batch to batch; what it is over may be called steps in a solver, too."""
+    calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
+    return any(isinstance(call, ast.Attribute) and call.attr in _LEARNS for call in calls)
 
 
 def _counts(run: Run, frame: Frame) -> list[tuple[int, int]]:

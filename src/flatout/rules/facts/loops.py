@@ -18,7 +18,6 @@ __all__ = [
     "LoopAround",
     "data_loop",
     "in_loop",
-    "is_training_loop",
     "loops_around",
     "may_multiply",
     "statement_apart",
@@ -63,7 +62,7 @@ WRAPPERS = frozenset({"enumerate", "reversed", "zip", "tqdm", "list", "tuple", "
 
 def in_loop(frame: Frame) -> bool:
     """Return whether the line of `frame` stands in a loop of its own function that is not the training loop."""
-    return any(not is_training_loop(around.loop) for around in loops_around(frame))
+    return any(not _is_training_loop(around.loop) for around in loops_around(frame))
 
 
 def data_loop(frame: Frame) -> int | None:
@@ -106,7 +105,7 @@ def statement_apart(frame: Frame, lines: Collection[int]) -> ast.stmt | None:
     return found
 
 
-def is_training_loop(loop: Loop) -> bool:
+def _is_training_loop(loop: Loop) -> bool:
     """Return whether a loop goes from batch to batch or from epoch to epoch."""
     if isinstance(loop, ast.comprehension):
         return False

@@ -65,6 +65,7 @@ class Net:
 def train():
     for x in loader:
         model(x)
+        optimizer.step()
 """
 
 
