@@ -180,7 +180,7 @@ def _instead(run: Run, kind: _Suspect, worst: Sequence[LineCost]) -> str:
     if kind.refines:
         return "Make fewer steps that are worth more, or end where nothing changes: half of them are counted as gain."
     kinds = {one.kinds[0] for one in _operations(run, worst) if one.kinds}
-    if kinds & {"embedding", "_embedding_bag"}:
+    if kinds & {"embedding", "embedding_bag"}:
         return "Put the tables into one, and look all rows up at once: `table(indices + offsets)`."
     if kinds & {"addmm", "mm", "bmm", "baddbmm"}:
         return "Stack the weights, and multiply once: `torch.baddbmm(biases, inputs, weights)`."

@@ -100,7 +100,7 @@ class OperationsWatch:
 class _Operation:
     """An operation of the pass."""
 
-    name: str
+    name: str  # torch's, without underscores before it
     place: Frame | None
     direct: bool  # called by that line itself, by no library in between
     taken: int
@@ -139,7 +139,7 @@ class _Pass(TorchDispatchMode):
         place, direct = _called_at(sys._getframe(2))
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        one = _Operation(func._overloadpacket.__name__, place, direct, taken)
+        one = _Operation(func._overloadpacket.__name__.lstrip("_"), place, direct, taken)
         returns = func._schema.returns
         aliased = [each.alias_info for each in returns if each.alias_info is not None]
         one.is_view = bool(aliased) and not any(info.is_write for info in aliased)
@@ -168,14 +168,14 @@ class _Pass(TorchDispatchMode):
 
     def _kind(self, one: _Operation, given: list[Any], result: torch.Tensor, kwargs: Any) -> str:
         first = given[0]
-        if one.name == "repeat" or (one.name in ("clone", "_to_copy") and _is_expanded(first)):
+        if one.name == "repeat" or (one.name in ("clone", "to_copy") and _is_expanded(first)):
             return "repeat"
         if one.name == "clone" and first.stride() == result.stride():
             return "clone" if self._origin(first) is not None else ""
         if one.name == "cat" and len(given) > 1:
             return "growing"
         widened = (first.dtype, result.dtype) == (torch.float32, torch.float64)
-        return "cast" if one.name == "_to_copy" and widened else ""
+        return "cast" if one.name == "to_copy" and widened else ""
 
     def lines(self) -> tuple[LineOperations, ...]:
         """Return the lines that called operations often, those that took most first."""
@@ -221,7 +221,7 @@ class _Pass(TorchDispatchMode):
             grows = len(again) == 1 and again[0].name == "cat" and again[0].place == one.place
             return own if grows else None
         back = [self._operations[user] for user in users]
-        if any(each.name != "_to_copy" or each.num_bytes * 2 != one.num_bytes for each in back):
+        if any(each.name != "to_copy" or each.num_bytes * 2 != one.num_bytes for each in back):
             return None
         return one.num_bytes, one.taken + sum(each.taken for each in back)
 

@@ -35,7 +35,11 @@ _ROWS, _VALUES = 256, 512  # rows of a call, and values of a row, that are looke
 _LATEST = 8  # calls, of whose rows it is told how many were seen before
 _MOST_KNOWN = 50_000
 _FEW = 64  # values of a parameter
-_RANDOM = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase, torch.nn.RReLU)
+_RANDOM = (
+    *(torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.Dropout2d, torch.nn.Dropout3d, torch.nn.AlphaDropout),
+    *(torch.nn.FeatureAlphaDropout, torch.nn.RReLU, torch.nn.SyncBatchNorm),
+    *(torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d),
+)
 
 
 @dataclass(slots=True)

@@ -229,7 +229,7 @@ def _pass_s(rows: int, layer: _Layer, weight: Any, bias: Any, entropy: bool) -> 
     targets = torch.zeros(rows, dtype=torch.long)
     begin = perf_counter()
     with torch.enable_grad():
-        outputs = torch._C._nn.linear(inputs, weight, bias)
+        outputs = torch.ops.aten.linear(inputs, weight, bias)
         loss = torch.ops.aten.nll_loss(outputs.log_softmax(1), targets) if entropy else outputs.mean()
         leaves = [inputs, weight] if bias is None else [inputs, weight, bias]
         engine = torch.autograd.Variable._execution_engine
