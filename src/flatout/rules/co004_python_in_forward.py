@@ -1,4 +1,4 @@
-"""The forward pass runs a Python loop over the data, or computes outside torch.
+"""The forward pass runs a Python loop over the data or over small modules, or computes outside torch.
 
 ## What it measures
 
@@ -6,6 +6,12 @@ In which lines of the model's and the loss's own code the forward pass spends it
 is at least 15% of the step and a quarter of it is inside one Python loop over time steps, rows, pixels or members of an
 ensemble (read from the source), or in numpy or another Python library that neither imports torch nor is known to be
 built on it.
+
+Other loops count as well (tables, heads, experts, features) where one step of the deep run, whose lines are counted,
+made at least six turns, no turn reads what an earlier one has made but to add to it, and doing all turns at once would
+save 8% of the step. So does a loop of at least 20 such turns, by a number that is no size of the data, of which each
+goes on with the result of the one before (a solver of a differential equation, unrolled optimization, Sinkhorn), where
+it takes 60% of the forward pass.
 
 ## Why it matters
 
@@ -18,30 +24,40 @@ selects, sums or stacks, counts in full. The overhead was 56%, 68% and 69% for t
 select and stack, more than the whole loop was saved. Counting the whole loop would promise 12x where rewriting a
 recurrence gave 1.9x (n=1, one thread).
 
+Of a loop whose turns were counted, the work is measured: in one forward pass, what each operation takes beyond the same
+operation on next to nothing. The rest is what one operation saves, and the optimizer's time for each parameter but one.
+Of a solver's steps half are counted as gain: whether fewer are enough is not measured.
+
 ## What to do
 
 Replace the loop by one operation on the whole tensor (a matrix product, `cumsum`, `conv1d`, `gather`, `nn.LSTM`
-instead of `nn.LSTMCell`); do what numpy does in torch, or before the model.
+instead of `nn.LSTMCell`); do what numpy does in torch, or before the model. Many small tables are one table with
+offsets; many small layers of one shape are one `torch.baddbmm` of stacked weights. A solver with a method of higher
+order takes larger steps; an iteration can end where its result no longer changes; `torch.compile` makes turns shorter.
 
 ## When it is wrong
 
 A recurrence in which each state needs the previous one cannot always be written as one operation; `torch.compile` may
-still help. Loops over layers, heads or scales are how models are written, and are not reported.
+still help. Loops over layers or scales, where each turn takes what the one before has made, are how models are written,
+and are not reported.
 """
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.host_python import TORCH
+from flatout.rules.facts.loop_turns import counted_loops
 from flatout.rules.facts.loops import data_loop, in_loop, may_multiply
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Frame, LineCost, Run
+from flatout.schema.run import Frame, LineCost, LineOperations, Run
 from flatout.units import format_share
 
 MADE_OF_TORCH = TORCH | {  # an operation of torch has no frame of its own: it is seen in who called it
@@ -56,14 +72,28 @@ MADE_OF_TORCH = TORCH | {  # an operation of torch has no frame of its own: it i
 TOKENIZES = re.compile("tokeniz|encode_plus")  # what such a library does besides, before any tensor is there
 MIN_SHARE = 0.15
 MIN_FRACTION = 0.25
+MIN_GAIN = 0.08  # of the step, by a loop that was counted
+MIN_STEPS, MIN_REFINING = 20, 0.60  # turns of a solver, and their part of the forward pass
+SPARED = 0.5  # of its turns
 OVERHEAD = 0.65  # of a loop of small operations; the rest are products that one large operation does too
+UPDATE = {"SGD": 5, "Adam": 16, "AdamW": 16, "": 10}  # what an optimizer does to a tensor, in short operations
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """What a part of the forward pass is: a loop that begins at a line, or, without a line, a library."""
+
+    name: str
+    line: int = 0
+    turns: int = 0  # counted; 0 for a loop that is known from the source to run over the data
+    refines: bool = False  # each turn goes on with what the one before has made; their number is a choice
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO004: a quarter of a forward pass that matters is one Python loop, or not torch at all."""
     forward = breakdown.share(Phase.FORWARD)
     lines = costs(run, Phase.FORWARD)
-    groups = _suspicious(lines)
+    groups = _suspicious(run, lines)
     if forward < MIN_SHARE or not groups:
         return None
     kind, worst = max(groups.items(), key=lambda group: seconds(group[1]))
@@ -73,19 +103,21 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     share = forward * fraction
     gone = share  # of a library that is not torch: it has no backward pass
-    if kind[1]:
-        overhead = OVERHEAD if any(may_multiply(frame, kind[1]) for frame in _in(kind, worst)) else 1.0
-        gone = (forward + breakdown.share(Phase.BACKWARD)) * fraction * overhead
+    if kind.line:
+        loop_s = fraction * breakdown.ms(Phase.FORWARD) / 1e3
+        gone = (forward + breakdown.share(Phase.BACKWARD)) * fraction * _overhead(run, kind, worst, loop_s)
+        gone += min(breakdown.share(Phase.OPTIMIZER), _updates_s(run, kind, worst) / breakdown.mean_ms * 1e3)
+    if (kind.turns and gone < MIN_GAIN) or (kind.refines and fraction < MIN_REFINING):
+        return None
     return Finding(
         code="CO004",
         name="python-in-forward",
         phase=Phase.FORWARD,
         share=share,
         max_speedup=speedup_without(gone),
-        location=spot.place,
+        location=_loop(kind, worst) if kind.turns else spot.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {_what(kind, spot)}: "
-        f"{format_share(fraction)} of the forward pass ({spot.samples} stack samples). Use one torch "
-        "operation on the whole tensor.",
+        f"{format_share(fraction)} of the forward pass ({spot.samples} stack samples). {_instead(run, kind, worst)}",
         evidence=(
             Evidence("share of the forward pass", fraction, ""),
             Evidence("cost in each forward pass", share * breakdown.mean_ms, "ms"),
@@ -95,30 +127,89 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
-def _in(kind: tuple[str, int], lines: list[LineCost]) -> set[Frame]:
+def _overhead(run: Run, kind: _Suspect, worst: Sequence[LineCost], loop_s: float) -> float:
+    """Return how much of a loop's time goes when one operation does what all of its turns do."""
+    if not kind.turns:
+        return OVERHEAD if any(may_multiply(frame, kind.line) for frame in _in(kind, worst)) else 1.0
+    if kind.refines:
+        return SPARED
+    work_s = sum(one.seconds - one.floor_s for one in _operations(run, worst))
+    return max(0.0, 1 - work_s / loop_s) * (1 - 1 / kind.turns) if loop_s > 0 else 0.0
+
+
+def _updates_s(run: Run, kind: _Suspect, worst: Sequence[LineCost]) -> float:
+    """Return the seconds that an optimizer saves which updates the parameters of all turns as one, in a step."""
+    if not kind.turns or kind.refines or not any(optimizer.implementation == "loop" for optimizer in run.optimizers):
+        return 0.0
+    called = _operations(run, worst)
+    operations = max(UPDATE.get(optimizer.name, UPDATE[""]) for optimizer in run.optimizers)
+    return sum(one.parameters * one.update_s for one in called) * operations * (1 - 1 / kind.turns)
+
+
+def _operations(run: Run, worst: Sequence[LineCost]) -> list[LineOperations]:
+    """Return the operations that were called from the innermost lines of a loop."""
+    innermost = {(cost.stack[0].file, cost.stack[0].line) for cost in worst if cost.stack}
+    called = run.causes.line_operations if run.causes else ()
+    return [one for one in called if (one.place.file, one.place.line) in innermost]
+
+
+def _in(kind: _Suspect, lines: Sequence[LineCost]) -> set[Frame]:
     """Return the frames that stand in the loop."""
-    return {frame for cost in lines for frame in cost.stack if frame.file == kind[0] and data_loop(frame) == kind[1]}
+    frames = {frame for cost in lines for frame in cost.stack if frame.file == kind.name}
+    return {frame for frame in frames if data_loop(frame) == kind.line}
 
 
-def _what(kind: tuple[str, int], spot: Hotspot) -> str:
-    name, line_number = kind
-    if line_number == 0:
-        return f"{name}, called from {at(spot.place)}"
-    return f"the Python loop that begins at line {line_number}, mostly in {at(spot.place)}"
+def _loop(kind: _Suspect, worst: Sequence[LineCost]) -> Frame | None:
+    """Return the line that a loop begins at."""
+    inside = (frame for cost in worst for frame in cost.stack if frame.file == kind.name)
+    functions = (frame.function.partition(".<locals>.<")[0] for frame in inside if frame.line >= kind.line)
+    return Frame(kind.name, kind.line, next(functions, ""))
 
 
-def _suspicious(lines: tuple[LineCost, ...]) -> dict[tuple[str, int], list[LineCost]]:
-    """Group the lines of a forward pass by the loop over data they stand in, or by the library that is not torch."""
-    groups: dict[tuple[str, int], list[LineCost]] = defaultdict(list)
+def _what(kind: _Suspect, spot: Hotspot) -> str:
+    if not kind.line:
+        return f"{kind.name}, called from {at(spot.place)}"
+    depends = "follow one another" if kind.refines else "do not depend on each other"
+    turns = f"whose {kind.turns} turns {depends}, " if kind.turns else ""
+    return f"the Python loop that begins at line {kind.line}, {turns}mostly in {at(spot.place)}"
+
+
+def _instead(run: Run, kind: _Suspect, worst: Sequence[LineCost]) -> str:
+    if not kind.turns:
+        return "Use one torch operation on the whole tensor."
+    if kind.refines:
+        return "Make fewer steps that are worth more, or end where nothing changes: half of them are counted as gain."
+    kinds = {one.kinds[0] for one in _operations(run, worst) if one.kinds}
+    if kinds & {"embedding", "embedding_bag"}:
+        return "Put the tables into one, and look all rows up at once: `table(indices + offsets)`."
+    if kinds & {"addmm", "mm", "bmm", "baddbmm"}:
+        return "Stack the weights, and multiply once: `torch.baddbmm(biases, inputs, weights)`."
+    return "Use one torch operation for all turns."
+
+
+def _suspicious(run: Run, lines: tuple[LineCost, ...]) -> dict[_Suspect, list[LineCost]]:
+    """Group the lines of a forward pass by the loop they stand in, or by the library that is not torch."""
+    groups: dict[_Suspect, list[LineCost]] = defaultdict(list)
     for cost in lines:
         inside = _inside_the_model(cost)
         loops = ((frame.file, begins) for frame in reversed(inside) if (begins := data_loop(frame)) is not None)
         outermost = next(loops, None)
         if outermost is not None:
-            groups[outermost].append(cost)
+            groups[_Suspect(*outermost)].append(cost)
+        elif (counted := _counted(run, inside)) is not None:
+            groups[counted].append(cost)
         elif (cost.part == "loss" or (inside and cost.part != "lead")) and _leaves_torch(cost):
-            groups[cost.leaf, 0].append(cost)
+            groups[_Suspect(cost.leaf)].append(cost)
     return groups
+
+
+def _counted(run: Run, inside: Sequence[Frame]) -> _Suspect | None:
+    """Return the outermost loop whose turns do not depend on each other, or that makes many small steps."""
+    for frame in reversed(inside):
+        for loop in reversed(list(counted_loops(run, frame))):
+            if loop.independent or (loop.refines and loop.turns >= MIN_STEPS):
+                return _Suspect(frame.file, loop.line, loop.turns, loop.refines)
+    return None
 
 
 def _leaves_torch(cost: LineCost) -> bool:

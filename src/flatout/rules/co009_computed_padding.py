@@ -7,6 +7,8 @@ embedding with a `padding_idx` that feeds recurrent or attention layers (unless 
 positions that are padding in every row of their batch take at least 10% of the step; or when 45% of all positions are
 padding, more than random lengths leave in most data, and take 20% of it.
 
+Where the source shows which line pads every sample to one length, that line is named, else the call of the model.
+
 ## Why it matters
 
 Layers compute every position of a batch, masked or not: the mask only keeps the result out. The time depends on the
@@ -29,6 +31,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at
+from flatout.rules.facts.padding_lines import padding_line
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, ModelFacts, Padding, Run
@@ -54,6 +57,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     share = min(1.0, computing * (cut_off if same else padded))
     ms = share * breakdown.mean_ms
     called = f" called in {at(padding.place)}" if padding.place else ""
+    padded_at = padding_line(run) if same else None
+    there = f", padded to one length in {at(padded_at)}," if padded_at else ""
     advice = (
         f"{format_share(cut_off)} are padding in every row: pad each batch to its own longest row, for the same "
         "results (dropout draws other numbers)"
@@ -66,8 +71,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.FORWARD,
         share=share,
         max_speedup=speedup_without(share),
-        location=padding.place,
-        message=f"{format_share(padded)} of the positions in the batches are padding, by the {padding.source} "
+        location=padded_at or padding.place,
+        message=f"{format_share(padded)} of the positions in the batches{there} are padding, by the {padding.source} "
         f"(n={padding.batches} batches), and the model{called} computes them all. {advice}: that can save about "
         f"{format_ms(ms)} of {format_ms(breakdown.mean_ms)} a step.",
         evidence=(

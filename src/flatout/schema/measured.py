@@ -16,16 +16,22 @@ __all__ = [
     "DeviceWork",
     "Exchange",
     "Fallback",
+    "FrozenCalls",
+    "LayoutTrial",
+    "LineOperations",
     "LoopInvariant",
     "MicroBatches",
+    "NeedlessCopy",
     "Padding",
     "PrecisionTrial",
     "RepeatedForward",
+    "RepeatedLine",
     "SettingTrial",
     "SlowReduction",
     "Span",
     "UnusedGradients",
     "UnusedGraphs",
+    "UnusedRows",
 ]
 
 
@@ -255,3 +261,75 @@ class UnusedGraphs:
     piled: int = 0  # graphs alive together; 0: each is let go before the next
     with_s: float = 0.0
     without_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedLine:
+    """A line of the user's code that ran often in one step of the deep run."""
+
+    place: Frame
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineOperations:
+    """The operations of one forward pass that one line of the user's code called."""
+
+    place: Frame
+    count: int = 0
+    seconds: float = 0.0
+    floor_s: float = 0.0  # what as many operations on next to nothing take
+    update_s: float = 0.0  # an addition of next to nothing
+    parameters: int = 0  # that they were given
+    kinds: tuple[str, ...] = ()  # by torch's names, that which took most first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedlessCopy:
+    """Copies that one line makes in a forward pass, and that nothing needs."""
+
+    kind: str  # "clone", "repeat", "growing", "cast"
+    place: Frame | None = None
+    count: int = 0
+    num_bytes: int = 0
+    seconds: float = 0.0
+    whole_s: float = 0.0  # of all operations of the pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenCalls:
+    """Calls, from one place, of a module that learns nothing and draws nothing."""
+
+    place: Frame | None = None
+    module: str = ""
+    calls: int = 0
+    steps: int = 0  # that were looked at
+    seconds: float = 0.0  # of all these calls
+    rows: int = 0  # of the inputs of the last few of them, that were looked at
+    repeated: int = 0  # of these, rows that had been seen in an earlier step
+    row_bytes: int = 0  # of one row of the input
+    output_bytes: int = 0  # of one row of the output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedRows:
+    """Rows of a projection's output that the loss does not read, and what computing all rows takes: medians."""
+
+    place: Frame | None = None
+    rows: int = 0
+    unused: int = 0
+    width: int = 0  # of the output
+    n: int = 0  # timed passes; 0: not measured
+    all_s: float = 0.0  # forward and backward of the projection, and of the loss where it is known, for all rows
+    used_s: float = 0.0  # the same for the others alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutTrial:
+    """What forward and backward of a model of images take channels-first and channels-last: medians."""
+
+    model: str = ""
+    place: Frame | None = None  # of the call
+    n: int = 0  # passes of each; 0: not measured
+    first_s: float = 0.0
+    last_s: float = 0.0

@@ -36,16 +36,22 @@ from flatout.schema.measured import (
     DeviceWork,
     Exchange,
     Fallback,
+    FrozenCalls,
+    LayoutTrial,
+    LineOperations,
     LoopInvariant,
     MicroBatches,
+    NeedlessCopy,
     Padding,
     PrecisionTrial,
     RepeatedForward,
+    RepeatedLine,
     SettingTrial,
     SlowReduction,
     Span,
     UnusedGradients,
     UnusedGraphs,
+    UnusedRows,
 )
 from flatout.schema.phase import Phase
 
@@ -68,12 +74,16 @@ __all__ = [
     "Exchange",
     "Fallback",
     "Frame",
+    "FrozenCalls",
     "GraphBreak",
     "Header",
+    "LayoutTrial",
     "LineCost",
+    "LineOperations",
     "LoaderFacts",
     "LoopInvariant",
     "ModelFacts",
+    "NeedlessCopy",
     "OneThread",
     "OptimizerFacts",
     "Outside",
@@ -83,6 +93,7 @@ __all__ = [
     "RankSummary",
     "RemoteReads",
     "RepeatedForward",
+    "RepeatedLine",
     "Retained",
     "Run",
     "SamplePrefix",
@@ -95,6 +106,7 @@ __all__ = [
     "Transfer",
     "UnusedGradients",
     "UnusedGraphs",
+    "UnusedRows",
     "Utilization",
     "WorkerFacts",
 ]
@@ -281,6 +293,12 @@ class Causes:
     reductions: tuple[SlowReduction, ...] = ()
     micro_batches: MicroBatches | None = None
     fallbacks: tuple[Fallback, ...] = ()
+    repeated_lines: tuple[RepeatedLine, ...] = ()
+    line_operations: tuple[LineOperations, ...] = ()
+    needless_copies: tuple[NeedlessCopy, ...] = ()
+    frozen_calls: tuple[FrozenCalls, ...] = ()
+    unused_rows: UnusedRows | None = None
+    layout_trial: LayoutTrial | None = None
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

@@ -22,16 +22,21 @@ from flatout.schema.run import (
     Exchange,
     Fallback,
     Frame,
+    FrozenCalls,
+    LayoutTrial,
     LineCost,
+    LineOperations,
     LoaderFacts,
     LoopInvariant,
     MicroBatches,
     ModelFacts,
+    NeedlessCopy,
     OptimizerFacts,
     Outside,
     Padding,
     RankSummary,
     RepeatedForward,
+    RepeatedLine,
     Retained,
     SamplePrefix,
     SettingTrial,
@@ -40,6 +45,7 @@ from flatout.schema.run import (
     SyncPoint,
     Transfer,
     UnusedGradients,
+    UnusedRows,
     Utilization,
     WorkerFacts,
 )
@@ -237,8 +243,44 @@ memories = st.builds(
     allocated_bytes=small,
     reserved_bytes=small,
 )
+forward_facts = {
+    "repeated_lines": st.lists(st.builds(RepeatedLine, place=frames, count=small), max_size=3).map(tuple),
+    "line_operations": st.lists(
+        st.builds(LineOperations, place=frames, count=small, seconds=seconds, floor_s=seconds), max_size=3
+    ).map(tuple),
+    "needless_copies": st.lists(
+        st.builds(
+            NeedlessCopy,
+            kind=st.sampled_from(["clone", "repeat", "growing", "cast"]),
+            place=place,
+            count=small,
+            num_bytes=small,
+            seconds=st.floats(0, 20),
+            whole_s=st.floats(0, 20),
+        ),
+        max_size=3,
+    ).map(tuple),
+    "frozen_calls": st.lists(
+        st.builds(
+            FrozenCalls,
+            place=place,
+            calls=small,
+            steps=small,
+            seconds=seconds,
+            rows=small,
+            repeated=small,
+            row_bytes=small,
+            output_bytes=small,
+        ),
+        max_size=2,
+    ).map(tuple),
+    "unused_rows": st.none()
+    | st.builds(UnusedRows, place=place, rows=small, unused=small, width=small, n=small, all_s=seconds, used_s=seconds),
+    "layout_trial": st.none() | st.builds(LayoutTrial, place=place, n=small, first_s=seconds, last_s=seconds),
+}
 causes = st.builds(
     Causes,
+    **forward_facts,
     num_steps=small,
     prices=st.lists(prices, max_size=1).map(tuple),
     denormals=st.lists(st.builds(Denormals, where=st.just("weights"), elements=small, share=share), max_size=2).map(

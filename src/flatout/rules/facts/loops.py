@@ -13,14 +13,22 @@ from dataclasses import dataclass
 from flatout.rules.facts.source_code import Function, ancestors, expressions, module_value
 from flatout.schema.run import Frame
 
-__all__ = ["Loop", "data_loop", "in_loop", "may_multiply", "statement_apart"]
+__all__ = [
+    "Loop",
+    "LoopAround",
+    "data_loop",
+    "in_loop",
+    "loops_around",
+    "may_multiply",
+    "statement_apart",
+]
 
 Loop = ast.For | ast.While | ast.comprehension
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class LoopAround:
     """A loop around a line."""
 
     loop: Loop
@@ -54,13 +62,13 @@ WRAPPERS = frozenset({"enumerate", "reversed", "zip", "tqdm", "list", "tuple", "
 
 def in_loop(frame: Frame) -> bool:
     """Return whether the line of `frame` stands in a loop of its own function that is not the training loop."""
-    return any(not _is_training_loop(around.loop) for around in _loops(frame))
+    return any(not _is_training_loop(around.loop) for around in loops_around(frame))
 
 
 def data_loop(frame: Frame) -> int | None:
     """Return the first line of the loop around `frame` that runs over the data, or None."""
     function = next((node for node in ancestors(frame) if isinstance(node, Function)), None)
-    for around in _loops(frame):
+    for around in loops_around(frame):
         if _runs_over_data(around.loop, function) or _picks_rows(around, function) or _makes_many(around):
             return around.line
     return None
@@ -71,7 +79,7 @@ def may_multiply(frame: Frame, begins: int) -> bool:
 
     Indexing, sums and the like do not; any other call may.
     """
-    turns = [around.turn for around in _loops(frame) if around.line == begins]
+    turns = [around.turn for around in loops_around(frame) if around.line == begins]
     nodes = [node for turn in turns for piece in turn for node in ast.walk(piece)]
     products = any(isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult) for node in nodes)
     return not turns or products or any(_may_multiply(node.func) for node in nodes if isinstance(node, ast.Call))
@@ -110,14 +118,14 @@ def _is_training_loop(loop: Loop) -> bool:
     return by_hand or bool(names & {"backward", "step"})
 
 
-def _loops(frame: Frame) -> Iterator[_Around]:
+def loops_around(frame: Frame) -> Iterator[LoopAround]:
     """Give the loops around a line within its own function, innermost first."""
     for node in ancestors(frame):
         if isinstance(node, Function):
             return
         if isinstance(node, ast.For | ast.While):
             if frame.line > node.lineno or _on_one_line(node):
-                yield _Around(node, node.lineno, node.body, frame)
+                yield LoopAround(node, node.lineno, node.body, frame)
         elif isinstance(node, ast.stmt):
             yield from _comprehensions(node, frame)
 
@@ -126,14 +134,14 @@ def _on_one_line(node: ast.For | ast.While) -> bool:
     return node.body[0].lineno == node.lineno
 
 
-def _comprehensions(node: ast.stmt, frame: Frame) -> Iterator[_Around]:
+def _comprehensions(node: ast.stmt, frame: Frame) -> Iterator[LoopAround]:
     for head in expressions(node):
         for whole in (part for part in ast.walk(head) if isinstance(part, Comprehension)):
             turn = [whole.key, whole.value] if isinstance(whole, ast.DictComp) else [whole.elt]
-            yield from (_Around(loop, node.lineno, turn, frame) for loop in whole.generators)
+            yield from (LoopAround(loop, node.lineno, turn, frame) for loop in whole.generators)
 
 
-def _picks_rows(around: _Around, function: ast.AST | None) -> bool:
+def _picks_rows(around: LoopAround, function: ast.AST | None) -> bool:
     """Return whether a loop runs over indices given as an argument, and picks those rows from a tensor."""
     loop = around.loop
     if isinstance(loop, ast.While) or not isinstance(loop.target, ast.Name) or not isinstance(loop.iter, ast.Name):
@@ -146,7 +154,7 @@ def _picks_rows(around: _Around, function: ast.AST | None) -> bool:
     return any(isinstance(index, ast.Name) and index.id == name for index in picked)
 
 
-def _makes_many(around: _Around) -> bool:
+def _makes_many(around: LoopAround) -> bool:
     """Return whether a comprehension makes as many independent results as a constant of the module says.
 
     A loop over layers passes its result from turn to turn. The turns of a comprehension are independent, so one

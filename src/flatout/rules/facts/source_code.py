@@ -19,6 +19,7 @@ __all__ = [
     "expressions",
     "module_value",
     "named_in_calls",
+    "parsed",
     "statement",
     "statement_node",
 ]
@@ -46,7 +47,7 @@ def enclosing_function(frame: Frame) -> Function | None:
 
 def ancestors(frame: Frame) -> tuple[ast.AST, ...]:
     """Return the statements and functions that cover the line of `frame`, innermost first; empty when unreadable."""
-    tree = _parsed(frame.file)
+    tree = parsed(frame.file)
     return () if tree is None else tuple(reversed(list(_covering(tree, frame.line))))
 
 
@@ -61,7 +62,7 @@ def expressions(node: ast.stmt) -> Iterator[ast.expr]:
 
 def module_value(frame: Frame, name: str) -> ast.expr | None:
     """Return what the file of `frame` assigns to `name`, once and outside of functions; None otherwise."""
-    tree = _parsed(frame.file)
+    tree = parsed(frame.file)
     found: list[ast.expr] = []
     assignments = (node for node in (tree.body if tree else ()) if isinstance(node, ast.Assign))
     for node in assignments:
@@ -115,7 +116,8 @@ def _head(node: ast.stmt) -> ast.AST:
     return next(expressions(node), ast.Pass())
 
 
-def _parsed(path: str) -> ast.Module | None:
+def parsed(path: str) -> ast.Module | None:
+    """Return the tree of a file, None where it cannot be read or is no Python."""
     try:
         facts = os.stat(path)
     except (OSError, ValueError):

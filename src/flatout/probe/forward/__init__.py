@@ -1,0 +1,1 @@
+"""Probes of work in the forward pass that could be spared."""
