@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from flatout.schema.backward import BackwardFacts
 from flatout.schema.facts import (
     Ceiling,
     CollectorFacts,
@@ -50,6 +51,7 @@ from flatout.schema.phase import Phase
 
 __all__ = [
     "Arithmetic",
+    "BackwardFacts",
     "Causes",
     "Ceiling",
     "Collected",
@@ -278,6 +280,7 @@ class Causes:
     collected: Collected | None = None
     reductions: tuple[SlowReduction, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    backward: BackwardFacts | None = None
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )
