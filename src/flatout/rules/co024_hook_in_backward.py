@@ -73,9 +73,7 @@ _TRAIN = ("train.py", 44, "train")
 
 def _seen(spent: float, *, observes: bool = True) -> Causes:
     """Return causes of 60 steps with backward passes of 2 s, of which hooks take `spent`."""
-    entry = BackwardPython(
-        place=Frame("train.py", 11, "watch.<locals>.note"), kind="hook", runs=8, observes=observes
-    )
+    entry = BackwardPython(place=Frame("train.py", 11, "watch.<locals>.note"), kind="hook", runs=8, observes=observes)
     lines = (line(spent, _HOOK, _TRAIN, phase=Phase.BACKWARD), line(2 - spent, _TRAIN, phase=Phase.BACKWARD))
     facts = BackwardFacts(python=(entry,))
     return Causes(lines=lines, num_steps=60, phases_s={Phase.BACKWARD: 2.0}, backward=facts)

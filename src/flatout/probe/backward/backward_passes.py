@@ -7,7 +7,7 @@ reads them, passes that leave them out are offered for a trial. Nothing is looke
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 

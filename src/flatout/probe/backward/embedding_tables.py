@@ -30,9 +30,7 @@ class TableLook:
                 rows = int((gradient != 0).any(1).sum())
                 self._touched[leaf.identity] = max(rows, self._touched.get(leaf.identity, 0))
 
-    def facts(
-        self, passes: Iterable[RecordedPass], steps: int, optimizers: Iterable[Any]
-    ) -> tuple[DenseTable, ...]:
+    def facts(self, passes: Iterable[RecordedPass], steps: int, optimizers: Iterable[Any]) -> tuple[DenseTable, ...]:
         """Return the tables with what making their gradients takes, the longest first."""
         leaves: dict[object, tuple[Leaf, NodeRun]] = {}
         seconds: dict[object, float] = {}

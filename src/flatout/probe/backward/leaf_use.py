@@ -113,7 +113,7 @@ def _is_zero(gradient: Any) -> bool:
 
 def _states(recorded: RecordedPass) -> dict[int, tuple[int, ...]]:
     """Return of each parameter what changes when its gradient or its value is written to, or replaced."""
-    found = {}
+    found: dict[int, tuple[int, ...]] = {}
     for leaf in recorded.leaves():
         tensor = leaf.ref()
         if leaf.is_parameter and tensor is not None:

@@ -1,7 +1,7 @@
 """A probe of the deep run as data: what makes it, at which moments it is called, and which facts it gives.
 
-Every module of `probe/backward`, `probe/loader`, `probe/model` and `probe/system` that defines `PROBE` is one; `probe/deep.py` goes
-through them. A new probe is one file, and one field of `schema.run.Causes` for its fact.
+Every module of `probe/backward`, `probe/loader`, `probe/model` and `probe/system` that defines `PROBE` is one;
+`probe/deep.py` goes through them. A new probe is one file, and one field of `schema.run.Causes` for its fact.
 """
 
 import functools
