@@ -115,6 +115,7 @@ RULE = Rule(
     code="CO027",
     name="dense-embedding-gradient",
     check=check,
+    subsumes=("slow-backward-form",),
     fires_on=(
         example(step_ms=60, forward=10, backward=20, optimizer=25, causes=_with()),
         example(step_ms=60, forward=10, backward=20, optimizer=25, causes=_with(of_optimizer=0.0)),

@@ -23,7 +23,8 @@ pass computes: often it is a gradient of a large tensor of which a small part wa
 ## When it is wrong
 
 A reduction or a look-up may have a costly gradient and no cheaper form. Lines of compiled functions are not seen, nor
-are those under reentrant checkpoints; where the script hooks tensors or walks a graph several times, nothing is said.
+are those under reentrant checkpoints. On a device, and where the script hooks tensors or walks a graph several times,
+nothing is said.
 """
 
 from collections.abc import Iterable
@@ -71,7 +72,7 @@ OF_PARTS = ("SelectBackward", "SliceBackward", "CopySlices", "CatBackward")
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """CO029: the backward pass of one cheap line dominates the step."""
     found = timed_nodes(run)
-    if found is None or _otherwise(found):
+    if found is None or _otherwise(found) or run.environment.device_kind != "cpu":
         return None
     groups: dict[Frame, list[BackwardLine]] = {}
     for each in found.lines:

@@ -25,8 +25,7 @@ class BackwardCall:
     place: Frame | None = None
     passes: float = 0.0
     seconds: float = 0.0  # of all nodes
-    again_s: float = 0.0  # of nodes that an earlier pass of the step from this line had run
-    adds_up: bool = False  # nothing was read or changed between these passes, so one pass of the sum does the same
+    again_s: float = 0.0  # of nodes that an earlier pass of the step had run, where gradients were only added up since
     creates_graph: bool = False
     doubled_s: float = 0.0  # of what later passes compute because this one made a graph of its own
 

@@ -1,6 +1,7 @@
 """What becomes of gradients: read by an optimizer or the script, or thrown away before anybody has.
 
-While it watches, reading `tensor.grad` in Python is seen; torch's own optimizers, `zero_grad` and we do not count.
+While it watches, reading `tensor.grad` in Python is seen; torch's own optimizers, `zero_grad` and we do not count. What
+an optimizer has read is seen in the parameter: it was written to.
 """
 
 import sys
@@ -8,7 +9,6 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from flatout.probe.backward.recorded_pass import Leaf, PassKey, RecordedPass
 from flatout.probe.core.seams import Seams
@@ -25,8 +25,8 @@ class LeafUse:
     def __init__(self) -> None:
         """Follow none yet."""
         self._seams = Seams()
-        self._handle: Any = None
-        self._pending: dict[int, tuple[Leaf, list[PassKey]]] = {}  # by the tensor's identity
+        self._watching = False
+        self._pending: dict[int, tuple[Leaf, int, list[PassKey]]] = {}  # by the tensor's identity, with its version
         self._thrown: dict[PassKey, Counter[object]] = defaultdict(Counter)
         self._used: dict[PassKey, set[object]] = defaultdict(set)
         self._states: dict[int, tuple[int, ...]] = {}  # of gradients and weights after the latest pass
@@ -35,32 +35,33 @@ class LeafUse:
 
     def begin(self) -> None:
         """Watch."""
-        self._handle = register_optimizer_step_pre_hook(self._optimizer_steps)
+        self._watching = True
         self._seams.replace(torch.Tensor, "grad", self._watched())
 
     def end(self) -> None:
         """Watch no more; what is left of inputs nobody has asked for."""
-        if self._handle is None:
+        if not self._watching:
             return
-        self._handle.remove()
-        self._handle = None
+        self._watching = False
         self._seams.undo()
-        for number in [number for number, (leaf, _) in self._pending.items() if not leaf.is_parameter]:
+        for number in [number for number, (leaf, *_) in self._pending.items() if not leaf.is_parameter]:
             self._settle(number, used=False)
         self._pending.clear()
 
     def before_pass(self, recorded: RecordedPass) -> None:
         """A pass is about to begin: what was set to zero is lost, and what has changed is noted."""
-        for number, (leaf, _) in list(self._pending.items()):
+        for number, (leaf, version, _) in list(self._pending.items()):
             tensor = leaf.ref()
-            if tensor is None or (leaf.is_parameter and _is_zero(_GRAD.__get__(tensor))):
+            if tensor is not None and tensor._version != version:
+                self._settle(number, used=True)
+            elif tensor is None or (leaf.is_parameter and _is_zero(_GRAD.__get__(tensor))):
                 self._settle(number, used=False)
         if recorded.step != self._step:
             self._step = recorded.step
             self._states.clear()
         states = _states(recorded)
-        common = [number for number in states if number in self._states]
-        recorded.changed = self._read or not common or any(states[one] != self._states[one] for one in common)
+        known = [number for number in states if number in self._states]
+        recorded.changed = self._read or not self._states or any(states[one] != self._states[one] for one in known)
 
     def after_pass(self, recorded: RecordedPass) -> None:
         """It is over: its gradients wait for a reader."""
@@ -68,8 +69,8 @@ class LeafUse:
         self._read = False
         for node in recorded.nodes if recorded.adds else ():
             leaf, tensor = node.leaf, node.leaf.ref() if node.leaf is not None and node.ran else None
-            if leaf is not None and tensor is not None:
-                self._pending.setdefault(id(tensor), (leaf, []))[1].append(recorded.key)
+            if leaf is not None and tensor is not None and not (leaf.is_parameter and _is_zero(_GRAD.__get__(tensor))):
+                self._pending.setdefault(id(tensor), (leaf, tensor._version, []))[2].append(recorded.key)
 
     def needless(self, recorded: RecordedPass, held: set[int]) -> set[object]:
         """Return the identities of the leaves whose gradients of such a pass were thrown away each time.
@@ -80,14 +81,8 @@ class LeafUse:
         found = (leaf for leaf in recorded.leaves() if thrown[leaf.identity] and leaf.identity not in used)
         return {leaf.identity for leaf in found if not leaf.is_parameter or leaf.identity in held}
 
-    def _optimizer_steps(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if id(parameter) in self._pending:
-                    self._settle(id(parameter), used=not _is_zero(_GRAD.__get__(parameter)))
-
     def _settle(self, number: int, *, used: bool) -> None:
-        leaf, keys = self._pending.pop(number)
+        leaf, _, keys = self._pending.pop(number)
         for key in keys:
             if used:
                 self._used[key].add(leaf.identity)

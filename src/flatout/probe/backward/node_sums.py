@@ -43,27 +43,28 @@ class _Call:
     seconds: float = 0.0
     again_s: float = 0.0
     doubled_s: float = 0.0
-    adds_up: bool = True
     creates_graph: bool = False
 
 
 def calls(passes: Sequence[RecordedPass], steps: int) -> tuple[BackwardCall, ...]:
     """Return the lines that begin passes, the longest first."""
     found: dict[Frame | None, _Call] = defaultdict(_Call)
-    first: dict[tuple[int, int], RecordedPass] = {}  # which ran a node of a step
+    first: dict[tuple[int, int], int] = {}  # which ran a node of a step
     creating = {each.place for each in passes if each.creates_graph}
-    for each in passes:
+    begun = 0  # passes before those whose gradients are only added up so far
+    for number, each in enumerate(passes):
         call = found[each.place]
         call.passes += 1
         call.creates_graph = call.creates_graph or each.creates_graph
-        call.adds_up = call.adds_up and each.adds and not each.creates_graph and not (each.ordinal and each.changed)
+        begun = number if each.changed or not each.adds or each.creates_graph else begun
         again = [0.0, 0.0]  # of leaves, which all graphs have, and of others
         for run in (run for run in each.nodes if run.ran):
             call.seconds += run.seconds
-            before = first.setdefault((each.step, run.identity), each)
-            if before is not each and before.creates_graph:
-                found[before.place].doubled_s += run.seconds
-            elif before is not each and before.place == each.place:
+            at = first.get((each.step, run.identity), number)
+            at = first[each.step, run.identity] = at if at >= begun or passes[at].creates_graph else number
+            if at < number and passes[at].creates_graph:
+                found[passes[at].place].doubled_s += run.seconds
+            elif begun <= at < number:
                 again[run.leaf is None] += run.seconds
             elif run.place in creating and run.place != each.place:
                 found[run.place].doubled_s += run.seconds
@@ -74,7 +75,6 @@ def calls(passes: Sequence[RecordedPass], steps: int) -> tuple[BackwardCall, ...
             passes=call.passes / steps,
             seconds=call.seconds / steps,
             again_s=call.again_s / steps,
-            adds_up=call.adds_up,
             creates_graph=call.creates_graph,
             doubled_s=call.doubled_s / steps,
         )

@@ -23,7 +23,7 @@ __all__ = ["PythonEntries"]
 
 _ENGINE = ("torch.autograd.graph", "_engine_run_backward")
 _LEAVES = frozenset(("numpy", "tolist", "item"))
-_RECOMPUTES = ("torch.utils.checkpoint", "torch._dynamo", "torch._functorch", "torch._inductor")
+_RECOMPUTES = "torch.utils.checkpoint"
 _COMPARED = 1024  # first numbers of a tensor that are looked at
 _MOST_TENSORS = 8
 
@@ -133,7 +133,7 @@ class PythonEntries:
             since = perf_counter()
             entry.given = list(_states(_arguments(frame))) if entry.kind == "hook" else []
             entry.began += perf_counter() - since
-        elif entry.user is None and name.startswith(_RECOMPUTES):
+        elif entry.user is None and name == _RECOMPUTES:
             entry.ignored = True
         elif name.startswith("torch.optim") and frame.f_code.co_name == "step":
             entry.steps = True

@@ -129,7 +129,7 @@ def test_passes_over_one_graph_that_only_add_up_are_counted():
         optimizer.zero_grad()
 
     (call,) = Training([optimizer]).run(step).calls
-    assert (call.place.line, call.passes, call.adds_up) == (line_of("PASSED"), 3.0, True)
+    assert (call.place.line, call.passes) == (line_of("PASSED"), 3.0)
     assert 0 < call.again_s < call.seconds
 
 
@@ -152,7 +152,25 @@ def test_passes_between_which_gradients_are_looked_at_do_not_add_up(between):
         optimizer.zero_grad()
 
     (call,) = Training([optimizer]).run(step).calls
-    assert not call.adds_up
+    assert call.again_s == 0
+
+
+def test_passes_from_two_lines_add_up_until_a_weight_is_changed():
+    trunk, heads = nn.Linear(16, 16), [nn.Linear(16, 2) for _ in range(3)]
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (trunk, *heads)]
+
+    def step():
+        hidden = trunk(torch.ones(8, 16))
+        heads[0](hidden).sum().backward(retain_graph=True)
+        heads[1](hidden).sum().backward(retain_graph=True)  # SECOND
+        optimizers[0].zero_grad()
+        heads[2](hidden).sum().backward()
+        for each in optimizers:
+            each.step()
+            each.zero_grad()
+
+    calls = Training(optimizers).run(step).calls
+    assert [each.place.line for each in calls if each.again_s > 0] == [line_of("SECOND")]
 
 
 def judged(training, maker, judge, optimizers):
@@ -162,7 +180,7 @@ def judged(training, maker, judge, optimizers):
         judge(made).mean().backward(retain_graph=True)  # THROWN
         optimizers[1].step()
         optimizers[0].zero_grad()
-        judge(made).mean().neg().backward()
+        judge(made).square().mean().backward()
         optimizers[0].step()
         if training.offered:
             training.offered[0][1](True)
@@ -233,6 +251,38 @@ def test_micro_batches_and_joint_optimizers_throw_nothing_away():
     found = Training(optimizers).run(step)
     assert found.needless == ()
     assert found.calls[0].again_s == 0
+
+
+def test_gradients_that_are_zero_when_they_are_made_are_not_thrown_away():
+    model, head = nn.Linear(16, 16), nn.Linear(16, 4)
+    nn.init.zeros_(head.weight)
+    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.0)
+
+    def step():
+        for _ in range(2):
+            head(model(torch.ones(8, 16))).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    assert Training([optimizer]).run(step).needless == ()
+
+
+def test_an_optimizer_may_step_while_a_step_ends():
+    """Where no loader marks them, steps end inside the optimizer's own hooks."""
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training, numbers = Training([optimizer]), iter(range(1, 100))
+
+    def ends(*_):
+        training.watch.step(Step(start_ns=0, wall_ns=10**7, phases_ns=(0,) * 8), next(numbers))
+
+    optimizer.register_step_pre_hook(ends)
+    for _ in range(STEPS):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    training.seams.undo()
+    assert training.watch.facts().steps == 2
 
 
 def test_rows_of_a_table_that_a_step_reads_are_counted():
