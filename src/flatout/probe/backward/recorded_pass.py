@@ -1,11 +1,14 @@
-"""One backward pass, node by node: what leads where, and how long each node takes until the next one begins."""
+"""One backward pass, node by node: what leads where, and how long each node takes until the next one begins.
+
+On the CPU that is time of the thread that runs the pass: what else runs on the machine does not lengthen a node.
+"""
 
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import torch
@@ -82,11 +85,13 @@ class NodeTimer:
         self._handles: list[Any] = []
         self._current: NodeRun | None = None
         self._since = 0.0
+        self._clock: Callable[[], float] = thread_time
 
     def follow(self, nodes: Iterable[tuple[Any, NodeRun]]) -> None:
         """Hook the nodes of the pass that is about to begin."""
         self._handles = [node.register_prehook(partial(self._enter, run)) for node, run in nodes]
         self._current = None
+        self._clock = perf_counter if torch.cuda.is_initialized() else thread_time
 
     def end(self) -> None:
         """The pass is over."""
@@ -98,12 +103,12 @@ class NodeTimer:
         self._close()
         self._current = run
         run.ran = True
-        self._since = perf_counter()
+        self._since = self._clock()
 
     def _close(self) -> None:
         if self._current is not None:
             _wait()
-            self._current.seconds += max(0.0, perf_counter() - self._since - _HOOK_S)
+            self._current.seconds += max(0.0, self._clock() - self._since - _HOOK_S)
             self._current = None
 
 
