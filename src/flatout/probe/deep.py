@@ -158,6 +158,8 @@ class DeepWatch:
             offer=lambda name, switch: self._offered.append((name, switch)),
         )
         self._probes = DeepProbes(context)
+        lines = self.watch("backward-passes").lines
+        self._anomaly.ours = lambda: bool(lines.on)
 
     def watch(self, name: str) -> Any:
         """Return the watch of the probe with that name."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from flatout.schema.backward import BackwardFacts
 from flatout.schema.facts import (
     Ceiling,
     CollectorFacts,
@@ -57,6 +58,7 @@ from flatout.schema.phase import Phase
 
 __all__ = [
     "Arithmetic",
+    "BackwardFacts",
     "Causes",
     "Ceiling",
     "Collected",
@@ -299,6 +301,7 @@ class Causes:
     frozen_calls: tuple[FrozenCalls, ...] = ()
     unused_rows: UnusedRows | None = None
     layout_trial: LayoutTrial | None = None
+    backward: BackwardFacts | None = None
     framework: str = (
         ""  # whose loop trains: "lightning", "fabric", "transformers", "accelerate", or "" for the script's
     )

@@ -1,6 +1,6 @@
 """A probe of the deep run as data: what makes it, at which moments it is called, and which facts it gives.
 
-Every module of `probe/forward`, `probe/loader`, `probe/model` and `probe/system` that defines `PROBE` is one;
+Every module of `probe/forward`, `backward`, `loader`, `model` and `system` that defines `PROBE` is one;
 `probe/deep.py` goes through them. A new probe is one file, and one field of `schema.run.Causes` for its fact.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["DeepContext", "Probe", "probes"]
 
 Watch = TypeVar("Watch")
 
-_PACKAGES = ("flatout.probe.forward", "flatout.probe.loader", "flatout.probe.model", "flatout.probe.system")
+_PACKAGES = tuple(f"flatout.probe.{room}" for room in ("backward", "forward", "loader", "model", "system"))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -57,10 +57,10 @@ def _judge(file: str) -> bool:
     return os.path.basename(os.path.dirname(path)) != "bin"  # launchers such as bin/torchrun
 
 
-def user_stack(frame: FrameType | None) -> tuple[tuple[str, int, str], ...]:
+def user_stack(frame: FrameType | None, most: int = _MAX_DEPTH) -> tuple[tuple[str, int, str], ...]:
     """Return the user's frames above and including `frame`, innermost first, as (file, line, function)."""
     found: list[tuple[str, int, str]] = []
-    while frame is not None and len(found) < _MAX_DEPTH:
+    while frame is not None and len(found) < most:
         code = frame.f_code
         if is_user_file(code.co_filename):
             found.append((os.path.abspath(code.co_filename), _line(frame), code.co_qualname))

@@ -42,7 +42,7 @@ class SettingTrialWatch:
         self.denormals: tuple[Denormals, ...] = ()
         self._arms: tuple[list[int], list[int]] = ([], [])
         self._before: list[tuple[SettingTrial, tuple[list[int], list[int]]]] = []  # what was priced earlier
-        self._offered: tuple[SettingTrial, Callable[[bool], None]] | None = None
+        self._offered: list[tuple[SettingTrial, Callable[[bool], None]]] = []
         self._set: Callable[[bool], None] | None = None  # True: the other setting
         self._price: SettingTrial | None = None
         self._threads_at: Frame | None = None
@@ -110,15 +110,15 @@ class SettingTrialWatch:
     def offer(self, switch: str, tries: Callable[[bool], None]) -> None:
         """Take another setting to price, `tries(True)` and `tries(False)`, when no other one is."""
         if not torch.cuda.is_initialized():
-            self._offered = SettingTrial(switch=switch, own=1.0), tries
+            self._offered.append((SettingTrial(switch=switch, own=1.0), tries))
 
     def _turn(self) -> None:
         """Begin to price what was offered."""
-        if self._offered is None:
+        if not self._offered:
             return
         if self._price is not None:
             self._before.append((self._price, self._arms))
-        (self._price, self._set), self._offered = self._offered, None
+        self._price, self._set = self._offered.pop(0)
         self._arms, self._steps = ([], []), 0
 
     def _try_threads(self, own: int, other: int) -> None:

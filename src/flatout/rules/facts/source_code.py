@@ -73,7 +73,7 @@ def module_value(frame: Frame, name: str) -> ast.expr | None:
 
 def named_in_calls(file: str, method: re.Pattern[str]) -> frozenset[str]:
     """Return the names that stand in the arguments of calls `x.method(...)` in a file, of functions and of methods."""
-    tree = _parsed(file)
+    tree = parsed(file)
     return frozenset() if tree is None else frozenset(_names_in_calls(tree, method))
 
 

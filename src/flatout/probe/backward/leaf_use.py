@@ -1,0 +1,117 @@
+"""What becomes of gradients: read by an optimizer or the script, or thrown away before anybody has.
+
+While it watches, reading `tensor.grad` in Python is seen; torch's own optimizers, `zero_grad` and we do not count. What
+an optimizer has read is seen in the parameter: it was written to.
+"""
+
+import sys
+from collections import Counter, defaultdict
+from typing import Any
+
+import torch
+
+from flatout.probe.backward.recorded_pass import Leaf, PassKey, RecordedPass
+from flatout.probe.core.seams import Seams
+
+__all__ = ["LeafUse"]
+
+_NO_READERS = ("torch.optim.", "flatout.")
+_GRAD: Any = torch.Tensor.grad
+
+
+class LeafUse:
+    """Follows gradients from the pass that makes them to who reads them."""
+
+    def __init__(self) -> None:
+        """Follow none yet."""
+        self._seams = Seams()
+        self._watching = False
+        self._pending: dict[int, tuple[Leaf, int, list[PassKey]]] = {}  # by the tensor's identity, with its version
+        self._thrown: dict[PassKey, Counter[object]] = defaultdict(Counter)
+        self._used: dict[PassKey, set[object]] = defaultdict(set)
+        self._states: dict[int, tuple[int, ...]] = {}  # of gradients and weights after the latest pass
+        self._step = 0  # of that pass
+        self._read = False  # a gradient, since then
+
+    def begin(self) -> None:
+        """Watch."""
+        self._watching = True
+        self._seams.replace(torch.Tensor, "grad", self._watched())
+
+    def end(self) -> None:
+        """Watch no more; what is left of inputs nobody has asked for."""
+        if not self._watching:
+            return
+        self._watching = False
+        self._seams.undo()
+        for number in [number for number, (leaf, *_) in self._pending.items() if not leaf.is_parameter]:
+            self._settle(number, used=False)
+        self._pending.clear()
+
+    def before_pass(self, recorded: RecordedPass) -> None:
+        """A pass is about to begin: what was set to zero is lost, and what has changed is noted."""
+        for number, (leaf, version, _) in list(self._pending.items()):
+            tensor = leaf.ref()
+            if tensor is not None and tensor._version != version:
+                self._settle(number, used=True)
+            elif tensor is None or (leaf.is_parameter and _is_zero(_GRAD.__get__(tensor))):
+                self._settle(number, used=False)
+        if recorded.step != self._step:
+            self._step = recorded.step
+            self._states.clear()
+        states = _states(recorded)
+        known = [number for number in states if number in self._states]
+        recorded.changed = self._read or not self._states or any(states[one] != self._states[one] for one in known)
+
+    def after_pass(self, recorded: RecordedPass) -> None:
+        """It is over: its gradients wait for a reader."""
+        self._states |= _states(recorded)
+        self._read = False
+        for node in recorded.nodes if recorded.adds else ():
+            leaf, tensor = node.leaf, node.leaf.ref() if node.leaf is not None and node.ran else None
+            if leaf is not None and tensor is not None and not (leaf.is_parameter and _is_zero(_GRAD.__get__(tensor))):
+                self._pending.setdefault(id(tensor), (leaf, tensor._version, []))[2].append(recorded.key)
+
+    def needless(self, recorded: RecordedPass, held: set[int]) -> set[object]:
+        """Return the identities of the leaves whose gradients of such a pass were thrown away each time.
+
+        Parameters that no optimizer holds are another matter.
+        """
+        thrown, used = self._thrown[recorded.key], self._used[recorded.key]
+        found = (leaf for leaf in recorded.leaves() if thrown[leaf.identity] and leaf.identity not in used)
+        return {leaf.identity for leaf in found if not leaf.is_parameter or leaf.identity in held}
+
+    def _settle(self, number: int, *, used: bool) -> None:
+        leaf, _, keys = self._pending.pop(number)
+        for key in keys:
+            if used:
+                self._used[key].add(leaf.identity)
+            else:
+                self._thrown[key][leaf.identity] += 1
+
+    def _watched(self) -> property:
+        def read(tensor: Any) -> Any:
+            if id(tensor) in self._pending:
+                reader = sys._getframe(1)
+                name = str(reader.f_globals.get("__name__", ""))
+                if not name.startswith(_NO_READERS) and reader.f_code.co_name != "zero_grad":
+                    self._read = True
+                    self._settle(id(tensor), used=True)
+            return _GRAD.__get__(tensor)
+
+        return property(read, _GRAD.__set__, _GRAD.__delete__)
+
+
+def _is_zero(gradient: Any) -> bool:
+    return gradient is None or (gradient.layout is torch.strided and not bool(gradient.any()))
+
+
+def _states(recorded: RecordedPass) -> dict[int, tuple[int, ...]]:
+    """Return of each parameter what changes when its gradient or its value is written to, or replaced."""
+    found: dict[int, tuple[int, ...]] = {}
+    for leaf in recorded.leaves():
+        tensor = leaf.ref()
+        if leaf.is_parameter and tensor is not None:
+            gradient = _GRAD.__get__(tensor)
+            found[id(tensor)] = tensor._version, id(gradient), -1 if gradient is None else gradient._version
+    return found
