@@ -84,6 +84,7 @@ __all__ = [
     "LineOperations",
     "LoaderFacts",
     "LoopInvariant",
+    "MicroBatches",
     "ModelFacts",
     "NeedlessCopy",
     "OneThread",
