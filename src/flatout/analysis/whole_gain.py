@@ -53,10 +53,10 @@ def _length(run: Run, breakdown: Breakdown) -> tuple[int, Epoch | None]:
     """Return the number of epochs that the script asks for, 0 where that is not known, and one of them."""
     planned = run.planned
     epoch = project_epoch(run, breakdown)
-    if not planned.steps or breakdown.mean_ms <= 0:
+    if not (planned.steps or planned.updates) or breakdown.mean_ms <= 0:
         return planned.passes, epoch
     per_step = max(1, round(median([step.num_batches for step in run.steps]))) if run.steps else 1
+    steps = planned.updates or max(1, planned.steps // per_step)
     if epoch is not None and epoch.ended:  # loops that count steps, over epochs that end
-        return max(1, round(planned.steps / epoch.steps)), epoch
-    seconds = planned.steps * breakdown.mean_ms / 1e3
-    return 1, Epoch(planned.steps // per_step or 1, seconds / per_step, 0.0, 0.0, 0)
+        return max(1, round(steps / epoch.steps)), epoch
+    return 1, Epoch(steps, steps * breakdown.mean_ms / 1e3, 0.0, 0.0, 0)

@@ -220,7 +220,8 @@ class Planned:
     """How long the training is that was asked for, as its loops tell; 0: they do not."""
 
     passes: int = 0  # over the training data
-    steps: int = 0  # in all, where the loops count steps
+    steps: int = 0  # batches in all, where the loops count them
+    updates: int = 0  # steps of the optimizer in all, where a counter of those ends the training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

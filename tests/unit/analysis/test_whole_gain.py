@@ -58,6 +58,14 @@ def test_batches_that_loops_count_are_put_together_in_steps():
     assert gained(run, later=2.0, first=2.0).steps == 1000
 
 
+def test_batches_over_epochs_that_end_are_put_together_too_and_steps_of_the_optimizer_are_not():
+    def epochs(**planned):
+        return gained(recorded(30, 30, 30, planned=Planned(**planned), num_batches=4), later=2.0).epochs
+
+    assert epochs(steps=3600) == 30
+    assert epochs(updates=3600) == 120
+
+
 def test_a_start_never_takes_less_than_nothing():
     run = recorded(30, 30, 30, outside_s={Phase.STARTUP: 1.0})
     assert gained(run, later=2.0, once_s=-5.0).tuned.startup_s == 0.0
