@@ -62,6 +62,10 @@ class LoaderAccount:
             changed=other.changed or self.changed,
         )
 
+    def after(self, other: "LoaderAccount") -> "LoaderAccount":
+        """Return both in one, of two processes that trained one after the other, as those of several folds do."""
+        return replace(self.with_more(other), reason=other.reason or self.reason)
+
     def beside(self, other: "LoaderAccount") -> "LoaderAccount":
         """Return both in one, of two processes that walk the same line side by side, as ranks do."""
         both = self.with_more(other)

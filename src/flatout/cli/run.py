@@ -58,7 +58,7 @@ def run(
     SCRIPT is as for `flatout diagnose`. Its input, output, signals and exit code are its own; what flatout has to say
     it says on stderr, before and after.
     """
-    from flatout.engine.process.target import parse_target
+    from flatout.engine.process.target import arguments_digests, parse_target
     from flatout.engine.provenance import here, require_same_script, warnings
     from flatout.engine.recipe import find_recipe, read_recipe
 
@@ -66,6 +66,8 @@ def run(
     path = find_recipe(target, recipe_file)
     recipe = read_recipe(path)
     require_same_script(recipe, path, target)
+    if recipe.whole is not None:
+        recipe = replace(recipe, whole=recipe.whole.asked_with(*arguments_digests(target)))
     kept = chosen(recipe, only, path)
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, known, verbose=verbose)
@@ -160,7 +162,13 @@ def _compare(recipe: Recipe, trained: "Trained", *, comparable: bool) -> None:
     from flatout.report.expected import outcome_in_words
 
     same = comparable and not trained.exit_code and recipe.equivalence is not Equivalence.SEMANTIC
-    told = outcome_in_words(recipe if same else replace(recipe, whole=None), trained.took_s, trained.ranks.get(0, 0))
+    told = outcome_in_words(
+        recipe if same else replace(recipe, whole=None),
+        trained.took_s,
+        trained.ranks.get(0, 0),
+        stepped_s=trained.stepped_s,
+        foreign_share=trained.foreign_share,
+    )
     if told:
         _say(told)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flatout.engine.process.foreign_load import ForeignLoad
 from flatout.engine.process.target import Target
 from flatout.engine.provenance import Here
 from flatout.errors import NothingMeasured
@@ -62,8 +63,10 @@ class Trained:
     exit_code: int
     acts: list[Act]
     found: Here = field(default_factory=Here)  # what the processes that trained have told of themselves
-    ranks: dict[int, int] = field(default_factory=dict)  # rank: optimizer steps
+    ranks: dict[int, int] = field(default_factory=dict)  # rank: steps, of all its processes
     took_s: float = 0.0  # from the start of the command to its end
+    stepped_s: float = 0.0  # to the last step
+    foreign_share: float = 0.0  # of all cores, that other programs used meanwhile
     notes: list[str] = field(default_factory=list)
 
 
@@ -87,7 +90,7 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
             mode="run", folder=name, script=target.name, protect_files=False, fixes=tuple(selections), live=live
         )
         write_order(asked, order)
-        environment, begin = _environment(order, selections), time.monotonic()
+        environment, begin, beside = _environment(order, selections), time.monotonic(), ForeignLoad()
         if onlooker is None:
             code = _exit_code(_run(target, environment))
         else:
@@ -95,8 +98,12 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
 
             with WatchedTraining(target.name, folder, onlooker) as following:
                 code = _exit_code(_run(target, environment, following))
+        took_s, ended_unix_s, foreign = time.monotonic() - begin, time.time(), beside.share()
         wait_for_rescuers(folder)
-        return _trained(code, selections, folder, time.monotonic() - begin)
+        trained = _trained(code, selections, folder, ended_unix_s)
+        trained.took_s, trained.foreign_share = took_s, foreign
+        trained.stepped_s = max(0.0, took_s - trained.stepped_s) if trained.ranks else 0.0
+        return trained
 
 
 def train_observed(target: Target, order: Path) -> int:
@@ -192,28 +199,33 @@ def _exit_code(code: int) -> int:
 # -- what was done --------------------------------------------------------------------------------------------------
 
 
-def _trained(code: int, selections: Sequence[Selection], folder: Path, took_s: float) -> Trained:
-    """Return what the processes have said; of each process its last word counts."""
-    trained = Trained(code, [Act(selection) for selection in selections], took_s=took_s)
+def _trained(code: int, selections: Sequence[Selection], folder: Path, ended_unix_s: float) -> Trained:
+    """Return what the processes have said; of each its last word counts. `stepped_s` is told from the end."""
+    trained = Trained(code, [Act(selection) for selection in selections], stepped_s=ended_unix_s)
     samples: dict[str, list[int]] = {}
     found: dict[str, Any] = {}
+    accounts: dict[tuple[int, int, str, str], LoaderAccount] = {}
     for said in _last_words(folder / _ACTS_FILE):
-        for act, site in zip(trained.acts, said["sites"], strict=False):
+        for number, (act, site) in enumerate(zip(trained.acts, said["sites"], strict=False)):
             for name, count in site["hits"].items():
                 act.hits[name] = act.hits.get(name, 0) + count
             for told in site["loaders"]:
                 account = LoaderAccount(**told)
-                key = account.dataset, account.place
-                act.loaders[key] = act.loaders[key].beside(account) if key in act.loaders else account
+                key = number, said["rank"], account.dataset, account.place
+                accounts[key] = accounts[key].after(account) if key in accounts else account
             act.stood_back = act.stood_back or site["stood_back"]
             if site["failure"]:
                 act.failures[site["failure"]] = act.failures.get(site["failure"], 0) + 1
         for name, sizes in said["samples"].items():
             samples.setdefault(name, []).extend(sizes)
         if said["steps"]:
-            trained.ranks[said["rank"]] = said["steps"]
+            trained.ranks[said["rank"]] = trained.ranks.get(said["rank"], 0) + said["steps"]
+            trained.stepped_s = min(trained.stepped_s, max(0.0, ended_unix_s - said["last_step_unix_s"]))
             found = said
         trained.notes.extend(note for note in said["notes"] if note not in trained.notes)
+    for (number, _, dataset, place), account in accounts.items():
+        known, walked = trained.acts[number].loaders, (dataset, place)
+        known[walked] = known[walked].beside(account) if walked in known else account
     trained.found = Here(
         python=found.get("python", ""),
         torch=found.get("torch", ""),

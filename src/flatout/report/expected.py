@@ -34,6 +34,8 @@ it had taken 54 when it was looked at first (`benchmarks/history/ladder.jsonl`).
 
 
 _WORTH_NAMING_S = 0.005
+_SHARED = 0.25  # of the cores: where others use more, what a training took tells little of its recipe
+_LONG_AFTER = 0.05  # of a training, after its last step
 
 
 def whole_of(recipe: Recipe) -> WholeTraining | None:
@@ -100,10 +102,14 @@ def parts_in_words(recipe: Recipe) -> list[str]:
     return [f"Expected, as it is and under the recipe: {'; '.join(parts)}."]
 
 
-def outcome_in_words(recipe: Recipe, took_s: float, num_steps: int) -> str:
+def outcome_in_words(
+    recipe: Recipe, took_s: float, num_steps: int, *, stepped_s: float = 0.0, foreign_share: float = 0.0
+) -> str:
     """Return how long a training took beside what the untouched script would have taken; "" where that is not known.
 
-    The latter is its pace when the recipe was made: its start, `num_steps` steps, what lies between so many epochs.
+    The latter is its pace when the recipe was made: its start, `num_steps` steps, what lies between so many epochs. It
+    is compared with what the training took to its last step, `stepped_s`: what comes after was not recorded. Where
+    others have used much of the machine, `foreign_share` of all cores, the two are not compared.
     """
     whole = recipe.whole
     took = f"trained {num_steps:,} steps in {format_seconds(took_s)}"
@@ -112,10 +118,13 @@ def outcome_in_words(recipe: Recipe, took_s: float, num_steps: int) -> str:
     plain = whole.plain
     per_step_s = (plain.later_epoch_s + plain.between_s) / whole.steps
     plain_s = plain.startup_s + num_steps * per_step_s
-    return (
-        f"{took}; at the pace recorded for the recipe, the untouched script takes about {format_seconds(plain_s)}: "
-        f"{format_factor(plain_s / took_s)} as fast"
-    )
+    paced = f"{took}; at the pace recorded for the recipe, the untouched script takes about {format_seconds(plain_s)}"
+    if foreign_share >= _SHARED:
+        return f"{paced} on a machine of its own: here other programs used {foreign_share:.0%} of the cores meanwhile"
+    stepped_s = stepped_s or took_s
+    after = f" for as many (the last of them ended after {format_seconds(stepped_s)})"
+    told = after if took_s - stepped_s > _LONG_AFTER * took_s else ""
+    return f"{paced}{told}: {format_factor(plain_s / stepped_s)} as fast"
 
 
 def _before_and_after(before_s: float, after_s: float) -> str:

@@ -1,6 +1,6 @@
 """What a whole training takes, part by part, as it is and under a recipe."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["TrainingTimes", "WholeTraining"]
 
@@ -29,6 +29,17 @@ class WholeTraining:
     plain: TrainingTimes = TrainingTimes()
     tuned: TrainingTimes = TrainingTimes()
     first_known: bool = True  # the first epoch was timed; where not, it is taken to be no faster
+    arguments: str = ""  # fingerprint of the script's arguments
+    other_arguments: str = ""  # of those that do not say how long it trains
+
+    def asked_with(self, arguments: str, other_arguments: str) -> "WholeTraining | None":
+        """Return what is known of a training with other arguments: not its length, where they differ in that; or None.
+
+        A recipe that does not tell its arguments holds for all.
+        """
+        if arguments == self.arguments or not self.arguments:
+            return self
+        return replace(self, epochs=0) if other_arguments == self.other_arguments else None
 
     def speedup(self, epochs: int) -> float:
         """Return how much faster a training of so many epochs is under the recipe."""

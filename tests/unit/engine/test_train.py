@@ -39,13 +39,14 @@ def test_what_the_user_has_set_stays(tmp_path, monkeypatch):
     assert _environment(tmp_path, [Selection("allocator")])[name] == "mine"
 
 
-def said(pid, *, hits=(), failure="", rank=0, steps=0, loaders=(), samples=None, notes=(), **more):
+def said(pid, *, hits=(), failure="", rank=0, steps=0, loaders=(), samples=None, notes=(), last_s=0.0, **more):
     site = {"hits": dict(hits), "loaders": list(loaders), "stood_back": "", "failure": failure}
     other = {"hits": {}, "loaders": [], "stood_back": "", "failure": failure}
     return {
         "pid": pid,
         "rank": rank,
         "steps": steps,
+        "last_step_unix_s": last_s,
         "sites": [site, other],
         "samples": samples or {},
         "notes": list(notes),
@@ -53,13 +54,13 @@ def said(pid, *, hits=(), failure="", rank=0, steps=0, loaders=(), samples=None,
     }
 
 
-def trained(folder, *words, attached=True):
+def trained(folder, *words, attached=True, ended_s=1.0):
     (folder / "parts").mkdir(exist_ok=True)
     if attached:
         (folder / "parts" / "python-1").touch()
     lines = [word if isinstance(word, str) else json.dumps(word) for word in words]
     (folder / "acts.jsonl").write_text("\n".join(lines))
-    return _trained(0, [WORKERS, TF32], folder, 1.0)
+    return _trained(0, [WORKERS, TF32], folder, ended_s)
 
 
 def test_of_each_process_its_last_word_counts(tmp_path):
@@ -94,6 +95,16 @@ def test_loaders_of_one_line_are_told_together(tmp_path):
     told = {"dataset": "Rows", "place": "train.py:3"}
     found = trained(tmp_path, said(1, loaders=[told]), said(2, loaders=[told, {**told, "place": "train.py:4"}]))
     assert list(found.acts[0].loaders) == [("Rows", "train.py:3"), ("Rows", "train.py:4")]
+
+
+def test_processes_one_after_the_other_are_one_training_and_ranks_train_side_by_side(tmp_path):
+    walked = {"dataset": "Rows", "place": "train.py:3", "passes": 3, "batches": 20}
+    words = [said(pid, steps=90, rank=pid % 2, loaders=[walked], last_s=60.0 + pid) for pid in (2, 3, 4)]
+    found = trained(tmp_path, *words, ended_s=70.0)
+    assert found.ranks == {0: 180, 1: 90}
+    (account,) = found.acts[0].loaders.values()
+    assert (account.passes, account.batches) == (6, 60)
+    assert found.stepped_s == 6.0  # before the end
 
 
 def test_notes_are_said_once(tmp_path):

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 from tests.unit.report.specimens import comparison, kept_trials, ordinary, recipe, tuned
 
-from flatout.report.expected import expected_row, gain_in_words, parts_in_words, steady_from_the_start, whole_of
+from flatout.report.expected import (
+    expected_row,
+    gain_in_words,
+    outcome_in_words,
+    parts_in_words,
+    steady_from_the_start,
+    whole_of,
+)
 from flatout.report.tune_summary import headline
 from flatout.schema.trial import BUDGET_ENDED, Untried
 from flatout.schema.whole_training import TrainingTimes, WholeTraining
@@ -65,6 +72,28 @@ def test_nothing_is_said_where_nothing_is_known():
     assert steady_from_the_start(made)
     row = expected_row(made)
     assert row == {"speedup": 2.5, "plain_s": None, "tuned_s": None, "epochs": [], "step_speedup": 2.5}
+
+
+def test_what_came_is_compared_to_the_last_step_and_on_a_machine_of_its_own():
+    made = expecting()  # a step takes 0.12 s with what lies between epochs
+    assert outcome_in_words(made, 100.0, 1000) == (
+        "trained 1,000 steps in 1 min 40 s; at the pace recorded for the recipe, the untouched script takes about "
+        "2 min 10 s: 1.30x as fast"
+    )
+    assert outcome_in_words(made, 100.0, 1000, stepped_s=65.0).endswith(
+        "takes about 2 min 10 s for as many (the last of them ended after 65.0 s): 2.0x as fast"
+    )
+    told = outcome_in_words(made, 100.0, 1000, foreign_share=0.4)
+    assert told.endswith("on a machine of its own: here other programs used 40% of the cores meanwhile")
+    assert outcome_in_words(replace(made, whole=None), 100.0, 1000) == "trained 1,000 steps in 1 min 40 s"
+
+
+def test_other_arguments_may_ask_for_another_length_or_another_training():
+    known = replace(WHOLE, arguments="a", other_arguments="b")
+    assert known.asked_with("a", "b") is known
+    assert known.asked_with("c", "b") == replace(known, epochs=0)
+    assert known.asked_with("c", "d") is None
+    assert WHOLE.asked_with("c", "d") is WHOLE  # of a recipe that does not tell
 
 
 def test_the_json_has_the_training_asked_for_and_three_lengths():

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from flatout.errors import NothingMeasured, UsageError
 
-__all__ = ["Target", "parse_target", "script_digest"]
+__all__ = ["Target", "arguments_digests", "parse_target", "script_digest"]
+
+_LENGTHS = ("epoch", "step", "iter")  # in the names of options that say how long to train
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +134,23 @@ def script_digest(target: Target) -> str:
             except OSError:
                 return ""
     return ""
+
+
+def arguments_digests(target: Target) -> tuple[str, str]:
+    """Return fingerprints of a script's arguments, and of those that do not say how long it trains.
+
+    They tell whether a length that was read from one training holds for another; what the words were stays out of it.
+    """
+    place = target.command.index(target.name) if target.name in target.command else 0
+    words = target.command[place + 1 :]
+    others, skips = [], False
+    for word in words:
+        names_length = word.startswith("-") and any(each in word.partition("=")[0].lower() for each in _LENGTHS)
+        if not (names_length or (skips and not word.startswith("-"))):
+            others.append(word)
+        skips = names_length and "=" not in word
+    return _digest(words), _digest(others)
+
+
+def _digest(words: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:16]

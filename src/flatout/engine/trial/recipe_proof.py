@@ -1,5 +1,6 @@
 """The proof of a recipe: what each fix brings to the whole, and the whole against the untouched script."""
 
+import dataclasses
 import datetime
 import math
 import statistics
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from flatout import __version__
 from flatout.analysis.judge import CONFIRM_LOOKS, compare, confirm
 from flatout.analysis.whole_gain import Gains, whole_gain
-from flatout.engine.process.target import Target, script_digest
+from flatout.engine.process.target import Target, arguments_digests, script_digest
 from flatout.engine.trial.block_results import Measured, enough
 from flatout.engine.trial.timing import Bench
 from flatout.fixes.core.catalog import from_second_pass
@@ -168,4 +169,8 @@ def make_recipe(
         )
         for trial in kept
     )
-    return Recipe(script=target.name, fixes=fixes, proof=proof, whole=whole_gain(report.run, report.breakdown, gains))
+    whole = whole_gain(report.run, report.breakdown, gains)
+    if whole is not None:
+        arguments, other_arguments = arguments_digests(target)
+        whole = dataclasses.replace(whole, arguments=arguments, other_arguments=other_arguments)
+    return Recipe(script=target.name, fixes=fixes, proof=proof, whole=whole)

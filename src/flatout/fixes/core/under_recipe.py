@@ -8,6 +8,7 @@ import atexit
 import json
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ _LOOK_AFTER = frozenset((1, 2, 3, 4, 5, 8, 12))  # optimizer steps after which o
 _REPORT_AFTER = frozenset((12, 1000))  # optimizer steps after which a process says what was done so far
 _NO_TRAINING = ("torch._inductor.compile_worker", "multiprocessing.resource_tracker")
 _MOST_DATA_SETS = 50
+_RANKS = (("RANK", 0), ("WORLD_SIZE", 1))
 
 _current: "list[UnderRecipe]" = []
 """What holds the fixes of this process, kept here so that it lives as long as the process."""
@@ -41,6 +43,27 @@ def train_under(order: Order) -> None:
     training = UnderRecipe(order)
     _current.append(training)
     training.install()
+
+
+class _Steps:
+    """Counts steps of the training: one that makes several optimizers step, each once, is one."""
+
+    def __init__(self) -> None:
+        self.calls = self.number = 0
+        self.last_unix_s = 0.0
+        self.rank, self.world_size = (int(os.environ.get(name, "") or least) for name, least in _RANKS)
+        self._stepped: set[int] = set()  # optimizers, in the step under way
+
+    def take(self, optimizer: int) -> None:
+        """An optimizer has made a step."""
+        if not self.calls and (group := _process_group()) is not None:
+            self.rank, self.world_size = group
+        self.calls += 1
+        self.last_unix_s = time.time()
+        if not self._stepped or optimizer in self._stepped:
+            self.number += 1
+            self._stepped.clear()
+        self._stepped.add(optimizer)
 
 
 class UnderRecipe:
@@ -64,7 +87,7 @@ class UnderRecipe:
         self._looks_for_modules = False
         self._notes: list[str] = []
         self._optimizers: dict[int, Any] = {}
-        self._num_steps = 0
+        self._steps = _Steps()
         self._samples: dict[str, list[int]] = {}
         self._said: tuple[int, list[dict[str, int]]] = (0, [])
 
@@ -88,18 +111,19 @@ class UnderRecipe:
     def report(self) -> None:
         """Append what was done in this process to the file, if there is something that was not said yet."""
         done, failed = [dict(site.hits) for site in self.sites], self._failed()
-        told = (self._num_steps, done + failed)
-        if told == self._said or not (self._num_steps or failed or any(done)):
+        told = (self._steps.calls, done + failed)
+        if told == self._said or not (self._steps.calls or failed or any(done)):
             return
         body = {
             "pid": os.getpid(),
-            "rank": int(os.environ.get("RANK", "0") or 0),
-            "world_size": int(os.environ.get("WORLD_SIZE", "1") or 1),
-            "steps": self._num_steps,
+            "rank": self._steps.rank,
+            "world_size": self._steps.world_size,
+            "steps": self._steps.number,
+            "last_step_unix_s": self._steps.last_unix_s,
             "sites": describe(self.sites),
             "samples": self._samples,
             "notes": self._notes,
-            **(_software() if self._num_steps else {}),
+            **(_software() if self._steps.calls else {}),
         }
         _append(self._file, json.dumps(body) + "\n")
         self._said = told  # last: what a signal's handler ends here is said at the process's end
@@ -119,8 +143,8 @@ class UnderRecipe:
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer has made a step: at first, look for modules where a fix wants them."""
-        self._num_steps += 1
-        number = self._num_steps
+        self._steps.take(id(optimizer))
+        number = self._steps.calls
         if self._looks_for_modules and number <= 12:
             self._optimizers[id(optimizer)] = optimizer
             if number in _LOOK_AFTER:
@@ -163,11 +187,19 @@ class UnderRecipe:
         """A forked child counts for itself."""
         for site in self.sites:
             site.hits.clear()
-        self._num_steps = 0
+        self._steps = _Steps()
         self._said = (0, [{} for _ in self.sites] + self._failed())
 
     def _trouble(self, error: Exception) -> None:
         self._notes.append(f"{type(error).__name__}: {error}".splitlines()[0][:300])
+
+
+def _process_group() -> tuple[int, int] | None:
+    """Return rank and number of processes where the script has told them to torch alone, as under `spawn`."""
+    import torch
+
+    group = torch.distributed
+    return (group.get_rank(), group.get_world_size()) if group.is_available() and group.is_initialized() else None
 
 
 def _software() -> dict[str, str]:

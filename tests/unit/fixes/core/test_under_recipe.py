@@ -46,6 +46,30 @@ def test_how_many_they_were_is_said_at_the_end(training, said):
     assert len(said()) == 2  # a child that has done nothing has nothing to say
 
 
+def test_optimizers_that_step_in_turn_make_one_step_together(training, said):
+    nets = [torch.nn.Linear(2, 1) for _ in range(3)]
+    generator, critic, late = (torch.optim.SGD(net.parameters(), lr=0.1) for net in nets)
+    for _ in range(10):
+        training._stepped(generator, (), {})
+        training._stepped(critic, (), {})
+    for _ in range(5):
+        for _ in range(4):
+            training._stepped(critic, (), {})
+        training._stepped(late, (), {})
+    training.report()
+    assert said()[-1]["steps"] == 10 + 5 * 4
+
+
+def test_ranks_that_the_script_has_told_to_torch_alone_are_known(training, said, monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    steps(training, 3)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)  # it is taken down before the end
+    training.report()
+    assert (said()[-1]["rank"], said()[-1]["world_size"]) == (1, 2)
+
+
 @pytest.mark.parametrize("place", ["_software", "_append"])
 def test_what_a_signal_s_handler_cuts_short_is_said_at_the_end(training, said, monkeypatch, place):
     def leave(*args):
