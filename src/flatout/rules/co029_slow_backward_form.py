@@ -4,7 +4,8 @@
 
 In two steps of the deep run, the time of the nodes of the backward pass, by the line of the forward pass that made
 them, and against it what the line sampler sees of that line in the forward pass. It fires where the backward pass of
-one line takes five times as long as the line itself, and 40% of the step; 15% where the form is known to be slow.
+one line takes five times as long as the line itself, and 40% of the step. Where eight parts or more are cut out of a
+tensor, or written or added to one, these nodes alone count, from 15% of the step on.
 
 ## Why it matters
 
@@ -13,7 +14,8 @@ of zeros, each write into a slice copies the gradient of it all: a loop over `T`
 Others have a gradient that is added up element by element (an index that repeats), or by a formula of its own
 (`cumprod`). Profiles name the node, and not the line that made it.
 
-The bound is what the backward pass of the line takes beyond twice its forward pass, as operations have it elsewhere.
+The bound is what the backward pass of the line takes beyond twice its forward pass, as operations have it elsewhere;
+all of it for parts that are cut out or written one by one.
 
 ## What to do
 
@@ -40,7 +42,7 @@ from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
 
-MIN_SHARE, MIN_KNOWN = 0.40, 0.15
+MIN_SHARE, MIN_PARTS = 0.40, 0.15
 MIN_TIMES = 5.0
 USUAL = 2.0  # times its forward pass
 AGAIN = 0.3  # of all nodes: then walking the graph again is the matter
@@ -78,15 +80,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     for each in found.lines:
         if each.place is not None and _is_torchs(each.node):
             groups.setdefault(each.place, []).append(each)
-    if not groups:
+    slow = [one for nodes in groups.values() if (one := _slow(run, breakdown, found, nodes)) is not None]
+    if not slow:
         return None
-    place, nodes = max(groups.items(), key=lambda group: sum(each.seconds for each in group[1]))
-    worst = max(nodes, key=lambda each: each.seconds)
-    share = share_of_nodes(found, breakdown, sum(each.seconds for each in nodes))
-    forward = _forward(run, breakdown, place)
-    form = _form(worst)
-    if share < (MIN_KNOWN if form else MIN_SHARE) or share < MIN_TIMES * forward:
-        return None
+    worst, share, forward, stays = max(slow, key=lambda one: one[1])
+    place, form = worst.place, _form(worst)
     general = f"takes {_times(share, forward)} as its forward pass", "Look for a form with a cheaper gradient"
     why, cure = form or general
     return Finding(
@@ -94,7 +92,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="slow-backward-form",
         phase=Phase.BACKWARD,
         share=share,
-        max_speedup=speedup_without(share - min(share, USUAL * forward)),
+        max_speedup=speedup_without(share - stays),
         location=place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is the backward pass of {at(place)}, mostly "
         f"{worst.node}, {worst.runs:.0f} a step, which {why}. {cure}.",
@@ -106,6 +104,21 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=(),
     )
+
+
+def _slow(
+    run: Run, breakdown: Breakdown, found: BackwardFacts, nodes: list[BackwardLine]
+) -> tuple[BackwardLine, float, float, float] | None:
+    """Return the slow node of a line, with the shares of its backward pass, of its forward pass, and of what stays."""
+    cut = [each for each in nodes if each.node.startswith(OF_PARTS) and each.runs >= PARTS]
+    worst = max(cut or nodes, key=lambda each: each.seconds)
+    share = share_of_nodes(found, breakdown, worst.seconds if cut else sum(each.seconds for each in nodes))
+    if worst.place is None or share < (MIN_PARTS if cut else MIN_SHARE):
+        return None
+    forward = _forward(run, breakdown, worst.place)
+    if not cut and share < MIN_TIMES * forward:
+        return None
+    return worst, share, forward, 0.0 if cut else min(share, USUAL * forward)
 
 
 def _is_torchs(node: str) -> bool:
@@ -165,12 +178,12 @@ RULE = Rule(
     name="slow-backward-form",
     check=check,
     fires_on=(
-        example(step_ms=60, forward=10, backward=40, causes=_with(0.01)),
+        example(step_ms=60, forward=10, backward=40, causes=_with(0.02)),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.025, "FooBackward0")),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.02, "SelectBackward0", runs=60)),
     ),
     quiet_on=(
-        example(step_ms=60, forward=10, backward=40, causes=_with(0.005)),
+        example(step_ms=60, forward=10, backward=40, causes=_with(0.015)),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.012, "FooBackward0")),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.015, "SelectBackward0", runs=2)),
         example(step_ms=60, forward=15, backward=40, causes=_with(0.025, forward=0.9)),
