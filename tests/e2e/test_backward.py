@@ -32,7 +32,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 BY_HAND = """rows = []
         for g, v in zip(grad.flatten().tolist(), x.flatten().tolist()):  # HERE
             rows.append(g * (abs(v) < 1))  # HERE
-        return torch.tensor(rows).view_as(x)"""
+        return torch.tensor(rows).view_as(x)  # HERE"""
 HOOKED = """
 model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
