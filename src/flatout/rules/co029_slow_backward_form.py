@@ -25,8 +25,8 @@ pass computes: often it is a gradient of a large tensor of which a small part wa
 ## When it is wrong
 
 A reduction or a look-up may have a costly gradient and no cheaper form. Lines of compiled functions are not seen, nor
-are those under reentrant checkpoints. On a device, and where the script hooks tensors or walks a graph several times,
-nothing is said.
+are those under reentrant checkpoints. On a device, and where the script hooks tensors, walks a graph several
+times or takes gradients of gradients, nothing is said.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_lines, share_of_nodes, timed_nodes
 from flatout.rules.facts.user_lines import costs
-from flatout.schema.backward import BackwardFacts, BackwardLine, BackwardPython
+from flatout.schema.backward import BackwardCall, BackwardFacts, BackwardLine, BackwardPython
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
@@ -127,9 +127,10 @@ def _is_torchs(node: str) -> bool:
 
 
 def _otherwise(found: BackwardFacts) -> bool:
-    """Return whether something else may make nodes long: hooks, and passes over one graph."""
+    """Return whether something else may make nodes long, or many: hooks, passes over one graph, passes through passes."""
     again = sum(each.again_s for each in found.calls)
-    return again > AGAIN * found.seconds or any(each.kind == "hook" for each in found.python)
+    through = any(each.creates_graph for each in found.calls)
+    return through or again > AGAIN * found.seconds or any(each.kind == "hook" for each in found.python)
 
 
 def _forward(run: Run, breakdown: Breakdown, place: Frame) -> float:
@@ -160,10 +161,11 @@ def _with(
     forward: float = 0.05,
     runs: float = 1.0,
     python: tuple[BackwardPython, ...] = (),
+    calls: tuple[BackwardCall, ...] = (),
 ) -> Causes:
     """Return causes of 60 steps with forward passes of 1 s, of which the line takes `forward`."""
     made = (BackwardLine(place=_PLACE, node=node, runs=runs, seconds=seconds),)
-    facts = BackwardFacts(steps=2, seconds=0.03, lines=made, python=python)
+    facts = BackwardFacts(steps=2, seconds=0.03, lines=made, python=python, calls=calls)
     lines = (
         line(forward, ("model.py", 20, "Net.forward"), _TRAIN, phase=Phase.FORWARD),
         line(1 - forward, _TRAIN, phase=Phase.FORWARD),
@@ -172,6 +174,7 @@ def _with(
 
 
 _HOOK = BackwardPython(place=_PLACE, kind="hook")
+_THROUGH = BackwardCall(place=_PLACE, passes=1.0, seconds=0.01, creates_graph=True)
 
 RULE = Rule(
     code="CO029",
@@ -188,6 +191,7 @@ RULE = Rule(
         example(step_ms=60, forward=10, backward=40, causes=_with(0.015, "SelectBackward0", runs=2)),
         example(step_ms=60, forward=15, backward=40, causes=_with(0.025, forward=0.9)),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.025, python=(_HOOK,))),
+        example(step_ms=60, forward=10, backward=40, causes=_with(0.025, calls=(_THROUGH,))),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.025, "CompiledFunctionBackward")),
         example(step_ms=60, forward=10, backward=40, causes=Causes(num_steps=60)),
     ),
