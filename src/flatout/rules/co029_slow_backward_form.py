@@ -127,7 +127,7 @@ def _is_torchs(node: str) -> bool:
 
 
 def _otherwise(found: BackwardFacts) -> bool:
-    """Return whether something else may make nodes long, or many: hooks, passes over one graph, passes through passes."""
+    """Return whether something else may make nodes long or many: hooks, passes over one graph or through passes."""
     again = sum(each.again_s for each in found.calls)
     through = any(each.creates_graph for each in found.calls)
     return through or again > AGAIN * found.seconds or any(each.kind == "hook" for each in found.python)
