@@ -32,7 +32,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 BY_HAND = """rows = []
         for g, v in zip(grad.flatten().tolist(), x.flatten().tolist()):  # HERE
             rows.append(g * (abs(v) < 1))  # HERE
-        return torch.tensor(rows).view_as(x)"""
+        return torch.tensor(rows).view_as(x)  # HERE"""
 HOOKED = """
 model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -67,8 +67,8 @@ def {name}(x):
     slope, = torch.autograd.grad(model(x).sum(), x, create_graph=True)  # HERE
     return slope.square().sum()
 """
-INDEXED = """
-model, rows = nn.Linear(64, 32), torch.randint(0, 16, (20_000,))
+CUT = """
+model = nn.Linear(64, 256)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
 
@@ -133,11 +133,12 @@ CASES = [
     ),
     pytest.param(
         "CO029",
-        INDEXED,
-        INDEXED,
-        PLAIN.format(loss="model(x)[rows].square().mean()  # HERE"),
-        PLAIN.format(loss="model(x).index_select(0, rows).square().mean()"),
-        id="an index that repeats",
+        CUT,
+        CUT,
+        "made = model(x).repeat(8, 1)\n"
+        + PLAIN.format(loss="sum(made[:, t].sin() for t in range(256)).square().mean()  # HERE"),
+        "made = model(x).repeat(8, 1)\n" + PLAIN.format(loss="sum(t.sin() for t in made.unbind(1)).square().mean()"),
+        id="parts cut out one by one",
     ),
 ]
 

@@ -4,7 +4,8 @@
 
 In two steps of the deep run, the time of the nodes of the backward pass, by the line of the forward pass that made
 them, and against it what the line sampler sees of that line in the forward pass. It fires where the backward pass of
-one line takes five times as long as the line itself, and 40% of the step; 15% where the form is known to be slow.
+one line takes five times as long as the line itself, and 40% of the step. Where eight parts or more are cut out of a
+tensor, or written or added to one, these nodes alone count, from 15% of the step on.
 
 ## Why it matters
 
@@ -13,7 +14,8 @@ of zeros, each write into a slice copies the gradient of it all: a loop over `T`
 Others have a gradient that is added up element by element (an index that repeats), or by a formula of its own
 (`cumprod`). Profiles name the node, and not the line that made it.
 
-The bound is what the backward pass of the line takes beyond twice its forward pass, as operations have it elsewhere.
+The bound is what the backward pass of the line takes beyond twice its forward pass, as operations have it elsewhere;
+all of it for parts that are cut out or written one by one.
 
 ## What to do
 
@@ -23,8 +25,8 @@ pass computes: often it is a gradient of a large tensor of which a small part wa
 ## When it is wrong
 
 A reduction or a look-up may have a costly gradient and no cheaper form. Lines of compiled functions are not seen, nor
-are those under reentrant checkpoints. On a device, and where the script hooks tensors or walks a graph several times,
-nothing is said.
+are those under reentrant checkpoints. On a device, and where the script hooks tensors, walks a graph several
+times or takes gradients of gradients, nothing is said.
 """
 
 from collections.abc import Iterable
@@ -35,12 +37,12 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_lines, share_of_nodes, timed_nodes
 from flatout.rules.facts.user_lines import costs
-from flatout.schema.backward import BackwardFacts, BackwardLine, BackwardPython
+from flatout.schema.backward import BackwardCall, BackwardFacts, BackwardLine, BackwardPython
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
 
-MIN_SHARE, MIN_KNOWN = 0.40, 0.15
+MIN_SHARE, MIN_PARTS = 0.40, 0.15
 MIN_TIMES = 5.0
 USUAL = 2.0  # times its forward pass
 AGAIN = 0.3  # of all nodes: then walking the graph again is the matter
@@ -78,15 +80,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     for each in found.lines:
         if each.place is not None and _is_torchs(each.node):
             groups.setdefault(each.place, []).append(each)
-    if not groups:
+    slow = [one for nodes in groups.values() if (one := _slow(run, breakdown, found, nodes)) is not None]
+    if not slow:
         return None
-    place, nodes = max(groups.items(), key=lambda group: sum(each.seconds for each in group[1]))
-    worst = max(nodes, key=lambda each: each.seconds)
-    share = share_of_nodes(found, breakdown, sum(each.seconds for each in nodes))
-    forward = _forward(run, breakdown, place)
-    form = _form(worst)
-    if share < (MIN_KNOWN if form else MIN_SHARE) or share < MIN_TIMES * forward:
-        return None
+    worst, share, forward, stays = max(slow, key=lambda one: one[1])
+    place, form = worst.place, _form(worst)
     general = f"takes {_times(share, forward)} as its forward pass", "Look for a form with a cheaper gradient"
     why, cure = form or general
     return Finding(
@@ -94,7 +92,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="slow-backward-form",
         phase=Phase.BACKWARD,
         share=share,
-        max_speedup=speedup_without(share - min(share, USUAL * forward)),
+        max_speedup=speedup_without(share - stays),
         location=place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is the backward pass of {at(place)}, mostly "
         f"{worst.node}, {worst.runs:.0f} a step, which {why}. {cure}.",
@@ -108,15 +106,31 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
+def _slow(
+    run: Run, breakdown: Breakdown, found: BackwardFacts, nodes: list[BackwardLine]
+) -> tuple[BackwardLine, float, float, float] | None:
+    """Return the slow node of a line, with the shares of its backward pass, of its forward pass, and of what stays."""
+    cut = [each for each in nodes if each.node.startswith(OF_PARTS) and each.runs >= PARTS]
+    worst = max(cut or nodes, key=lambda each: each.seconds)
+    share = share_of_nodes(found, breakdown, worst.seconds if cut else sum(each.seconds for each in nodes))
+    if worst.place is None or share < (MIN_PARTS if cut else MIN_SHARE):
+        return None
+    forward = _forward(run, breakdown, worst.place)
+    if not cut and share < MIN_TIMES * forward:
+        return None
+    return worst, share, forward, 0.0 if cut else min(share, USUAL * forward)
+
+
 def _is_torchs(node: str) -> bool:
     """Return whether a node is of an operation of torch's; names of Functions in Python end with no number."""
     return (node[-1:].isdigit() or node == "CopySlices") and not node.startswith(WHOLE_ONES)
 
 
 def _otherwise(found: BackwardFacts) -> bool:
-    """Return whether something else may make nodes long: hooks, and passes over one graph."""
+    """Return whether something else may make nodes long or many: hooks, passes over one graph or through passes."""
     again = sum(each.again_s for each in found.calls)
-    return again > AGAIN * found.seconds or any(each.kind == "hook" for each in found.python)
+    through = any(each.creates_graph for each in found.calls)
+    return through or again > AGAIN * found.seconds or any(each.kind == "hook" for each in found.python)
 
 
 def _forward(run: Run, breakdown: Breakdown, place: Frame) -> float:
@@ -147,10 +161,11 @@ def _with(
     forward: float = 0.05,
     runs: float = 1.0,
     python: tuple[BackwardPython, ...] = (),
+    calls: tuple[BackwardCall, ...] = (),
 ) -> Causes:
     """Return causes of 60 steps with forward passes of 1 s, of which the line takes `forward`."""
     made = (BackwardLine(place=_PLACE, node=node, runs=runs, seconds=seconds),)
-    facts = BackwardFacts(steps=2, seconds=0.03, lines=made, python=python)
+    facts = BackwardFacts(steps=2, seconds=0.03, lines=made, python=python, calls=calls)
     lines = (
         line(forward, ("model.py", 20, "Net.forward"), _TRAIN, phase=Phase.FORWARD),
         line(1 - forward, _TRAIN, phase=Phase.FORWARD),
@@ -159,22 +174,24 @@ def _with(
 
 
 _HOOK = BackwardPython(place=_PLACE, kind="hook")
+_THROUGH = BackwardCall(place=_PLACE, passes=1.0, seconds=0.01, creates_graph=True)
 
 RULE = Rule(
     code="CO029",
     name="slow-backward-form",
     check=check,
     fires_on=(
-        example(step_ms=60, forward=10, backward=40, causes=_with(0.01)),
+        example(step_ms=60, forward=10, backward=40, causes=_with(0.02)),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.025, "FooBackward0")),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.02, "SelectBackward0", runs=60)),
     ),
     quiet_on=(
-        example(step_ms=60, forward=10, backward=40, causes=_with(0.005)),
+        example(step_ms=60, forward=10, backward=40, causes=_with(0.015)),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.012, "FooBackward0")),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.015, "SelectBackward0", runs=2)),
         example(step_ms=60, forward=15, backward=40, causes=_with(0.025, forward=0.9)),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.025, python=(_HOOK,))),
+        example(step_ms=60, forward=10, backward=40, causes=_with(0.025, calls=(_THROUGH,))),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.025, "CompiledFunctionBackward")),
         example(step_ms=60, forward=10, backward=40, causes=Causes(num_steps=60)),
     ),

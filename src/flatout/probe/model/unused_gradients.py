@@ -151,7 +151,8 @@ class GradientWatch:
         a tensor of the graph.
         """
         distributed, found = torch.distributed, []
-        if not self._stay or self._hooked or (distributed.is_available() and distributed.is_initialized()):
+        together = distributed.is_available() and distributed.is_initialized()
+        if not self._unread or not self._stay or self._hooked or together:
             return None
         with contextlib.suppress(Exception):  # parameters of any kind
             found = self._still_unread()

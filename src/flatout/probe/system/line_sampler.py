@@ -70,6 +70,7 @@ _OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waite
         "backward.recorded_pass",
         "loader.fetching",
         "model.convolutions",
+        "model.unused_gradients",
         "system.garbage_collector",
         "system.setting_trial",
         "system.gradient_exchange",
