@@ -119,13 +119,13 @@ def test_tables_walked_through_by_a_loop_are_found_at_the_loop(flatout):
             id="copies",
         ),
         pytest.param(
-            "CO033",
+            "CO030",
             {"before": "x = frozen(x)  # HERE"},
             {"before": "x = frozen(x + torch.randn_like(x))  # HERE"},
             id="a frozen module",
         ),
         pytest.param(
-            "CO034",
+            "CO031",
             {
                 "width": "2000",
                 "forward": "return self.out(h)  # HERE",
