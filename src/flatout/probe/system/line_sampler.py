@@ -63,6 +63,7 @@ _OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waite
         "forward.line_counts",
         "loader.fetching",
         "model.convolutions",
+        "model.unused_gradients",
         "system.garbage_collector",
         "system.setting_trial",
         "system.gradient_exchange",
