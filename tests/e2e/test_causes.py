@@ -26,7 +26,7 @@ class Tagger(nn.Module):
 
 def collate(samples):
     longest = {longest}
-    rows = [row + [0] * (longest - len(row)) for row, _ in samples]
+    rows = [row + [0] * (longest - len(row)) for row, _ in samples]  # PADS
     return torch.tensor(rows), torch.tensor([label for _, label in samples])
 
 data = [([7] * (5 + i % 20), i % 5) for i in range(256)]
@@ -106,14 +106,15 @@ def named(flatout, script, code, times=3):
     ],
 )
 @pytest.mark.full
-def test_padding_that_a_recurrent_layer_computes_is_found_at_the_call_of_the_model(flatout, longest, found):
+def test_padding_that_a_recurrent_layer_computes_is_found_at_the_line_that_pads(flatout, longest, found):
     script = PADDED.replace("{longest}", longest)
     codes = diagnosed(flatout, script)
     assert ("CO009" in codes) is found
     if found:
         padded = codes["CO009"]
-        assert script.splitlines()[padded.location.line - 1].endswith("# CALLED")
+        assert script.splitlines()[padded.location.line - 1].endswith("# PADS")
         assert "by the padding_idx" in padded.message
+        assert "the model called in train.py:26" in padded.message
         assert "pad each batch to its own longest row, for the same results" in padded.message
 
 

@@ -76,7 +76,7 @@ MIN_GAIN = 0.08  # of the step, by a loop that was counted
 MIN_STEPS, MIN_REFINING = 20, 0.60  # turns of a solver, and their part of the forward pass
 SPARED = 0.5  # of its turns
 OVERHEAD = 0.65  # of a loop of small operations; the rest are products that one large operation does too
-UPDATE = {"SGD": 5, "Adam": 16, "AdamW": 16, "": 10}  # what an optimizer does to a tensor, in short operations
+UPDATE = {"SGD": 6, "Adam": 34, "AdamW": 34, "": 20}  # what an optimizer does to a tensor, in short operations
 
 
 @dataclass(frozen=True, slots=True)

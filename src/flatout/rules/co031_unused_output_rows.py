@@ -43,7 +43,7 @@ LEAST_PASSES = 2
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """CO034: computing rows of a projection that the loss does not read takes a tenth of the step."""
+    """CO031: computing rows of a projection that the loss does not read takes a tenth of the step."""
     causes = run.causes or Causes()
     found = causes.unused_rows
     if found is None or found.n < LEAST_PASSES or found.rows <= 0 or found.unused < MIN_UNUSED * found.rows:
@@ -56,7 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_GAIN:
         return None
     return Finding(
-        code="CO034",
+        code="CO031",
         name="unused-output-rows",
         phase=Phase.FORWARD,
         share=share,
@@ -85,7 +85,7 @@ def _with(found: UnusedRows) -> Causes:
 
 
 RULE = Rule(
-    code="CO034",
+    code="CO031",
     name="unused-output-rows",
     check=check,
     fires_on=(

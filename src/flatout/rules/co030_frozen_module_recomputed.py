@@ -42,7 +42,7 @@ MIN_ROWS = 16
 
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
-    """CO033: a frozen module computes what it has computed in the epoch before, for a fifth of the step."""
+    """CO030: a frozen module computes what it has computed in the epoch before, for a fifth of the step."""
     causes = run.causes or Causes()
     forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
     found = [one for one in causes.frozen_calls if one.steps and one.calls >= MIN_CALLS * one.steps]
@@ -56,7 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     kept = loader.num_samples * worst.output_bytes if loader is not None else 0
     size = f" ({format_bytes(kept)} for all samples)" if kept else ""
     return Finding(
-        code="CO033",
+        code="CO030",
         name="frozen-module-recomputed",
         phase=Phase.FORWARD,
         share=share,
@@ -114,7 +114,7 @@ def _with(*found: FrozenCalls) -> Causes:
 
 
 RULE = Rule(
-    code="CO033",
+    code="CO030",
     name="frozen-module-recomputed",
     check=check,
     fires_on=(
