@@ -73,6 +73,7 @@ __all__ = [
     "LineCost",
     "LoaderFacts",
     "LoopInvariant",
+    "MicroBatches",
     "ModelFacts",
     "OneThread",
     "OptimizerFacts",
