@@ -35,7 +35,7 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, goes_to, of_step
 from flatout.rules.facts.chains import Chain, listed, named_parts, spread_over
 from flatout.rules.facts.growth import growth
-from flatout.rules.facts.host_python import hook_work, python_work, writing
+from flatout.rules.facts.host_python import OURS, hook_work, python_work, writing
 from flatout.rules.facts.statements import of_one_statement
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -50,7 +50,7 @@ GROWING = 0.05  # of the step; HO003 reports growth of at least this share
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """HO001: one function of the script's own costs 7% of the step."""
     spot, chain = _slow(run, breakdown)
-    hook = hottest(hook_work(run), among=costs(run, Phase.FORWARD))
+    hook = hottest(hook_work(run), among=costs(run, Phase.FORWARD, keep=lambda cost: cost.leaf != OURS))
     hooked = breakdown.share(Phase.FORWARD) * hook.share if hook else 0.0
     share = breakdown.share(Phase.HOST) * spot.share if spot else 0.0
     if hook is not None and hooked > share:

@@ -5,8 +5,12 @@
 The deep run (the second, instrumented run) samples the call stack of the process that makes the samples (the main
 process, or every worker) and attributes each stack sample to the innermost function of the user's own code. The
 function with the most time is reported, at its hottest line, when it was seen at least 8 times, takes a quarter of the
-loading time and costs at least 10% of the step. Where the dataset comes from a library, the only user code is the loop
-over the loader; that line is never named.
+loading time and costs at least 10% of the step. Where a function calls at least four others and none of these takes 45%
+of its time, the function as a whole is reported, at the line of its most expensive part. Where the dataset comes from a
+library, the only user code is the loop over the loader; that line is never named.
+
+Workers that keep all cores busy slow a training on the CPU down even where it hardly waits for them. Then the cost is
+the share of the step that goes when the training has its cores to itself.
 
 ## Why it matters
 

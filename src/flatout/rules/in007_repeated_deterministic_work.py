@@ -32,6 +32,7 @@ from flatout.rules.core.bounds import speedup_of_input, taken_by_workers
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.chains import spread_over
 from flatout.rules.facts.input_stages import FIXED_PART, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
@@ -111,7 +112,10 @@ def _fits(cache_bytes: int, memory_bytes: int) -> bool:
 
 def _hotspot(run: Run, loader: LoaderFacts) -> Hotspot | None:
     among = costs(run, Phase.INPUT, process=where_samples_are_made(loader), stages=("sample",))
-    return hottest(sample_lines(run, loader), among=among)
+    lines = sample_lines(run, loader)
+    spot = hottest(lines, among=among)
+    chain = spread_over(run, spot, lines, among)
+    return chain.spot if chain else spot
 
 
 _MEMORY = Environment(memory_bytes=16 << 30)

@@ -69,7 +69,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(1 - left),
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for {at_work:.1f} of the "
-        f"{loader.num_workers} workers: {idle} of them have hardly anything to load. Split the dataset into at least "
+        f"{loader.num_workers} workers; those with hardly anything to load: {idle}. Split the dataset into at least "
         f"{loader.num_workers} parts of equal size, or split each part by worker.",
         evidence=(
             Evidence("workers", loader.num_workers, ""),

@@ -5,10 +5,11 @@
 The deep run (the second, instrumented run) keeps the inputs of one step in which the model is called from one line at
 least four times, each time followed by a backward pass. After the last step, a copy of the model runs forward and
 backward on these micro-batches one by one, and on all of them put together (as many as fit into a quarter of the free
-memory), in turn. The bound is the time saved of forward and backward, and of the loss between them, which is then
-computed once. It fires at 10% of the step. It stays quiet where rows depend on each other: outputs of the copy must be
-the same either way, layers that use batch statistics are left out, and so are models that get their own outputs back,
-as in truncated backpropagation. Models with hooks, compiled models, autocast and several ranks are not tried.
+memory), in turn. The bound is the time saved of forward and backward, of the loss between them, which is then computed
+once, and where a loader without workers gives the micro-batches, of what it does besides fetching samples. It fires at
+10% of the step. It stays quiet where rows depend on each other: outputs of the copy must be the same either way, layers
+that use batch statistics are left out, and so are models that get their own outputs back, as in truncated
+backpropagation. Models with hooks, compiled models, autocast and several ranks are not tried.
 
 ## Why it matters
 
@@ -29,15 +30,17 @@ passes; `torch.func.vmap` does them at once. A mean over tokens weighs micro-bat
 """
 
 import ast
+from statistics import median
 
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.rules.facts.loader_facts import training_loader
 from flatout.rules.facts.source_code import Function, ancestors
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Frame, MicroBatches, Run
+from flatout.schema.run import Causes, Frame, LoaderFacts, MicroBatches, Run
 from flatout.units import format_ms
 
 MIN_SHARE = 0.10
@@ -51,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     saved = 1 - found.together_s / found.apart_s
     passes = breakdown.share(Phase.FORWARD) + breakdown.share(Phase.BACKWARD)
-    share = passes * saved + _losses(run, breakdown) * (1 - 1 / found.joined)
+    share = passes * saved + (_losses(run, breakdown) + _loading(run, breakdown, found)) * (1 - 1 / found.joined)
     if saved <= 0 or share < MIN_SHARE:
         return None
     place = _loop(found)
@@ -86,6 +89,16 @@ def _losses(run: Run, breakdown: Breakdown) -> float:
     return sum(step.host_parts_ns[1] for step in steps) / whole if whole else 0.0
 
 
+def _loading(run: Run, breakdown: Breakdown, found: MicroBatches) -> float:
+    """Return the share of the step that a loader without workers takes for micro-batches besides fetching samples."""
+    loader = training_loader(run)
+    if loader is None or loader.num_workers > 0 or loader.wait_s <= 0 or loader.sample_s <= 0 or not run.steps:
+        return 0.0
+    if median(step.num_batches for step in run.steps) < found.count:
+        return 0.0
+    return breakdown.share(Phase.INPUT) * max(0.0, 1 - loader.sample_s / loader.wait_s)
+
+
 def _loop(found: MicroBatches) -> Frame | None:
     """Return the line of the loop over the micro-batches, or the call of the model where the loader's loop is that."""
     for frame in found.stack:
@@ -113,6 +126,8 @@ def _with(**detail: float) -> Causes:
     return Causes(num_steps=60, micro_batches=MicroBatches(**{**values, **detail}))
 
 
+_LOADER = LoaderFacts(is_training=True, batch_size=4, sample_s=0.0001, wait_s=0.001, fetches=100)
+
 RULE = Rule(
     code="ME006",
     name="small-micro-batches",
@@ -124,11 +139,13 @@ RULE = Rule(
     fires_on=(
         example(step_ms=40, forward=14, backward=18, causes=_with()),
         example(step_ms=40, forward=4, backward=4, causes=_with(together_s=0.0006)),
+        example(step_ms=40, input=20, forward=2, backward=2, num_batches=16, loaders=(_LOADER,), causes=_with()),
     ),
     quiet_on=(
         example(step_ms=40, forward=14, backward=18, causes=_with(together_s=0.0018)),
         example(step_ms=40, forward=14, backward=18, causes=_with(n=1)),
         example(step_ms=40, forward=2, backward=2, causes=_with()),
+        example(step_ms=40, input=20, forward=2, backward=2, loaders=(_LOADER,), causes=_with()),
         example(step_ms=40, forward=14, backward=18, causes=Causes(num_steps=60)),
     ),
 )

@@ -16,6 +16,7 @@ from flatout.schema.run import (
     Environment,
     Frame,
     LoaderFacts,
+    MicroBatches,
     Outside,
     SamplePrefix,
     Stage,
@@ -235,3 +236,39 @@ def test_cores_that_workers_take_from_the_training_are_said():
     assert "workers that take 1.3 of the 2 cores from the training" in found.message
     assert number(found, "cores used by workers") == pytest.approx(1.3)
     assert found.max_speedup == pytest.approx(1 / 0.65)
+
+
+SPLIT_SOURCE = """\
+def train():
+    for x, y in loader:
+        for part in x.split(4):
+            loss(model(part)).backward()
+        optimizer.step()
+def accumulate():
+    for i, (x, y) in enumerate(loader):
+        loss(model(x)).backward()
+        if i % 16 == 0:
+            optimizer.step()
+def inner(part):
+    return model(part)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stack", "named"),
+    [
+        ([(4, "train")], 3),
+        ([(8, "accumulate")], 8),  # the loader's own loop: the call of the model
+        ([(12, "inner"), (4, "train")], 3),
+        ([(12, "inner")], 12),
+    ],
+)
+def test_small_micro_batches_are_named_at_their_loop(tmp_path, stack, named):
+    path = tmp_path / "train.py"
+    path.write_text(SPLIT_SOURCE)
+    frames = tuple(Frame(str(path), at, name) for at, name in stack)
+    cut = MicroBatches(count=16, rows=4, joined=16, n=7, apart_s=0.002, together_s=0.0004, stack=frames)
+    found = said("ME006", step_ms=40, forward=14, backward=18, causes=Causes(num_steps=60, micro_batches=cut))
+    assert found.location.line == named
+    assert found.max_speedup == pytest.approx(1 / (1 - 0.8 * 0.8))
+    assert "32.0 ms one by one and 6.40 ms with all put together (n=7)" in found.message

@@ -3,7 +3,7 @@
 from statistics import fmean, median
 
 from flatout.analysis.headroom_stages import gain_between
-from flatout.rules.facts.machine_facts import all_cores_busy, cores_in_use, while_steps_ran
+from flatout.rules.facts.machine_facts import ALL_CORES, all_cores_busy, cores_in_use, while_steps_ran
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Breakdown, Ceiling
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -125,8 +125,10 @@ def taken_by_workers(
     """Return the share of the step that workers cost a CPU training by taking its cores, and the cores they use.
 
     It is what goes when `fraction` of their work is saved, the wait for a batch included, and never more than a
-    measured gain of holding a batch; 0 where it is not more than the wait.
+    measured gain of holding a batch; 0 where it is not more than the wait, and where others occupy the cores.
     """
+    if (cores_in_use(run) or 0.0) < ALL_CORES * run.environment.num_cpus:
+        return 0.0, 0.0
     share = 1 - 1 / speedup_on_freed_cores(run, loader, fraction)
     held = gain_between(headroom, "", HELD_INPUT)
     if held is not None:

@@ -16,6 +16,7 @@ MIN_PARTS = 4  # of at least MIN_PART each
 MIN_PART = 0.04  # of the chain
 MAX_PART = 0.45  # of the chain: a dearer part is the function to name
 NEARLY = 0.85  # of the largest chain: a function further in that has this much of it is the one to name
+ONE_LINE = 0.9  # of the chain below one line of it: a loop over the parts
 NAMED, LISTED = 3, 6  # parts in the message, and in the evidence
 
 _Function = tuple[str, str, int]
@@ -27,7 +28,7 @@ class Part:
     """One part of a chain: a function that it calls, or a line of its own."""
 
     name: str
-    place: Frame  # the chain's line that runs it, or its own line where one line of the chain runs all
+    place: Frame  # the chain's line that runs it, or its own line where one line of the chain runs nearly all
     share: float  # of the chain
 
 
@@ -106,13 +107,22 @@ def _chain(spent: _Spent, among_s: float) -> Chain | None:
     times = {part: seconds(cost for cost, _ in costs) for part, costs in spent.parts.items()}
     if max(times.values()) > MAX_PART * whole or sum(each >= MIN_PART * whole for each in times.values()) < MIN_PARTS:
         return None
-    one_line = len({own.line for costs in spent.parts.values() for _, own in costs}) == 1
+    one_line = max(_by_line(spent).values()) >= ONE_LINE * whole
     parts = tuple(
         Part(_name(part), _place(part, spent.parts[part], inside=one_line), times[part] / whole)
         for part in sorted(times, key=lambda part: -times[part])
     )
     share = min(1.0, whole / among_s)
     return Chain(spot=Hotspot(place=parts[0].place, seconds=whole, samples=samples, share=share), parts=parts)
+
+
+def _by_line(spent: _Spent) -> dict[int, float]:
+    """Return the seconds below each line of a function."""
+    times: dict[int, float] = defaultdict(float)
+    for seen in spent.parts.values():
+        for cost, own in seen:
+            times[own.line] += cost.seconds
+    return times
 
 
 def _name(part: _Part) -> str:

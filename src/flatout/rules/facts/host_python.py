@@ -11,7 +11,9 @@ from flatout.rules.facts.user_lines import costs, outer_lines
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
-__all__ = ["hook_work", "python_work", "writing"]
+__all__ = ["OURS", "hook_work", "python_work", "writing"]
+
+OURS = "flatout"  # probes of a deep run, which runs with more of them than a timed one
 
 TORCH = frozenset({"torch", "torchvision", "torchaudio", "functorch"})
 REGISTERS = re.compile(r"register_.*hook")
@@ -37,6 +39,7 @@ def python_work(run: Run) -> tuple[LineCost, ...]:
         Phase.HOST,
         keep=lambda cost: (
             cost not in making_batches
+            and cost.leaf != OURS
             and not outer.intersection(cost.stack[:1])
             and not (cost.leaf == "" and walks.intersection((at.file, at.line) for at in cost.stack[:1]))
             and not writes_output(cost)

@@ -6,6 +6,7 @@ from flatout.rules.facts.setting_trials import measured
 from flatout.schema.run import Run, Utilization
 
 __all__ = [
+    "ALL_CORES",
     "all_cores_busy",
     "cores_are_shared",
     "cores_in_use",

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 
 from flatout.rules.facts.loader_facts import gave_batches
-from flatout.rules.facts.source_code import Function, ancestors, enclosing_function
+from flatout.rules.facts.source_code import Function, ancestors, enclosing_function, statement
 from flatout.rules.facts.user_lines import COMPILED, costs, function_key, seconds
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
@@ -13,6 +13,8 @@ from flatout.schema.run import Frame, LineCost, Run
 __all__ = ["batch_making", "fed_by_torch", "in_forward_time", "in_host_time"]
 
 OUTSIDE_TORCH = 0.5  # of the time below a function that makes batches: spent in libraries that do not use torch
+CALLS_LIBRARIES = re.compile(r"\b(np|numpy|pd|pandas|pl|polars|scipy|math|random|cv2|PIL|json)\.")
+MAKES_TENSORS = re.compile(r"\btorch\.(from_numpy|as_tensor|tensor|frombuffer)\(")
 MAKES_BATCHES = re.compile(r"batch|__next__|__iter__")
 
 
@@ -57,8 +59,15 @@ def in_forward_time(run: Run) -> tuple[LineCost, ...]:
 
 
 def _outside_torch(group: list[LineCost]) -> bool:
-    outside = (cost for cost in group if cost.leaf and cost.leaf != "torch" and not cost.leaf_uses_torch)
-    return seconds(outside) >= OUTSIDE_TORCH * seconds(group)
+    return seconds(filter(_is_outside_torch, group)) >= OUTSIDE_TORCH * seconds(group)
+
+
+def _is_outside_torch(cost: LineCost) -> bool:
+    """Return whether a library without torch runs; functions in C have no frame, so the statement has to tell."""
+    if cost.leaf:
+        return cost.leaf != "torch" and not cost.leaf_uses_torch
+    text = statement(cost.stack[0]) or ""
+    return MAKES_TENSORS.search(text) is not None or (CALLS_LIBRARIES.search(text) is not None and "torch." not in text)
 
 
 def _in_model(cost: LineCost) -> bool:

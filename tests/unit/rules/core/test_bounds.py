@@ -1,5 +1,7 @@
 """What a change can give at most."""
 
+from dataclasses import replace
+
 import pytest
 
 from flatout.rules import example
@@ -63,6 +65,9 @@ def test_what_workers_take_counts_only_where_it_is_more_than_the_wait():
     assert taken_by_workers(truth.run, truth.breakdown, workers, 0.9) == pytest.approx((0.35, 1.3))
     waits = example(step_ms=100, input=60, forward=40, environment=truth.run.environment)
     assert taken_by_workers(truth.run, waits.breakdown, workers, 0.9) == (0.0, 0.0)
+    few = tuple(replace(each, worker_cpu=0.12, foreign_cpu=1.6) for each in truth.run.utilization)
+    disturbed = replace(truth.run, utilization=few)
+    assert taken_by_workers(disturbed, truth.breakdown, workers, 0.9) == (0.0, 0.0)
     held = (Ceiling(ceiling=HELD_INPUT, median_ms=80, speedup=1.25, low=1.2, high=1.3, num_pairs=8),)
     assert taken_by_workers(truth.run, truth.breakdown, workers, 0.9, held) == pytest.approx((0.2, 1.3))
 

@@ -109,3 +109,8 @@ def test_a_hook_that_only_watches_is_no_part_of_the_forward_pass(tmp_path, at, n
     path.write_text(HOOKS)
     cost = line(0.4, (str(path), at, name), ("train.py", 3, "train"), phase=Phase.FORWARD, leaf="numpy")
     assert hook_work(example(lines=[cost]).run) == ((cost,) if counts else ())
+
+
+def test_what_probes_of_a_deep_run_do_is_no_work_of_the_script():
+    ours = host(0.4, ("train.py", 5, "train"), part="tail", leaf="flatout", leaf_function="look")
+    assert python_work(example(lines=[ours]).run) == ()

@@ -107,3 +107,20 @@ def test_a_statement_of_the_loop_makes_batches_where_a_library_runs_that_does_no
     rows = line(1.0, ("gone.py", 48, "train"), phase=Phase.FORWARD, part="lead", leaf="pandas")
     layers = line(1.0, ("gone.py", 49, "train"), phase=Phase.FORWARD, part="lead", leaf="einops", leaf_uses_torch=True)
     assert in_forward_time(example(lines=[rows, layers, BACKWARD]).run) == (rows,)
+
+
+LIBRARIES = """\
+def describe(rows):
+    a = np.log1p(income[rows])
+    return torch.from_numpy(a)
+def model(x):
+    return torch.tanh(x @ np.float32(2))
+"""
+
+
+def test_functions_in_c_are_known_by_the_statement_that_calls_them(tmp_path):
+    path = tmp_path / "features.py"
+    path.write_text(LIBRARIES)
+    described = [before_the_loss(1.0, (str(path), at, "describe")) for at in (2, 3)]
+    model = before_the_loss(1.0, (str(path), 5, "model"))
+    assert in_forward_time(example(lines=[*described, model, BACKWARD]).run) == tuple(described)
