@@ -52,9 +52,9 @@ from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.host_python import TORCH
-from flatout.rules.facts.loop_turns import counted_loops
-from flatout.rules.facts.loops import data_loop, in_loop, may_multiply
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
+from flatout.rules.source.loop_turns import counted_loops
+from flatout.rules.source.loops import data_loop, in_loop, may_multiply
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, LineOperations, Run

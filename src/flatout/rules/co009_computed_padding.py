@@ -31,7 +31,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at
-from flatout.rules.facts.padding_lines import padding_line
+from flatout.rules.source.padding_lines import padding_line
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, ModelFacts, Padding, Run

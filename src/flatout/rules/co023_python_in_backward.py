@@ -32,8 +32,8 @@ from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import inside, share_of_lines
-from flatout.rules.facts.loops import data_loop, may_multiply
 from flatout.rules.facts.user_lines import hottest, seconds
+from flatout.rules.source.loops import data_loop, may_multiply
 from flatout.schema.backward import BackwardFacts, BackwardPython
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase

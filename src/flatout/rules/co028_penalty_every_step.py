@@ -31,7 +31,7 @@ from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import inside, share_of_lines, share_of_nodes, timed_nodes
-from flatout.rules.facts.source_code import enclosing_function, statement
+from flatout.rules.source.source_code import enclosing_function, statement
 from flatout.schema.backward import BackwardCall, BackwardFacts
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase

@@ -33,11 +33,11 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, goes_to, of_step
-from flatout.rules.facts.chains import Chain, listed, named_parts, spread_over
 from flatout.rules.facts.growth import growth
 from flatout.rules.facts.host_python import OURS, hook_work, python_work, writing
-from flatout.rules.facts.statements import of_one_statement
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
+from flatout.rules.source.chains import Chain, listed, named_parts, spread_over
+from flatout.rules.source.statements import of_one_statement
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run

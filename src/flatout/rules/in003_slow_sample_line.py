@@ -35,11 +35,11 @@ from flatout.rules.core.bounds import speedup_of_input, taken_by_workers
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, goes_to, of_step
-from flatout.rules.facts.chains import Chain, listed, named_parts, spread_over
 from flatout.rules.facts.input_stages import COLLATE, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import per_sample_s, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
+from flatout.rules.source.chains import Chain, listed, named_parts, spread_over
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, Frame, LoaderFacts, Run, Utilization

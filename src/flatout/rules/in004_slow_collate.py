@@ -33,8 +33,8 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.input_stages import COLLATE
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
-from flatout.rules.facts.source_code import enclosing_function
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
+from flatout.rules.source.source_code import enclosing_function
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, Run

@@ -32,11 +32,11 @@ from flatout.rules.core.bounds import speedup_of_input, taken_by_workers
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
-from flatout.rules.facts.chains import spread_over
 from flatout.rules.facts.input_stages import FIXED_PART, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest
+from flatout.rules.source.chains import spread_over
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Environment, LoaderFacts, Run, SamplePrefix

@@ -28,9 +28,9 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import goes_to, of_step
-from flatout.rules.facts.chains import listed, named_parts, spread_over
 from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_forward_time, in_host_time
 from flatout.rules.facts.user_lines import costs, hottest, seconds
+from flatout.rules.source.chains import listed, named_parts, spread_over
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, LoaderFacts, Run

@@ -37,7 +37,7 @@ from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.loader_facts import training_loader
-from flatout.rules.facts.source_code import Function, ancestors
+from flatout.rules.source.source_code import Function, ancestors
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, LoaderFacts, MicroBatches, Run

@@ -3,11 +3,11 @@
 import ast
 import re
 
-from flatout.rules.facts.loops import in_loop
 from flatout.rules.facts.manual_loading import in_host_time
 from flatout.rules.facts.output_calls import writes_output
-from flatout.rules.facts.source_code import enclosing_function, named_in_calls
 from flatout.rules.facts.user_lines import costs, outer_lines
+from flatout.rules.source.loops import in_loop
+from flatout.rules.source.source_code import enclosing_function, named_in_calls
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 

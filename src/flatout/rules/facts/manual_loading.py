@@ -5,8 +5,8 @@ import re
 from collections import defaultdict
 
 from flatout.rules.facts.loader_facts import gave_batches
-from flatout.rules.facts.source_code import Function, ancestors, enclosing_function, statement
 from flatout.rules.facts.user_lines import COMPILED, costs, function_key, seconds
+from flatout.rules.source.source_code import Function, ancestors, enclosing_function, statement
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from flatout.rules.facts.source_code import expressions, statement_node
+from flatout.rules.source.source_code import expressions, statement_node
 from flatout.schema.run import Frame, LineCost
 
 __all__ = ["is_logging_call", "writes_output"]

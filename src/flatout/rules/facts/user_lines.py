@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from flatout.rules.facts.source_code import ancestors, enclosing_function
+from flatout.rules.source.source_code import ancestors, enclosing_function
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.rules.facts.loops import Loop, LoopAround, loops_around
+from flatout.rules.source.loops import Loop, LoopAround, loops_around
 from flatout.schema.run import Frame, Run
 
 __all__ = ["CountedLoop", "counted_loops", "turns_are_independent"]

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from flatout.rules.facts.source_code import Function, ancestors, parsed
+from flatout.rules.source.source_code import Function, ancestors, parsed
 from flatout.schema.run import Frame, Run
 
 __all__ = ["padding_line"]

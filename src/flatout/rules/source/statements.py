@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flatout.rules.facts.loops import statement_apart
 from flatout.rules.facts.manual_loading import in_host_time
 from flatout.rules.facts.output_calls import writes_output
-from flatout.rules.facts.source_code import statement
 from flatout.rules.facts.user_lines import Hotspot, costs, function_key, seconds
+from flatout.rules.source.loops import statement_apart
+from flatout.rules.source.source_code import statement
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules.core.example import example
-from flatout.rules.facts.padding_lines import padding_line
+from flatout.rules.source.padding_lines import padding_line
 from flatout.schema.run import Frame, LoaderFacts
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from flatout.rules import example, line
-from flatout.rules.facts.statements import of_one_statement
 from flatout.rules.facts.user_lines import costs, hottest
+from flatout.rules.source.statements import of_one_statement
 from flatout.schema.phase import Phase
 
 SOURCE = """\

@@ -3,8 +3,8 @@
 import pytest
 
 from flatout.rules import example, line
-from flatout.rules.facts.chains import chain_of, listed, named_parts, spread_over
 from flatout.rules.facts.user_lines import costs, hottest
+from flatout.rules.source.chains import chain_of, listed, named_parts, spread_over
 from flatout.schema.phase import Phase
 
 GETITEM = ("data.py", 80, "Patches.__getitem__")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.rules.facts.source_code import Function, ancestors, expressions, module_value
+from flatout.rules.source.source_code import Function, ancestors, expressions, module_value
 from flatout.schema.run import Frame
 
 __all__ = [

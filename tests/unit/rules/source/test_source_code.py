@@ -4,9 +4,9 @@ import textwrap
 
 import pytest
 
-from flatout.rules.facts.loops import data_loop, in_loop
 from flatout.rules.facts.output_calls import is_logging_call, writes_output
-from flatout.rules.facts.source_code import enclosing_function, statement
+from flatout.rules.source.loops import data_loop, in_loop
+from flatout.rules.source.source_code import enclosing_function, statement
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost
 

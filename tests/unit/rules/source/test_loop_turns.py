@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.rules.core.example import example
-from flatout.rules.facts.loop_turns import counted_loops, turns_are_independent
+from flatout.rules.source.loop_turns import counted_loops, turns_are_independent
 from flatout.schema.run import Causes, Frame, RepeatedLine
 
 
