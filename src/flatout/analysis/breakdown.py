@@ -53,6 +53,7 @@ def account(run: Run) -> Breakdown:
         warmup_s=warmup_ns / 1e9,
         median_ms=middle / 1e6,
         mean_ms=mean / 1e6,
+        p5_ms=quantile(steady, 0.05) / 1e6 if steady else 0.0,
         p95_ms=quantile(steady, 0.95) / 1e6 if steady else 0.0,
         spread=robust_cv(steady) if steady else 0.0,
         samples_per_s=run.samples_per_step / (mean / 1e9) if run.samples_per_step is not None and mean > 0 else None,

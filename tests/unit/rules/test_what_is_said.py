@@ -204,3 +204,20 @@ def test_what_the_cores_do_meanwhile_is_no_wait():
     facts = {"step_ms": 200, "input": 161, "forward": 30, "loaders": (loader,), "environment": Environment(num_cpus=2)}
     assert said("IN012", **facts).max_speedup > 4
     assert said("IN012", **facts, utilization=looks).max_speedup == pytest.approx(2 / 0.8)
+
+
+def test_a_busy_machine_is_told_with_what_it_made_of_the_steps():
+    looks = tuple(Utilization(at_s=0.5 * i, main_cpu=0.6, foreign_cpu=1.4, core_wait=0.4) for i in range(12))
+    message = said("MS001", step_ms=100, forward=50, utilization=looks, environment=Environment(num_cpus=2)).message
+    assert message.startswith("Other processes used 1.40 of 2 cores while the steps ran (n=12), and the training ")
+    assert "waited for a core 40% of the time (steps take at least 1.67x as long): take the figures" in message
+    assert message.endswith("Lines, counts and shares within a step stand. Measure again on an idle machine.")
+
+
+def test_a_spread_of_the_steps_own_is_no_other_program():
+    uneven = steps_of([{Phase.FORWARD: (40, 50, 70)[i % 3]} for i in range(60)])
+    message = said("MS001", steps=uneven).message
+    assert message.startswith("Half of the steps lie more than 20% off their median (n=60): ")
+    assert message.endswith(
+        "Look for batches of different length, work in every Nth step, or a host that others share."
+    )

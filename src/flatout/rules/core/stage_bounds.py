@@ -16,6 +16,7 @@ from flatout.schema.run import Run
 __all__ = ["bounded"]
 
 _WHOLE = {Phase.INPUT: WHOLE_INPUT, Phase.TRANSFER: WHOLE_TRANSFER}
+_HELD = {Phase.INPUT: "that replay their input", Phase.TRANSFER: "whose batch is on the device"}
 
 
 def bounded(
@@ -38,7 +39,10 @@ def bounded(
         if not own and rule.takes_whole_stage and stage != _WHOLE[finding.phase] and gain.sure:
             most, own = gain.speedup, True
         most = min(most, gain.speedup * _unseen(stage, run, breakdown, headroom))
-    return finding if most == finding.max_speedup else replace(finding, max_speedup=max(1.0, most))
+    if most == finding.max_speedup:
+        return finding
+    why = f"measured: steps {_HELD[finding.phase]} give no more" if most < finding.max_speedup else "measured"
+    return replace(finding, max_speedup=max(1.0, most), bound_by=why)
 
 
 def _unseen(stage: Stage, run: Run, breakdown: Breakdown | None, headroom: tuple[Ceiling, ...]) -> float:
