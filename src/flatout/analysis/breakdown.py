@@ -33,9 +33,8 @@ def account(run: Run) -> Breakdown:
         (Phase.ROLLOUT if collects(run) else Phase.VALIDATION): _move_validation(run, rows) * max(1, run.steps_each),
     }
     walls = [sum(row) for row in rows]
-    warmup = _warmup(walls)
+    warmup, each = _warmup(walls), max(1, run.steps_each)
     steady = walls[warmup:]
-    each = max(1, run.steps_each)
     outside, wall_ns = _outside(run, moved, round(sum(walls) * run.num_steps / max(1, len(walls))))
     warmup_ns = sum(walls[:warmup]) * each
     middle = median(steady) if steady else 0.0

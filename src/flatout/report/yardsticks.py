@@ -6,6 +6,7 @@ limits at which other tools begin to warn of waiting, copies and host code (5% t
 
 from flatout.report.account import shown_phases
 from flatout.report.verdict import COMPUTING, FEWEST_STEPS, HEALTHY_SHARE, WORTH_READING, device_in_words, is_doubt
+from flatout.rules.facts.machine_facts import is_disturbed
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.report import Report
@@ -59,8 +60,7 @@ def leave_it(report: Report) -> str:
         return ""
     if computing < HEALTHY_SHARE or between:
         return ""
-    busy = any(each.code == "MS001" for each in report.findings)
-    seen = "as far as a busy machine shows" if busy else "as far as can be seen"
+    seen = "as far as a busy machine shows" if is_disturbed(report.run) else "as far as can be seen"
     return f"Leave it: {seen}, the script is well made. {_bound(report)} {_next_step(report.run)}"
 
 

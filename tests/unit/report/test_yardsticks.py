@@ -12,7 +12,7 @@ from flatout.report.text import text
 from flatout.report.yardsticks import leave_it, yardsticks
 from flatout.schema.finding import PhaseShare
 from flatout.schema.phase import STEP_PHASES, Phase
-from flatout.schema.run import ModelFacts
+from flatout.schema.run import ModelFacts, Utilization
 
 
 def test_every_phase_that_is_shown_has_a_yardstick():
@@ -62,8 +62,11 @@ def test_a_training_that_mostly_validates_is_not_called_well_made():
 
 
 def test_a_busy_machine_is_said():
-    doubt = finding("MS001", "noisy-machine", phase=Phase.OTHER, share=0.0, max_speedup=1.0, location=None)
-    assert "as far as a busy machine shows" in leave_it(replace(healthy(), findings=(doubt,)))
+    shown = healthy()
+    begin_s = (shown.run.steps[0].start_ns - shown.run.header.launched_ns) / 1e9
+    looks = tuple(Utilization(at_s=begin_s + 0.1 * i, main_cpu=0.5, foreign_cpu=1.4) for i in range(9))
+    busy = replace(shown, run=replace(shown.run, utilization=looks))
+    assert "as far as a busy machine shows" in leave_it(busy)
 
 
 def test_they_stand_on_the_page_and_in_the_long_text():
