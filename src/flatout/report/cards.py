@@ -53,7 +53,7 @@ def _heading(number: int, finding: Finding, look: Look, *, preview: bool) -> lis
     gap = look.width - cells(left) - cells(gain)
     if gap >= 2:
         return [Text.assemble((left, "bold"), " " * gap, (gain, "cyan"))]
-    return [look.line(left, style="bold"), look.line(gain, indent=INDENT, style="cyan")]
+    return [look.line(left, style="bold"), *look.paragraph(gain, indent=INDENT, style="cyan")]
 
 
 def amounts(finding: Finding) -> list[str]:

@@ -45,7 +45,7 @@ def _message(finding: Finding) -> str:
     """Return the finding in words, with the reason of its bound where its share alone would give another one."""
     if not finding.bound_by:
         return finding.message
-    return f"{finding.message} At most {format_ratio(finding.max_speedup)}: {finding.bound_by}."
+    return f"{finding.message} At most {format_ratio(finding.max_speedup)} ({finding.bound_by})."
 
 
 def trial_row(trial: Trial) -> dict[str, Any]:

@@ -11,9 +11,9 @@ the time in which the training thread was ready to run and had no core.
 On 2 cores, one core kept busy by another job changed loading rates by up to seven times. At a spread of 8% a gain of 5%
 is found only 40% of the time, even with 32 pairs of measurements.
 
-What does not depend on the speed of the machine stands: which lines run, how often, and, as long as all of them wait
-for cores alike, their shares of the step. Those are reported all the same, and each finding says that it was measured
-on a busy machine.
+What does not depend on the speed of the machine stands: which lines run, how often, and the shares of what computes, as
+all of that waits for cores alike. Those are reported all the same, and each finding says that it was measured on a busy
+machine. Waits for storage or a network last as long as ever, so their share of the longer step is too small.
 
 ## What to do
 
@@ -71,7 +71,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 
 def _advice(run: Run, foreign: float) -> str:
     if is_disturbed(run):
-        return "Lines, counts and shares within a step stand. Measure again on an idle machine."
+        return (
+            "Lines, counts and the shares of what computes stand; waits for storage or a network look too short. "
+            "Measure again on an idle machine."
+        )
     others = f"Other programs here used {foreign:.2f} cores: look" if while_steps_ran(run) else "Look"
     return f"{others} for batches of different length, work in every Nth step, or a host that others share."
 

@@ -211,7 +211,7 @@ def test_a_busy_machine_is_told_with_what_it_made_of_the_steps():
     message = said("MS001", step_ms=100, forward=50, utilization=looks, environment=Environment(num_cpus=2)).message
     assert message.startswith("Other processes used 1.40 of 2 cores while the steps ran (n=12), and the training ")
     assert "waited for a core 40% of the time (steps take at least 1.67x as long): take the figures" in message
-    assert message.endswith("Lines, counts and shares within a step stand. Measure again on an idle machine.")
+    assert "Lines, counts and the shares of what computes stand" in message
 
 
 def test_a_spread_of_the_steps_own_is_no_other_program():
