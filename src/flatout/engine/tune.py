@@ -20,6 +20,7 @@ from flatout.engine.progress import Progress
 from flatout.engine.trial.candidates import candidates
 from flatout.engine.trial.interrupted_tune import taken_up
 from flatout.engine.trial.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
+from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.search import Search
 from flatout.engine.trial.untried import untried
 from flatout.errors import FlatoutError, Interrupted
@@ -124,11 +125,13 @@ def _beside_others(report: Report, limits: TuneLimits, watch: Watch) -> tuple[Re
     if not busy:
         return report, limits
     watch(Progress(f"a busy machine: {busy}", 0, _DIAGNOSIS / 2, None))
-    if times < _WORTH_SAYING:
-        return report, limits
-    more_s = limits.budget_s * times
-    note = f"the machine is busy: trials had {format_seconds(more_s)} in place of {format_seconds(limits.budget_s)}"
-    run = dataclasses.replace(report.run, notes=(*report.run.notes, note))
+    more_s = limits.budget_s * times if times >= _WORTH_SAYING else limits.budget_s
+    notes = list(report.run.notes)
+    if more_s > limits.budget_s:
+        notes.append(f"other programs ran: trials had {format_seconds(more_s)}, not {format_seconds(limits.budget_s)}")
+    if Pace.of(report).sleeps:
+        notes.append("other programs ran: in trials, with and without a fix, waiting threads slept (OMP_WAIT_POLICY)")
+    run = dataclasses.replace(report.run, notes=tuple(notes))
     return dataclasses.replace(report, run=run), dataclasses.replace(limits, budget_s=more_s)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.report.specimens import healthy
 
+from flatout.engine.trial.pace import Pace
 from flatout.engine.tune import TuneLimits, _beside_others
 from flatout.report.tune_summary import headline
 from flatout.rules import example
@@ -48,3 +49,31 @@ def test_a_tune_that_tried_nothing_names_the_busy_machine(foreign, told):
     said = headline(replace(healthy(), run=recorded(foreign, 0.4)))
     assert said.startswith("Nothing was tried: ")
     assert ("The machine was busy: other processes used 1.40 of 2 cores" in said) is told
+
+
+@pytest.mark.parametrize(
+    ("foreign", "machine", "sleeps"),
+    [
+        (1.4, {}, True),
+        (0.1, {}, False),
+        (1.4, {"torch_threads": 1}, False),
+        (1.4, {"device_kind": "cuda"}, False),
+        (1.4, {"variables": {"GOMP_SPINCOUNT": "0"}}, False),
+    ],
+)
+def test_threads_that_wait_sleep_on_both_sides_of_a_trial(monkeypatch, foreign, machine, sleeps):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        monkeypatch.delenv(name, raising=False)
+    run = recorded(foreign, 0.01)
+    run = replace(run, environment=replace(run.environment, **{"torch_threads": 2, **machine}))
+    report = replace(healthy(), run=run)
+    assert Pace.of(report).environment == ({"OMP_WAIT_POLICY": "PASSIVE"} if sleeps else {})
+    after, _ = _beside_others(report, TuneLimits(), lambda progress: None)
+    assert any("waiting threads slept" in note for note in after.run.notes) is sleeps
+
+
+def test_whoever_says_how_threads_wait_is_left_alone(monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    run = recorded(1.4, 0.01)
+    run = replace(run, environment=replace(run.environment, torch_threads=2))
+    assert not Pace.of(replace(healthy(), run=run)).sleeps
