@@ -13,8 +13,9 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["group_memory_left", "processor_name", "usable_cores"]
+__all__ = ["core_wait_ns", "group_memory_left", "processor_name", "usable_cores"]
 
+_open, _read, _close = os.open, os.read, os.close  # a script that is watched may have others by then
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -31,6 +32,22 @@ def usable_cores() -> int:
     """Return the number of cores that this process may use at once: its affinity, and its groups' share of time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(cores, _smallest_quota())))
+
+
+def core_wait_ns(process: int = 0) -> int:
+    """Return how long the main thread of a process, or this very thread, was ready to run and had no core.
+
+    The second number of `schedstat` (kernel documentation, scheduler/sched-stats); 0 where the system does not count.
+    """
+    path = f"/proc/{process}/schedstat" if process else "/proc/thread-self/schedstat"
+    try:
+        file = _open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(_read(file, 80).split()[1])
+        finally:
+            _close(file)
+    except (OSError, ValueError, IndexError, AttributeError):  # no Linux, or a process that has ended
+        return 0
 
 
 def group_memory_left() -> int | None:

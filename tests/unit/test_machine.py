@@ -118,3 +118,17 @@ def test_a_real_group(controller, file, value, asked, expected):
         assert done.stdout.strip() == expected
     finally:
         folder.rmdir()
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not count it")
+def test_the_wait_for_a_core_is_that_of_the_thread_or_process_that_is_asked_for():
+    waited = int(Path("/proc/self/schedstat").read_text().split()[1])
+    assert machine.core_wait_ns(os.getpid()) >= waited
+    assert machine.core_wait_ns() >= 0
+
+
+def test_where_it_is_not_counted_nothing_waits(monkeypatch):
+    assert machine.core_wait_ns(2**30) == 0  # no process has that number
+    for text in (b"", b"12", b"a b c"):
+        monkeypatch.setattr(machine, "_read", lambda file, size, text=text: text)
+        assert machine.core_wait_ns() == 0

@@ -33,9 +33,8 @@ def account(run: Run) -> Breakdown:
         (Phase.ROLLOUT if collects(run) else Phase.VALIDATION): _move_validation(run, rows) * max(1, run.steps_each),
     }
     walls = [sum(row) for row in rows]
-    warmup = _warmup(walls)
+    warmup, each = _warmup(walls), max(1, run.steps_each)
     steady = walls[warmup:]
-    each = max(1, run.steps_each)
     outside, wall_ns = _outside(run, moved, round(sum(walls) * run.num_steps / max(1, len(walls))))
     warmup_ns = sum(walls[:warmup]) * each
     middle = median(steady) if steady else 0.0
@@ -53,6 +52,7 @@ def account(run: Run) -> Breakdown:
         warmup_s=warmup_ns / 1e9,
         median_ms=middle / 1e6,
         mean_ms=mean / 1e6,
+        p5_ms=quantile(steady, 0.05) / 1e6 if steady else 0.0,
         p95_ms=quantile(steady, 0.95) / 1e6 if steady else 0.0,
         spread=robust_cv(steady) if steady else 0.0,
         samples_per_s=run.samples_per_step / (mean / 1e9) if run.samples_per_step is not None and mean > 0 else None,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["block_mean", "mad", "median", "quantile", "robust_cv", "steady_start", "theil_sen_slope"]
+__all__ = ["NORMAL_MAD", "block_mean", "mad", "median", "quantile", "robust_cv", "steady_start", "theil_sen_slope"]
 
 NORMAL_MAD = 1.4826
 """MAD of a normal distribution times this is its standard deviation."""

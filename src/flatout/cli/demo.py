@@ -52,7 +52,7 @@ def demo(json_file: Path | None, out: Path | None, verbose: bool) -> None:
 
     It is ordinary in every way and trains on real images; a copy of it is put into .flatout/demo.
     """
-    from flatout.cli.tune import tune_and_present
+    from flatout.cli.tune import PATIENCE, tune_and_present
     from flatout.report.expected import whole_of
     from flatout.units import format_ratio
 
@@ -67,7 +67,13 @@ def demo(json_file: Path | None, out: Path | None, verbose: bool) -> None:
     recipe.unlink(missing_ok=True)
     click.echo(f"flatout: the script is {script}", err=True)
     report = tune_and_present(
-        (str(script),), budget_s=BUDGET_S, recipe_file=recipe, json_file=json_file, out=out, verbose=verbose
+        (str(script),),
+        budget_s=BUDGET_S,
+        patience=PATIENCE,
+        recipe_file=recipe,
+        json_file=json_file,
+        out=out,
+        verbose=verbose,
     )
     if report is None or not recipe.exists():
         return

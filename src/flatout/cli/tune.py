@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from flatout.engine.tune import TuneLimits
     from flatout.report.tune_summary import HandoverStair
 
-__all__ = ["tune", "tune_and_present"]
+__all__ = ["PATIENCE", "tune", "tune_and_present"]
 
 CLASSES = ("bitwise", "rounding", "precision")
+PATIENCE = 2.0
+"""Times as long as the budget a tune may take beside other programs, where nobody has given the budget."""
+
 OURS = ("schema", "script", "proven")
 """What every flatout recipe holds, whichever version wrote it."""
 
@@ -71,9 +74,11 @@ def tune(
     """
     from flatout.cli.names import fix_names
 
+    source = click.get_current_context().get_parameter_source("budget_s")
     tune_and_present(
         words,
         budget_s=budget_s,
+        patience=1.0 if source is click.core.ParameterSource.COMMANDLINE else PATIENCE,
         only=fix_names(only),
         also=fix_names(also),
         equal=equal,
@@ -89,6 +94,7 @@ def tune_and_present(
     *,
     budget_s: float,
     recipe_file: Path,
+    patience: float = 1.0,
     only: frozenset[str] = frozenset(),
     also: frozenset[str] = frozenset(),
     equal: str = "precision",
@@ -109,7 +115,7 @@ def tune_and_present(
     failure: FlatoutError | None = None
     handover: HandoverStair | None = None
     try:
-        limits = TuneLimits(budget_s=budget_s, only=only, also=also, equal=Equivalence(equal.upper()))
+        limits = TuneLimits(budget_s, patience, only, also, Equivalence(equal.upper()))
         found: Report | None = _tune(words, limits, out, verbose)
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)

@@ -20,17 +20,21 @@ from flatout.engine.progress import Progress
 from flatout.engine.trial.candidates import candidates
 from flatout.engine.trial.interrupted_tune import taken_up
 from flatout.engine.trial.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
+from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.search import Search
 from flatout.engine.trial.untried import untried
 from flatout.errors import FlatoutError, Interrupted
+from flatout.rules.facts.machine_facts import busy_in_words, slowdown
 from flatout.schema.report import Report
 from flatout.schema.secrets import digest, masked_words
 from flatout.schema.trial import Equivalence, Trial, Verdict
+from flatout.units import format_seconds
 
 __all__ = ["TuneLimits", "tune", "undecided_in_time"]
 
 _DIAGNOSIS = 0.35  # of the budget, at most
 _LONGER = 3  # times the budget, where it was too short
+_WORTH_SAYING = 1.1  # times the budget
 
 Watch = Callable[[Progress], None]
 
@@ -40,6 +44,7 @@ class TuneLimits:
     """How long a tune may take, and what it may try."""
 
     budget_s: float = 300.0
+    patience: float = 1.0  # times as long it may take where other programs use the machine
     only: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     equal: Equivalence = Equivalence.PRECISION
@@ -62,6 +67,7 @@ def tune(
     with one_at_a_time():
         notes = settle_left_over(out, lambda text: watch(Progress(text, 0, 0.0, None)))
         report, folder = _diagnosis(target, limits, out, watch, echo, notes)
+        report, limits = _beside_others(report, limits, watch)
         session = _Session(target, folder, limits, watch, report, start)
         try:
             return session.tune()
@@ -108,6 +114,25 @@ def _diagnosis(
     )
     write_state(folder, state)
     return report, folder
+
+
+def _beside_others(report: Report, limits: TuneLimits, watch: Watch) -> tuple[Report, TuneLimits]:
+    """Say at once that the machine is busy, and give the trials more time: as many more as steps take longer.
+
+    Trials compare steps in turns, which other programs slow down alike: their ratios hold, but take longer to come by.
+    """
+    busy, times = busy_in_words(report.run), min(limits.patience, slowdown(report.run))
+    if not busy:
+        return report, limits
+    watch(Progress(f"a busy machine: {busy}", 0, _DIAGNOSIS / 2, None))
+    more_s = limits.budget_s * times if times >= _WORTH_SAYING else limits.budget_s
+    notes = list(report.run.notes)
+    if more_s > limits.budget_s:
+        notes.append(f"other programs ran: trials had {format_seconds(more_s)}, not {format_seconds(limits.budget_s)}")
+    if Pace.of(report).sleeps:
+        notes.append("other programs ran: in trials, with and without a fix, waiting threads slept (OMP_WAIT_POLICY)")
+    run = dataclasses.replace(report.run, notes=tuple(notes))
+    return dataclasses.replace(report, run=run), dataclasses.replace(limits, budget_s=more_s)
 
 
 def _told(target: Target, limits: TuneLimits) -> tuple[Target, dict[str, object]]:

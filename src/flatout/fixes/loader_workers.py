@@ -72,7 +72,7 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
         settings.append({"workers": 0})
     cores = run.environment.num_cpus
     wanted = [min(_MOST_WORKERS, count) for count in (cores, cores // 2, cores // 4)]
-    if 0 < loader.sample_cpu_s < _WAITS * loader.sample_s:
+    if 0 < loader.sample_cpu_s < _WAITS * (loader.sample_s - loader.sample_queued_s):
         wanted.insert(0, min(_MOST_WORKERS, 4 * cores))
     persistent = loader.epochs_started > 1
     more = [count for count in dict.fromkeys(wanted) if count > loader.num_workers and not settings]

@@ -297,6 +297,7 @@ def fetch_fields(stats: Any) -> dict[str, Any]:
         "fetches": stats["fetches"],
         "sample_s": (stats["total_ns"] - stats["collate_ns"]) / count / 1e9,
         "sample_cpu_s": stats["sample_cpu_ns"] / count / 1e9,
+        "sample_queued_s": stats["sample_queued_ns"] / count / 1e9,
         "collate_s": stats["collate_ns"] / count / 1e9,
         "sampler_s": stats["sampler_ns"] / max(1, stats["sampled"]) / 1e9,
         "remote": RemoteReads.of(stats),

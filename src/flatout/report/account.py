@@ -17,6 +17,7 @@ __all__ = [
     "outside_lines",
     "rank_lines",
     "shown_phases",
+    "spread_in_words",
     "warmup_lines",
 ]
 
@@ -33,12 +34,14 @@ def account_lines(breakdown: Breakdown, look: Look) -> list[Text]:
         return []
     means = f", as means of {breakdown.steps_each}" if breakdown.steps_each > 1 else ""
     steps = f"Each step takes {format_ms(breakdown.mean_ms)}"
-    detail = (
-        f" (median {format_ms(breakdown.median_ms)}, 95% below {format_ms(breakdown.p95_ms)}, "
-        f"spread {format_share(breakdown.spread)}, n={breakdown.measured}{means})"
-    )
+    detail = f" (median {format_ms(breakdown.median_ms)}, {spread_in_words(breakdown)}, n={breakdown.measured}{means})"
     rate = f", {format_rate(breakdown.samples_per_s)}" if breakdown.samples_per_s else ""
     return [*look.paragraph(steps + detail + rate), *(_bar(part, look) for part in shown_phases(breakdown))]
+
+
+def spread_in_words(breakdown: Breakdown) -> str:
+    """Return between which times nine of ten steps lie: a spread that a few slow steps and two kinds of steps show."""
+    return f"90% between {format_ms(breakdown.p5_ms)} and {format_ms(breakdown.p95_ms)}"
 
 
 def shown_phases(breakdown: Breakdown) -> list[PhaseShare]:

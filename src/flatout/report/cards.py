@@ -6,7 +6,7 @@ from rich.text import Text
 
 from flatout.report.layout import Look
 from flatout.report.user_source import relative, source_line
-from flatout.report.verdict import format_speedup
+from flatout.report.verdict import format_bound
 from flatout.report.visible import cells, shorten_path
 from flatout.schema.finding import Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -53,14 +53,14 @@ def _heading(number: int, finding: Finding, look: Look, *, preview: bool) -> lis
     gap = look.width - cells(left) - cells(gain)
     if gap >= 2:
         return [Text.assemble((left, "bold"), " " * gap, (gain, "cyan"))]
-    return [look.line(left, style="bold"), look.line(gain, indent=INDENT, style="cyan")]
+    return [look.line(left, style="bold"), *look.paragraph(gain, indent=INDENT, style="cyan")]
 
 
 def amounts(finding: Finding) -> list[str]:
-    """Return the share, named by what it is a share of, and the most that there is to gain."""
+    """Return the share, named by what it is a share of, and the most that there is to gain, with its reason."""
     of = "" if finding.phase is Phase.CHECKPOINT else " of the step" if finding.phase in STEP_PHASES else " of the run"
     amounts = [f"{format_share(finding.share)}{of}"] if finding.share > 0 else []
-    return [*amounts, format_speedup(finding)] if finding.max_speedup >= 1.005 else amounts
+    return [*amounts, format_bound(finding)] if finding.max_speedup >= 1.005 else amounts
 
 
 def _place(place: Frame, header: Header, look: Look) -> Text:

@@ -9,6 +9,7 @@ from flatout.schema.finding import Ceiling, Finding
 from flatout.schema.plain import to_plain
 from flatout.schema.recipe import Kept, Recipe
 from flatout.schema.trial import Comparison, Equality, Selection, Trial
+from flatout.units import format_ratio
 
 __all__ = ["ceiling_row", "finding_row", "finite", "recipe_row", "trial_row"]
 
@@ -34,10 +35,17 @@ def finding_row(finding: Finding) -> dict[str, Any]:
         "share": finite(finding.share),
         "max_speedup": finite(finding.max_speedup),
         "location": to_plain(finding.location),
-        "message": finding.message,
+        "message": _message(finding),
         "evidence": [{"name": each.name, "value": finite(each.value), "unit": each.unit} for each in finding.evidence],
         "fixes": list(finding.fixes),
     }
+
+
+def _message(finding: Finding) -> str:
+    """Return the finding in words, with the reason of its bound where its share alone would give another one."""
+    if not finding.bound_by:
+        return finding.message
+    return f"{finding.message} At most {format_ratio(finding.max_speedup)} ({finding.bound_by})."
 
 
 def trial_row(trial: Trial) -> dict[str, Any]:

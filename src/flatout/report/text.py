@@ -11,6 +11,7 @@ from flatout.report.headroom import headroom_lines, with_workers
 from flatout.report.layout import Look, join
 from flatout.report.tune_summary import HandoverStair, handover_lines, headline, is_tuned, staircase
 from flatout.report.verdict import best_finding, doubts, ending, is_doubt, title, verdict
+from flatout.report.yardsticks import leave_it, yardsticks
 from flatout.schema.finding import Finding
 from flatout.schema.report import Report
 from flatout.schema.run import Run
@@ -63,7 +64,7 @@ def text(
     sections = [
         _title(report.run, look),
         *middle,
-        account_lines(report.breakdown, look),
+        [*account_lines(report.breakdown, look), *(_usual(report, look) if verbose else [])],
         _around_the_account(report, look, price_h),
         found,
         _notes(report, look),
@@ -83,6 +84,15 @@ def _around_the_account(report: Report, look: Look, price_h: float) -> list[Text
         *epoch_lines(report, price_h, look),
         *rank_lines(report.run.ranks, look),
     ]
+
+
+def _usual(report: Report, look: Look) -> list[Text]:
+    """Return for each phase what such a step usually has."""
+    told = yardsticks(report.breakdown)
+    lines = [look.line("What such a step usually has", style="bold")] if told else []
+    for sentence in told:
+        lines += look.paragraph(sentence, indent=2, hanging=2, style="dim")
+    return lines
 
 
 def _tuned(report: Report, look: Look, *, verbose: bool) -> list[list[Text]]:
@@ -111,7 +121,8 @@ def _verdict(report: Report, look: Look) -> list[Text]:
     """Return the one sentence, and how the recording ended when that was no good end."""
     style = "bold green" if report.breakdown.measured and best_finding(report) is None else "bold yellow"
     lines = look.paragraph(verdict(report), style=style)
-    ended = ending(report.run)
+    ended, leave = ending(report.run), leave_it(report)
+    lines += look.paragraph(leave) if leave else []
     return [*lines, *look.paragraph(ended, style="red")] if ended else lines
 
 

@@ -12,6 +12,7 @@ from flatout.report.expected import at_least, gain_in_words, is_wide, parts_in_w
 from flatout.report.layout import Look
 from flatout.report.untried import untried_lines
 from flatout.report.visible import cells
+from flatout.rules.facts.machine_facts import busy_in_words
 from flatout.schema.recipe import Kept
 from flatout.schema.report import Report
 from flatout.schema.trial import BUDGET_ENDED, Comparison, Equivalence, Trial, Verdict
@@ -72,11 +73,12 @@ def headline(report: Report) -> str:
     fixes = f"{len(kept)} fix{'es' if len(kept) != 1 else ''} kept"
     if not num_tried:
         if any(each.reason == BUDGET_ENDED for each in report.untried):
-            return "Nothing was tried: the budget ended before the first candidate was decided. More time: --budget."
-        return "Nothing was tried: no fix applies here, or the budget left no time for one."
+            none = "Nothing was tried: the budget ended before the first candidate was decided. More time: --budget."
+            return none + _beside_others(report)
+        return "Nothing was tried: no fix applies here, or the budget left no time for one." + _beside_others(report)
     if not kept:
         none = f"none of the {tried} was" if num_tried > 1 else "the one candidate tried was not"
-        return f"Nothing is kept: {none} proven faster with results that stay equal."
+        return f"Nothing is kept: {none} proven faster with results that stay equal.{_beside_others(report)}"
     if report.recipe is None:
         return f"Not finished: {fixes} so far, {tried}; the whole is not confirmed, and there is no recipe yet."
     found = report.confirmation or report.recipe.proof
@@ -93,6 +95,12 @@ def headline(report: Report) -> str:
         which = "A step" if steady_from_the_start(report.recipe) else "A step of a later epoch"
         whole = f"{training} with {named}. {which}: {whole}"
     return f"{whole[0].upper()}{whole[1:]}. {fixes}, {tried}."
+
+
+def _beside_others(report: Report) -> str:
+    """Return that other programs took the time or blurred the trials, and how much; "" where they used little."""
+    busy = busy_in_words(report.run)
+    return f" The machine was busy: {busy}. On an idle one the same budget does more." if busy else ""
 
 
 def _figure(speedup: float, low: float, high: float) -> str:

@@ -14,6 +14,7 @@ __all__ = [
     "device_in_words",
     "doubts",
     "ending",
+    "format_bound",
     "format_speedup",
     "is_doubt",
     "short_place",
@@ -75,7 +76,7 @@ def verdict(report: Report) -> str:
     if best.max_speedup < WORTH_READING:
         subject = "Little to gain" if best.max_speedup < 1.005 else f"Little to gain ({format_speedup(best)})"
         return f"{subject}: {format_share(share)} {spent}; {_where(best)} comes first."
-    return f"{subject}: {format_share(share)} {spent}; {_where(best)} comes first, {format_speedup(best)}."
+    return f"{subject}: {format_share(share)} {spent}; {_where(best)} comes first, {format_bound(best)}."
 
 
 def ending(run: Run) -> str:
@@ -120,6 +121,12 @@ def format_speedup(finding: Finding) -> str:
     if finding.max_speedup > LARGEST_SPEEDUP:
         return f"at most {LARGEST_SPEEDUP:.0f}x and more"
     return f"at most {format_ratio(finding.max_speedup)}"
+
+
+def format_bound(finding: Finding) -> str:
+    """Return `at most 2.6x`, with the reason in brackets where its share alone would give another figure."""
+    reason = f" ({finding.bound_by})" if finding.bound_by else ""
+    return format_speedup(finding) + reason
 
 
 def short_place(place: Frame) -> str:

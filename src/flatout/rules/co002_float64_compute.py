@@ -59,6 +59,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.FORWARD,
         share=min(1.0, share),
         max_speedup=at_most,
+        bound_by=f"in float32 {format_share(1 - saved)} of that time stays",
         location=next((loader.created_at for loader in run.loaders if loader.is_training), None) if loaded else None,
         message=f"{of_step(breakdown, ms)} is forward and backward in float64 ({model.name or 'the model'}"
         f"{', whose batches come as float64 from the loader' if loaded else ''}). "

@@ -115,6 +115,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.FORWARD,
         share=share,
         max_speedup=speedup_without(gone),
+        bound_by="the loop's backward pass goes with it" if gone > share else "matrix products in the loop stay",
         location=_loop(kind, worst) if kind.turns else spot.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {_what(kind, spot)}: "
         f"{format_share(fraction)} of the forward pass ({spot.samples} stack samples). {_instead(run, kind, worst)}",

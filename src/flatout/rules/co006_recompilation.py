@@ -60,6 +60,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.FORWARD,
         share=min(gone, breakdown.share(Phase.FORWARD)),
         max_speedup=speedup_without(gone),
+        bound_by="the backward pass is compiled, too",
         location=worst.changed_at or worst.place,
         message=f"{at(worst.place)} was compiled {worst.compilations} times, {worst.again} of them while "
         f"{causes.num_steps} steps ran (n={worst.again}): {format_seconds(worst.again_s)}, {format_share(share)} of "

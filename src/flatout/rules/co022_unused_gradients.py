@@ -69,6 +69,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.BACKWARD,
         share=share,
         max_speedup=speedup_without(gone),
+        bound_by="later phases get shorter, too: memory is not overwritten each time",
         location=found.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to computing"
         f"{' and exchanging' if exchanged else ''} gradients that no optimizer reads: {format_bytes(found.num_bytes)}, "

@@ -56,6 +56,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.BACKWARD,
         share=share,
         max_speedup=speedup_without(max(share, most)),
+        bound_by="the part of the exchange that overlaps with the backward pass slows that down",
         location=place,
         message=f"Gradients are exchanged {found.per_step:.1f} times in each step, {needless:.1f} of them before the "
         f"next micro-batch adds to them (n={found.seen.steps}): {format_share(share)} of the step, "

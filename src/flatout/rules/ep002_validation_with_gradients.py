@@ -64,6 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.VALIDATION,
         share=share,
         max_speedup=speedup_without(breakdown.loop_share(saved_s)),
+        bound_by="the validation itself stays",
         location=place(run),
         message=f"{of_loop(breakdown, spent_s, count)} is validation that records gradients. Run it under "
         f"torch.no_grad(); {_saving(graphs)}.",

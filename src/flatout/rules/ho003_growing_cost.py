@@ -73,6 +73,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=phase,
         share=share,
         max_speedup=speedup_without(at_most),
+        bound_by="the whole line can go, not only what it has grown by",
         location=spot.place if spot else None,
         message=f"{phase.value} time grows {format_ratio(rise.factor)} {when}, from {format_ms(rise.first_ms)} to "
         f"{format_ms(rise.last_ms)} a step{f', mostly in {at(spot.place)}' if spot else ''}: "

@@ -70,6 +70,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.INPUT,
         share=share,
         max_speedup=max(MIN_SPEEDUP, most * crowded),
+        bound_by=f"workers and the training share {run.environment.num_cpus} cores",
         location=loader.created_at,
         message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} is spent building the next batch in the training "
         f"process (num_workers=0, {format_ms(built_s * 1000)} a batch). Worker processes would build it while the step "

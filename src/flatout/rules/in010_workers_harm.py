@@ -49,12 +49,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if loader is None or harm is None:
         return None
     share, waited_ms, made_ms = harm.share, harm.waited_ms, harm.made_ms
+    most = _speedup(breakdown, harm, headroom)
     return Finding(
         code="IN010",
         name="workers-harm",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=_speedup(breakdown, harm, headroom),
+        max_speedup=most,
+        bound_by="the training process makes the batch itself then" if most < speedup_without(share) else "",
         location=loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for the {loader.num_workers} "
         f"workers, {format_ms(waited_ms)} a batch, and a worker needs only {format_ms(made_ms)} to make one. The "

@@ -69,6 +69,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.INPUT,
         share=share,
         max_speedup=at_most,
+        bound_by="with one thread each, workers leave cores to the training",
         location=loader.created_at,
         message=f"{of_step(breakdown, breakdown.ms(Phase.INPUT))} is spent waiting for {len(workers)} workers that run "
         f"{threads:.0f} threads (cores here: {run.environment.num_cpus}). Give each worker one thread: "

@@ -26,12 +26,12 @@ thread pool inside the data set is not seen: its CPU time is not that of the thr
 
 from dataclasses import replace
 
-from flatout.rules.core.bounds import speedup_of_input, speedup_of_waits
+from flatout.rules.core.bounds import speedup_of_input, speedup_of_waits, speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.input_stages import SAMPLES
-from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader
+from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader, waits_s
 from flatout.rules.facts.sample_stacks import sample_lines
 from flatout.rules.facts.user_lines import hottest
 from flatout.rules.facts.worker_facts import samples_wait
@@ -47,8 +47,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if loader is None or not samples_wait(run, breakdown, loader):
         return None
     in_flight = "" if loader.has_getitems else f", with {max(1, loader.num_workers)} in flight"
-    fraction = fraction_of_batch(loader, loader.sample_s - loader.sample_cpu_s)
+    fraction = fraction_of_batch(loader, waits_s(loader))
     share = breakdown.share(Phase.INPUT) * fraction
+    most = min(speedup_of_input(run, breakdown, loader, fraction, headroom), speedup_of_waits(run, breakdown))
     lines = sample_lines(run, loader)
     spot = hottest(lines, among=lines)
     where = f" in {at(spot.place)}" if spot else ""
@@ -57,7 +58,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         name="io-wait-low-concurrency",
         phase=Phase.INPUT,
         share=share,
-        max_speedup=min(speedup_of_input(run, breakdown, loader, fraction, headroom), speedup_of_waits(run, breakdown)),
+        max_speedup=most,
+        bound_by="the CPU work of the step stays, on all cores" if most < speedup_without(share) else "",
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for something other than the CPU"
         f"{where}: {format_share(cpu_share(loader))} of the fetching is CPU time{in_flight}. Fetch many samples at "
@@ -77,6 +79,7 @@ _TWO = replace(_LOADER, num_workers=2)
 _LINES = (line(3.0, ("data.py", 22, "Remote.__getitem__"), stage="sample", leaf="socket", leaf_function="recv_into"),)
 _STARVED = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, worker_cpu=0.98) for i in range(20))
 _TAKEN = tuple(Utilization(at_s=0.5 * i, main_cpu=0.3, worker_cpu=0.1, foreign_cpu=1.4) for i in range(20))
+_QUEUED = replace(_TWO, sample_s=0.30, sample_queued_s=0.14)  # behind other programs, which the system counts
 _SHARED = tuple(Utilization(at_s=0.5 * i, main_cpu=0.6, worker_cpu=0.1, foreign_cpu=0.4) for i in range(20))
 
 RULE = Rule(
@@ -89,6 +92,7 @@ RULE = Rule(
     fires_on=(
         example(step_ms=200, input=161, forward=30, loaders=(_LOADER,), lines=_LINES),
         example(step_ms=82, input=40, forward=30, loaders=(_TWO,)),
+        example(step_ms=170, input=120, loaders=(_QUEUED,), environment=Environment(num_cpus=2), utilization=_TAKEN),
     ),
     quiet_on=(
         example(step_ms=200, input=29.8, forward=160, loaders=(_LOADER,), lines=_LINES),
@@ -96,6 +100,7 @@ RULE = Rule(
         example(step_ms=200, input=161, loaders=(replace(_LOADER, num_workers=16),)),
         example(step_ms=82, input=40, loaders=(_TWO,), environment=Environment(num_cpus=2), utilization=_STARVED),
         example(step_ms=82, input=40, loaders=(_TWO,), environment=Environment(num_cpus=2), utilization=_TAKEN),
+        example(step_ms=170, input=120, loaders=(_QUEUED,), environment=Environment(num_cpus=2), utilization=_STARVED),
         example(step_ms=82, input=40, loaders=(_TWO,), environment=Environment(num_cpus=2), utilization=_SHARED),
         example(step_ms=9, input=8, loaders=(replace(_LOADER, sample_s=0.007, sample_cpu_s=0.002),)),
         example(step_ms=400, input=300, loaders=(_TWO,)),

@@ -34,7 +34,7 @@ from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.input_stages import READING
-from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader
+from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader, waits_s
 from flatout.rules.facts.sample_stacks import sample_lines
 from flatout.rules.facts.user_lines import hottest
 from flatout.rules.facts.worker_facts import read_bytes_s, storage_limits
@@ -49,7 +49,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     loader = training_loader(run)
     if loader is None or not storage_limits(run, breakdown, loader):
         return None
-    fraction = fraction_of_batch(loader, loader.sample_s - loader.sample_cpu_s)
+    fraction = fraction_of_batch(loader, waits_s(loader))
     share = breakdown.share(Phase.INPUT) * fraction
     lines = sample_lines(run, loader)
     spot = hottest(lines, among=lines)

@@ -3,12 +3,17 @@
 ## What it measures
 
 The CPU time, in cores, of all processes that do not belong to the training, while steps ran (from 0.25 core on), and
-the robust spread of the steady steps, 1.4826 * MAD / median (from 15% on, with at least 20 steps).
+how far steps lie from their median: half of them by a tenth or more, of at least 20 steps. Of Linux also the share of
+the time in which the training thread was ready to run and had no core.
 
 ## Why it matters
 
 On 2 cores, one core kept busy by another job changed loading rates by up to seven times. At a spread of 8% a gain of 5%
 is found only 40% of the time, even with 32 pairs of measurements.
+
+What does not depend on the speed of the machine stands: which lines run, how often, and the shares of what computes, as
+all of that waits for cores alike. Those are reported all the same, and each finding says that it was measured on a busy
+machine. Waits for storage or a network last as long as ever, so their share of the longer step is too small.
 
 ## What to do
 
@@ -20,9 +25,16 @@ more steps. Do not compare two such recordings.
 Batches of different length, or a step that does more every N steps, cause spread without any disturbance.
 """
 
+from flatout.analysis.statistics import NORMAL_MAD
 from flatout.rules.core.example import example, steps_of
 from flatout.rules.core.rule import Rule
-from flatout.rules.facts.machine_facts import foreign_cores, is_disturbed, while_steps_ran
+from flatout.rules.facts.machine_facts import (
+    busy_in_words,
+    foreign_cores,
+    is_disturbed,
+    waited_for_cores,
+    while_steps_ran,
+)
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run, Utilization
@@ -34,12 +46,11 @@ MIN_STEPS = 20
 
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """MS001: other load, or a spread that leaves little to conclude."""
-    foreign = foreign_cores(run)
-    facts = []
-    if is_disturbed(run):
-        facts.append(f"other processes used {foreign:.2f} cores while the steps ran (n={len(while_steps_ran(run))})")
+    foreign, busy = foreign_cores(run), busy_in_words(run)
+    facts = [busy] if busy else []
     if breakdown.spread > MAX_SPREAD and breakdown.measured >= MIN_STEPS:
-        facts.append(f"the steps spread by {format_share(breakdown.spread)} (n={breakdown.measured})")
+        half = breakdown.spread / NORMAL_MAD
+        facts.append(f"half of the steps lie more than {format_share(half)} off their median (n={breakdown.measured})")
     if not facts:
         return None
     text = ", and ".join(facts)
@@ -49,12 +60,23 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.OTHER,
         share=0.0,
         max_speedup=1.0,
-        message=f"{text[0].upper()}{text[1:]}: take the figures as rough. Measure again on an idle machine.",
+        message=f"{text[0].upper()}{text[1:]}: take the figures as rough. {_advice(run, foreign)}",
         evidence=(
             Evidence("foreign CPU", foreign, "cores"),
+            Evidence("training thread without a core", waited_for_cores(run), "share"),
             Evidence("spread of the steps", breakdown.spread, ""),
         ),
     )
+
+
+def _advice(run: Run, foreign: float) -> str:
+    if is_disturbed(run):
+        return (
+            "Lines, counts and the shares of what computes stand; waits for storage or a network look too short. "
+            "Measure again on an idle machine."
+        )
+    others = f"Other programs here used {foreign:.2f} cores: look" if while_steps_ran(run) else "Look"
+    return f"{others} for batches of different length, work in every Nth step, or a host that others share."
 
 
 _FOREIGN = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.6) for i in range(12))

@@ -129,6 +129,7 @@ class LoaderFacts:
     batch_bytes: int = 0
     sample_s: float = 0.0  # deep run: seconds a batch spent fetching samples (inside the worker if there are any)
     sample_cpu_s: float = 0.0  # the same, CPU time of the fetching thread
+    sample_queued_s: float = 0.0  # of the first, that thread was ready and had no core; 0 where that is not counted
     collate_s: float = 0.0  # seconds a batch in collate_fn
     sampler_s: float = 0.0  # seconds a batch in the sampler
     wait_s: float = 0.0  # seconds a batch the training process waited for `next`

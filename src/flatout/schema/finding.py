@@ -39,8 +39,9 @@ class Breakdown:
     warmup_s: float = 0.0
     median_ms: float = 0.0  # of the steady steps
     mean_ms: float = 0.0
+    p5_ms: float = 0.0  # 5 % of the steady steps take less
     p95_ms: float = 0.0  # 95 % of the steady steps take less
-    spread: float = 0.0  # robust coefficient of variation of the steady steps: 1.4826 * MAD / median
+    spread: float = 0.0  # of the middle of the steady steps, whatever the rest do: 1.4826 * MAD / median
     samples_per_s: float | None = None  # None where the size of a batch is not known
     wall_s: float = 0.0  # the whole recording, launch to end
     loop_s: float = 0.0  # the recording without start-up: what a longer training consists of
@@ -81,6 +82,7 @@ class Finding:
     phase: Phase  # where the time goes
     share: float  # of the step, or of the recording without start-up when the phase lies outside the steps
     max_speedup: float  # the most that removing it could give, as a factor; a bound, not a promise
+    bound_by: str = ""  # why that is not what the share alone would give; "" where it is
     message: str  # the finding in words
     location: Frame | None = None  # the line of the user's own code, where there is one
     evidence: tuple[Evidence, ...] = ()  # the numbers behind it

@@ -202,6 +202,7 @@ class Utilization:
     main_cpu: float = 0.0  # CPU of the training processes, in cores
     worker_cpu: float = 0.0  # CPU of their descendants, in cores
     foreign_cpu: float = 0.0  # CPU used by everything else on the machine, in cores
+    core_wait: float = 0.0  # share of the time in which the busiest process's main thread was ready and had no core
     cores: tuple[float, ...] = ()  # busy share of each core, 0 to 1
     memory_bytes: int = 0  # resident bytes of the process tree
     private_bytes: int = 0  # of the largest process what is no file and not shared memory; 0 where it is not told

@@ -28,7 +28,7 @@ def text(lines):
 
 def test_the_step_and_its_phases_the_largest_first():
     first, *bars = text(account_lines(ordinary().breakdown, WIDE))
-    assert first == ("Each step takes 100 ms (median 100 ms, 95% below 100 ms, spread 0%, n=60), 640 samples/s")
+    assert first == ("Each step takes 100 ms (median 100 ms, 90% between 100 ms and 100 ms, n=60), 640 samples/s")
     assert [bar.split()[0] for bar in bars] == ["input", "forward", "backward", "optimizer", "host"]
     lengths = [bar.count("#") for bar in bars]
     assert lengths == sorted(lengths, reverse=True)

@@ -93,3 +93,10 @@ def test_cards_are_numbered_and_show_the_numbers_behind_them_where_all_is_asked_
     full = [line.plain for line in cards(two, HEADER, WIDE, preview=(), full=True)]
     assert full.count("     seconds a batch: 0.06 s") == 2
     assert full.count("     samples: 640") == 2
+
+
+def test_the_reason_of_a_bound_stands_beside_it_uncut():
+    found = finding(share=0.33, max_speedup=4.7, bound_by="workers and the training share 2 cores")
+    for width in (36, 60, 100):
+        words = " ".join(" ".join(shown(found, Look(width=width))).split())
+        assert "33% of the step, at most 4.7x (workers and the training share 2 cores)" in words

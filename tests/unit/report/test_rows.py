@@ -82,3 +82,8 @@ def test_a_recipe_with_where_it_was_proven():
     ]
     assert row["proven"]["speedup"] == 1e9
     json.dumps(row, allow_nan=False)
+
+
+def test_the_message_for_programs_has_the_reason_of_the_bound():
+    row = finding_row(finding(message="33% waits.", max_speedup=4.7, bound_by="two cores are shared"))
+    assert row["message"] == "33% waits. At most 4.7x (two cores are shared)."

@@ -414,6 +414,8 @@ def test_no_rule_raises_and_every_figure_is_within_its_bounds(truth):
         assert 1 <= finding.max_speedup <= 1000
         assert all(math.isfinite(part.value) for part in finding.evidence)
         assert "nan" not in finding.message
+        fits = abs(math.log(finding.max_speedup * (1 - min(0.999, finding.share)))) < math.log(1.11)
+        assert fits or finding.bound_by or finding.max_speedup < 1.01 or not finding.share
     speedups = [finding.max_speedup for finding in found.findings if not finding.code.startswith("MS")]
     assert speedups == sorted(speedups, reverse=True)
     assert len({finding.code for finding in found.findings}) == len(found.findings)

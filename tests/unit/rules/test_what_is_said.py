@@ -272,3 +272,20 @@ def test_small_micro_batches_are_named_at_their_loop(tmp_path, stack, named):
     assert found.location.line == named
     assert found.max_speedup == pytest.approx(1 / (1 - 0.8 * 0.8))
     assert "32.0 ms one by one and 6.40 ms with all put together (n=7)" in found.message
+
+
+def test_a_busy_machine_is_told_with_what_it_made_of_the_steps():
+    looks = tuple(Utilization(at_s=0.5 * i, main_cpu=0.6, foreign_cpu=1.4, core_wait=0.4) for i in range(12))
+    message = said("MS001", step_ms=100, forward=50, utilization=looks, environment=Environment(num_cpus=2)).message
+    assert message.startswith("Other processes used 1.40 of 2 cores while the steps ran (n=12), and the training ")
+    assert "waited for a core 40% of the time (steps take at least 1.67x as long): take the figures" in message
+    assert "Lines, counts and the shares of what computes stand" in message
+
+
+def test_a_spread_of_the_steps_own_is_no_other_program():
+    uneven = steps_of([{Phase.FORWARD: (40, 50, 70)[i % 3]} for i in range(60)])
+    message = said("MS001", steps=uneven).message
+    assert message.startswith("Half of the steps lie more than 20% off their median (n=60): ")
+    assert message.endswith(
+        "Look for batches of different length, work in every Nth step, or a host that others share."
+    )

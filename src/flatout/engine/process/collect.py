@@ -192,6 +192,7 @@ def _with_fetches(loader: LoaderFacts, fetching: dict[str, dict[str, float]]) ->
                 fetches=int(count),
                 sample_s=(stats["total_ns"] - stats["collate_ns"]) / count / 1e9,
                 sample_cpu_s=stats["sample_cpu_ns"] / count / 1e9,
+                sample_queued_s=stats.get("sample_queued_ns", 0) / count / 1e9,
                 collate_s=stats["collate_ns"] / count / 1e9,
                 remote=RemoteReads.of(stats),
             )

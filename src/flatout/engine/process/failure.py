@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 from flatout.engine.process.launch import Outcome
 from flatout.engine.process.target import Target
@@ -16,6 +17,7 @@ _USAGE = 2  # the exit code of argparse, click and others for arguments that the
 _TRACEBACK = re.compile(r"((?:\[rank\d+\]: ?)?)Traceback \(most recent call last\)")
 _SHOWN = 80  # characters of an error by which its traceback is found
 _ROOM_BYTES = 64 * 1024
+_MUCH_FOREIGN = 0.5  # cores
 
 
 def shown_tail(log: Path, num_lines: int = _TAIL_LINES, error: str = "") -> str:
@@ -110,6 +112,14 @@ def _full_disk(folder: Path, run: Run | None) -> FlatoutError | None:
     )
 
 
+def _busy(outcome: Outcome) -> str:
+    """Return how much of the machine other programs used meanwhile; "" where that was little."""
+    foreign = fmean(sample.foreign_cpu for sample in outcome.utilization) if outcome.utilization else 0.0
+    if foreign < _MUCH_FOREIGN:
+        return ""
+    return f" Other programs used {foreign:.1f} cores meanwhile: on an idle machine it starts sooner."
+
+
 def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome: Outcome) -> FlatoutError:
     seconds = f"{outcome.wall_s:.0f} s"
     if run is None:
@@ -121,7 +131,7 @@ def _attached_but_nothing(target: Target, folder: Path, run: Run | None, outcome
     if outcome.stopped_by == "budget":
         return NothingMeasured(
             f"{target.name} made no optimizer step in {seconds}.",
-            "flatout measures between optimizer steps.",
+            f"flatout measures between optimizer steps.{_busy(outcome)}",
             "If it prepares data first, give it more time: --budget 20m. "
             f"If it waits for something, see {folder / 'output-timed.log'}.",
         )

@@ -5,11 +5,12 @@ From outside, because a sampler inside would take the interpreter lock of the tr
 
 import contextlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import psutil
 
+from flatout.machine import core_wait_ns
 from flatout.schema.live import GpuNow
 from flatout.schema.run import Utilization
 
@@ -27,6 +28,7 @@ class UtilizationSampler:
         self._samples: list[Utilization] = []
         self._last = time.monotonic()
         self._cpu: dict[int, float] = {}
+        self._waited_s: dict[int, float] = {}  # for a core, by process
         self._tree_s = 0.0  # CPU time of the tree, of processes that have ended, too
         self._read_bytes = 0
         self._first = True
@@ -66,6 +68,7 @@ class UtilizationSampler:
         main = sum(used.get(pid, 0.0) for pid in trainers) if trainers else max(used.values(), default=0.0)
         tree = max(sum(used.values()), (tree_s - self._tree_s) / elapsed)
         system = (busy - self._total - (own - self._own)) / elapsed
+        core_wait = self._core_wait_s(used) / elapsed
         first, self._first = self._first, self._first and not cpu
         read = max(0, read_bytes - self._read_bytes) / elapsed
         self._cpu, self._tree_s, self._total, self._own, self._read_bytes = cpu, tree_s, busy, own, read_bytes
@@ -76,6 +79,7 @@ class UtilizationSampler:
             main_cpu=main,
             worker_cpu=max(0.0, tree - main),
             foreign_cpu=max(0.0, system - tree),
+            core_wait=min(1.0, core_wait),
             cores=tuple(percent / 100 for percent in psutil.cpu_percent(percpu=True)),
             memory_bytes=memory,
             private_bytes=private,
@@ -84,6 +88,12 @@ class UtilizationSampler:
             read_bytes_s=read,
             **(_gpu(self._gpus[0]) if self._gpus else {}),
         )
+
+    def _core_wait_s(self, used: Mapping[int, float]) -> float:
+        """Return how long the main thread of the busiest of the processes waited for a core since the last time."""
+        before_s, self._waited_s = self._waited_s, {pid: core_wait_ns(pid) / 1e9 for pid in used}
+        busiest = max(used, key=lambda pid: used[pid], default=0)
+        return max(0.0, self._waited_s[busiest] - before_s[busiest]) if busiest in before_s else 0.0
 
     def _tree(self, root: int) -> tuple[dict[int, float], float, int, int, int]:
         cpu: dict[int, float] = {}

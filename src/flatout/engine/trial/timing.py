@@ -211,6 +211,7 @@ class Bench:
             order = self._order(folder, replace(timing, side=side), fixes)
             write_order(order, folder / f"order-{side}.json")
             environment, settles_s = _needs(fixes)
+            environment = {**self._pace.environment, **environment}
             environment["FLATOUT_ORDER"] = str(folder / f"order-{side}.json")
             target = self._targets[side]
             command, working = list(target.command), target.folder or None
@@ -257,6 +258,7 @@ class Bench:
             timing = replace(timing, turns=str(folder / "turns"))
         write_order(self._order(folder, timing, fixes), folder / "order.json")
         environment, settles_s = _needs([*fixes, *ready])
+        environment = {**self._pace.environment, **environment}
         return self._run(self._targets[side], folder, budget_s, None, environment, settles_s), folder
 
     def _run(

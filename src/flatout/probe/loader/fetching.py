@@ -6,6 +6,7 @@ from functools import partial
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
+from flatout.machine import core_wait_ns
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.loader.remote_reads import RemoteWatch
 from flatout.probe.system.line_sampler import Doing
@@ -27,6 +28,7 @@ class FetchStats:
     total_ns: int = 0
     collate_ns: int = 0
     sample_cpu_ns: int = 0
+    sample_queued_ns: int = 0
     sampler_ns: int = 0
     sampled: int = 0
     remote_requests: int = 0
@@ -69,6 +71,7 @@ class FetchWatch:
             collated = self.collated_ns
             self._remote.install(seams)
             remote = self._remote.now()
+            queued = core_wait_ns()
             start, cpu, process_cpu = perf_counter_ns(), thread_time_ns(), process_time_ns()
             self.doing.stage = "sample"
             try:
@@ -82,6 +85,7 @@ class FetchWatch:
                     self.aside_ns += elapsed
                 else:
                     stats.sample_cpu_ns += max(0, thread_time_ns() - cpu - collate)
+                    stats.sample_queued_ns += max(0, core_wait_ns() - queued)
                     self.busy_cpu_ns += process_time_ns() - process_cpu
                     self._count(stats, elapsed, collate)
                     _count_remote(stats, remote, self._remote.now(), elapsed - collate)

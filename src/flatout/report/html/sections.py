@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from flatout.analysis.statistics import median
-from flatout.report.account import epoch_lines, format_rate, rank_lines, shown_phases, warmup_lines
+from flatout.report.account import epoch_lines, format_rate, rank_lines, shown_phases, spread_in_words, warmup_lines
 from flatout.report.cards import amounts, format_evidence
 from flatout.report.declined import check_line, format_factor, format_interval, reason
 from flatout.report.expected import whole_of
@@ -41,6 +41,7 @@ from flatout.report.verdict import (
     verdict,
 )
 from flatout.report.written_changes import ReportedChange, ReportedChanges
+from flatout.report.yardsticks import leave_it, yardsticks
 from flatout.schema.finding import Breakdown, Finding, OutsideShare, PhaseShare
 from flatout.schema.phase import STEP_PHASES
 from flatout.schema.report import Report
@@ -85,6 +86,8 @@ def sections(
         "phases": [_phase(part, breakdown) for part in shown_phases(breakdown) if breakdown.measured],
         "outside": [_outside(part) for part in sorted(breakdown.outside, key=lambda part: -part.s) if part.s > 0],
         "sentences": _sentences(report, price_h),
+        "usual": yardsticks(breakdown),
+        "leave_it": leave_it(report),
         "headroom": [(row, _percent(row.left)) for row in headroom_rows(report.headroom, breakdown, workers=workers)],
         "headroom_told": headroom_sentences(report.headroom, breakdown, workers=workers),
         "steps": _steps(run, breakdown),
@@ -129,7 +132,7 @@ def _figures(report: Report) -> list[tuple[str, str, str]]:
     """Return the few figures that stand on top: what it is, the figure, how sure it is."""
     breakdown = report.breakdown
     means = f", means of {breakdown.steps_each}" if breakdown.steps_each > 1 else ""
-    spread = f"spread {format_share(breakdown.spread)}, n={breakdown.measured:,}{means}"
+    spread = f"{spread_in_words(breakdown)}, n={breakdown.measured:,}{means}"
     found = [("a step as it is" if is_tuned(report) else "a step", format_ms(breakdown.mean_ms), spread)]
     if breakdown.samples_per_s:
         rate, _, unit = format_rate(breakdown.samples_per_s).partition(" ")

@@ -129,6 +129,7 @@ def account(run: Run) -> Breakdown:
         measured=len(walls_ms),
         median_ms=median_ms,
         mean_ms=mean_ms,
+        p5_ms=sorted(walls_ms)[int(0.05 * (len(walls_ms) - 1))],
         p95_ms=sorted(walls_ms)[int(0.95 * (len(walls_ms) - 1))],
         spread=1.4826 * median(abs(wall - median_ms) for wall in walls_ms) / (median_ms or 1.0),
         wall_s=wall_s,

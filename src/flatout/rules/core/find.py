@@ -4,10 +4,13 @@ import graphlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flatout.rules.core.bound_reasons import with_reason
 from flatout.rules.core.catalog import catalog
 from flatout.rules.core.framework_settings import setting_sentence
 from flatout.rules.core.rule import Rule
+from flatout.rules.core.same_time import with_same_time
 from flatout.rules.core.stage_bounds import bounded
+from flatout.rules.facts.machine_facts import is_disturbed
 from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -16,6 +19,7 @@ __all__ = ["Examination", "examine", "find"]
 
 MIN_STEPS = 5  # with fewer measured steps, only rules report for which a few are enough
 EXPLAINS = 0.5  # a cause with this part of the input's share replaces the general finding
+BUSY = " Other programs used the machine meanwhile (MS001): the place stands, the figures are rough."
 DOUBT = "MS"  # the family of rules that question the measurement itself
 CLOSE = 1.15  # the median error of the bounds is itself 15 % (benchmarks/planted.py, 22 scripts)
 
@@ -53,7 +57,16 @@ def examine(
     bounds = [bounded(finding, rule, run, headroom, breakdown) for rule, finding in made]
     kept = _without_repetition([finding for finding in bounds if finding is not None], of)
     kept.sort(key=lambda each: _rank(each, of)[:2])  # stable: findings with the same bound keep their order
-    return Examination(tuple(_causes_first(kept, of)), tuple(notes))
+    found = [with_reason(finding, run, headroom) for finding in _causes_first(kept, of)]
+    found = with_same_time(found, breakdown)
+    return Examination(tuple(map(_with_doubt, found) if is_disturbed(run) else found), tuple(notes))
+
+
+def _with_doubt(finding: Finding) -> Finding:
+    """Return a finding with what a busy machine leaves of it: MS001 says how busy it was."""
+    if finding.code.startswith(DOUBT):
+        return finding
+    return replace(finding, message=finding.message + BUSY)
 
 
 def _causes_first(findings: Sequence[Finding], of: Mapping[str, Rule]) -> list[Finding]:

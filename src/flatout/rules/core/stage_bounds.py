@@ -9,6 +9,7 @@ from flatout.rules.core.bounds import in_mean_steps
 from flatout.rules.core.rule import Rule
 from flatout.rules.facts.input_stages import WHOLE_INPUT, WHOLE_TRANSFER, Stage
 from flatout.rules.facts.loader_facts import training_loader
+from flatout.rules.facts.machine_facts import is_disturbed
 from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -16,6 +17,7 @@ from flatout.schema.run import Run
 __all__ = ["bounded"]
 
 _WHOLE = {Phase.INPUT: WHOLE_INPUT, Phase.TRANSFER: WHOLE_TRANSFER}
+_HELD = {Phase.INPUT: "that replay their input", Phase.TRANSFER: "whose batch is on the device"}
 
 
 def bounded(
@@ -24,7 +26,8 @@ def bounded(
     """Return the finding of `rule` with its promise limited by the ceilings; None where there is nothing to gain.
 
     Work that overlaps with other work can wait long and still give little: only holding the input shows that. A finding
-    about a whole stage takes the measured gain of that stage as its promise.
+    about a whole stage takes the measured gain of that stage as its promise. Beside other programs, where a gain is not
+    known well, the upper end of its interval is the limit.
     """
     if finding.code.startswith("MS"):
         return finding
@@ -37,8 +40,12 @@ def bounded(
             return None
         if not own and rule.takes_whole_stage and stage != _WHOLE[finding.phase] and gain.sure:
             most, own = gain.speedup, True
-        most = min(most, gain.speedup * _unseen(stage, run, breakdown, headroom))
-    return finding if most == finding.max_speedup else replace(finding, max_speedup=max(1.0, most))
+        told = gain.speedup if gain.sure or not is_disturbed(run) else max(gain.speedup, gain.high)
+        most = min(most, told * _unseen(stage, run, breakdown, headroom))
+    if most == finding.max_speedup:
+        return finding
+    why = f"measured: steps {_HELD[finding.phase]} give no more" if most < finding.max_speedup else "measured"
+    return replace(finding, max_speedup=max(1.0, most), bound_by=why)
 
 
 def _unseen(stage: Stage, run: Run, breakdown: Breakdown | None, headroom: tuple[Ceiling, ...]) -> float:

@@ -13,6 +13,7 @@ __all__ = [
     "picks_rows",
     "samples_per_batch",
     "training_loader",
+    "waits_s",
 ]
 
 SAMPLE = ("sample",)
@@ -71,8 +72,17 @@ def per_sample_s(run: Run, loader: LoaderFacts) -> float:
 
 
 def cpu_share(loader: LoaderFacts) -> float:
-    """Return the share of the sample time that the fetching thread spent on a CPU; 1 when that was not measured."""
-    return min(1.0, loader.sample_cpu_s / loader.sample_s) if loader.sample_s > 0 else 1.0
+    """Return the share of the sample time that the fetching thread spent on a CPU; 1 when that was not measured.
+
+    Time in which it was ready and had no core is left out: that is the machine's, not the sample's.
+    """
+    own_s = loader.sample_s - loader.sample_queued_s
+    return min(1.0, loader.sample_cpu_s / own_s) if own_s > 0 else 1.0
+
+
+def waits_s(loader: LoaderFacts) -> float:
+    """Return the seconds a batch in which its samples wait for something other than the CPU."""
+    return max(0.0, loader.sample_s - loader.sample_queued_s) * (1 - cpu_share(loader))
 
 
 def picks_rows(run: Run, loader: LoaderFacts) -> bool:

@@ -4,20 +4,25 @@ from statistics import fmean
 
 from flatout.rules.facts.setting_trials import measured
 from flatout.schema.run import Run, Utilization
+from flatout.units import format_ratio, format_share
 
 __all__ = [
     "ALL_CORES",
     "all_cores_busy",
+    "busy_in_words",
     "cores_are_shared",
     "cores_in_use",
     "foreign_cores",
     "is_disturbed",
     "num_processes",
+    "slowdown",
+    "waited_for_cores",
     "while_steps_ran",
 ]
 
 MAX_FOREIGN_CORES = 0.25
 ALL_CORES = 0.85
+MIN_WAITED, MOST_WAITED = 0.05, 0.9  # of the time, without a core: worth saying, and taken for at most
 
 
 def while_steps_ran(run: Run) -> tuple[Utilization, ...]:
@@ -40,6 +45,29 @@ def foreign_cores(run: Run) -> float:
     """Return the mean number of cores that others used while steps ran; 0 when not sampled."""
     samples = while_steps_ran(run)
     return fmean(sample.foreign_cpu for sample in samples) if samples else 0.0
+
+
+def waited_for_cores(run: Run) -> float:
+    """Return the share of the time in which the training thread was ready and had no core; 0 when not sampled."""
+    samples = while_steps_ran(run)
+    return fmean(sample.core_wait for sample in samples) if samples else 0.0
+
+
+def slowdown(run: Run) -> float:
+    """Return how many times as long steps take beside other programs, at least; 1 where these use little."""
+    return 1 / (1 - min(MOST_WAITED, waited_for_cores(run))) if is_disturbed(run) else 1.0
+
+
+def busy_in_words(run: Run) -> str:
+    """Return how much of the machine others used while steps ran, and what that made of the steps; "" for little."""
+    if not is_disturbed(run):
+        return ""
+    waited, samples = waited_for_cores(run), len(while_steps_ran(run))
+    told = f"other processes used {foreign_cores(run):.2f} of {run.environment.num_cpus} cores while the steps ran"
+    if waited < MIN_WAITED:
+        return f"{told} (n={samples})"
+    longer = f"steps take at least {format_ratio(slowdown(run))} as long"
+    return f"{told} (n={samples}), and the training waited for a core {format_share(waited)} of the time ({longer})"
 
 
 def is_disturbed(run: Run) -> bool:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from flatout.rules.facts.loader_facts import cpu_share, samples_per_batch, training_loader
-from flatout.rules.facts.machine_facts import all_cores_busy, is_disturbed, while_steps_ran
+from flatout.rules.facts.loader_facts import cpu_share, samples_per_batch, training_loader, waits_s
+from flatout.rules.facts.machine_facts import ALL_CORES, all_cores_busy, cores_in_use, is_disturbed, while_steps_ran
 from flatout.rules.facts.user_lines import costs, seconds
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -75,12 +75,18 @@ def read_bytes_s(run: Run) -> float:
 def _samples_wait_long(run: Run, breakdown: Breakdown, loader: LoaderFacts) -> bool:
     if cpu_share(loader) >= MAX_CPU_SHARE:
         return False
-    waits_s = loader.sample_s * (1 - cpu_share(loader)) / max(1.0, samples_per_batch(run, loader))
-    return waits_s >= MIN_WAIT_S and not _wait_for_a_core(run, loader) and workers_harm(run, breakdown) is None
+    wait_s = waits_s(loader) / max(1.0, samples_per_batch(run, loader))
+    return wait_s >= MIN_WAIT_S and not _wait_for_a_core(run, loader) and workers_harm(run, breakdown) is None
 
 
 def _wait_for_a_core(run: Run, loader: LoaderFacts) -> bool:
-    """Return whether samples may be waiting for a core: all cores are busy, or shared by too many processes."""
+    """Return whether samples may be waiting for a core: all cores are busy, or shared by too many processes.
+
+    What the fetching thread waits for a core is known where the system counts it, and left out already. Then only
+    threads of the training itself, which it may wait for, leave a doubt.
+    """
+    if loader.sample_queued_s > 0:
+        return (cores_in_use(run) or 0.0) >= ALL_CORES * run.environment.num_cpus
     return all_cores_busy(run) or (is_disturbed(run) and loader.num_workers >= run.environment.num_cpus)
 
 

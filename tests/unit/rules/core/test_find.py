@@ -259,3 +259,14 @@ def test_what_comes_behind_its_cause_comes_behind_all_that_gives_more():
         finding("IN012", most=3.2, location=PLACE),
     )  # fmt: skip
     assert found == ["SY001", "IN012", "IN007", "IN002"]
+
+
+@pytest.mark.parametrize(("foreign", "doubted"), [(1.5, True), (0.1, False)])
+def test_on_a_busy_machine_findings_stay_and_say_their_doubt(foreign, doubted):
+    looks = tuple(Utilization(at_s=0.5 * i, main_cpu=0.5, foreign_cpu=foreign) for i in range(12))
+    truth = example(step_ms=100, n=60, forward=50, utilization=looks)
+    rules = [rule_giving(finding("HO001", location=PLACE)), rule_of("MS001")]
+    found = examine(truth.run, truth.breakdown, (), rules).findings
+    assert [each.code for each in found] == (["HO001", "MS001"] if doubted else ["HO001"])
+    assert ("the place stands, the figures are rough" in found[0].message) is doubted
+    assert "the place stands" not in found[-1].message or not doubted

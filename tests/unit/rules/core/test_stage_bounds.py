@@ -11,7 +11,7 @@ from flatout.rules.core.stage_bounds import bounded
 from flatout.schema.facts import HELD_FIXED, HELD_INPUT, HELD_RAW, HELD_SAMPLES, HELD_TRANSFER
 from flatout.schema.finding import Ceiling, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Environment, Frame, LoaderFacts, SamplePrefix
+from flatout.schema.run import Environment, Frame, LoaderFacts, SamplePrefix, Utilization
 
 PLACE = ("data.py", 34, "Resize.__call__")
 
@@ -137,3 +137,12 @@ def test_what_short_stretches_did_not_see_of_the_input_goes_with_it(extra_ms, me
     found = bounded(finding, rule_of("IN001"), seen.run, (held_input,), seen.breakdown)
     assert found.max_speedup == pytest.approx(speedup, rel=0.01)
     assert bounded(finding, rule_of("IN001"), seen.run, (held_input,)).max_speedup == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(("foreign", "bound"), [(1.5, 3.0), (0.1, 1.3)])
+def test_beside_other_programs_what_is_not_known_well_limits_by_its_upper_end(foreign, bound):
+    looks = tuple(Utilization(at_s=0.5 * i, main_cpu=0.5, foreign_cpu=foreign) for i in range(12))
+    unsure = Ceiling(ceiling=HELD_INPUT, median_ms=77.0, speedup=1.3, low=0.9, high=3.0, num_pairs=8)
+    finding = Finding(code="IN001", name="x", phase=Phase.INPUT, share=0.8, max_speedup=5.0, message="n=1")
+    found = bounded(finding, rule_of("IN001"), example(step_ms=100, input=80, utilization=looks).run, (unsure,))
+    assert found.max_speedup == pytest.approx(bound)

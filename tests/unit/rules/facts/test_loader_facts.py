@@ -11,6 +11,7 @@ from flatout.rules.facts.loader_facts import (
     picks_rows,
     samples_per_batch,
     training_loader,
+    waits_s,
 )
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LoaderFacts, SamplePrefix
@@ -42,6 +43,13 @@ def test_what_was_not_measured_counts_as_work():
     assert cpu_share(LoaderFacts()) == 1.0
     assert cpu_share(LoaderFacts(sample_s=0.1, sample_cpu_s=0.02)) == pytest.approx(0.2)
     assert batch_s(LoaderFacts(sample_s=0.1, collate_s=0.02, sampler_s=0.01)) == pytest.approx(0.13)
+
+
+def test_waiting_for_a_core_is_no_part_of_a_sample():
+    queued = LoaderFacts(sample_s=0.3, sample_cpu_s=0.02, sample_queued_s=0.2)
+    assert cpu_share(queued) == pytest.approx(0.2)
+    assert waits_s(queued) == pytest.approx(0.08)
+    assert waits_s(LoaderFacts(sample_s=0.1, sample_cpu_s=0.02, sample_queued_s=0.2)) == 0.0
 
 
 def test_cheap_samples_of_an_array_in_memory_are_rows():

@@ -1,5 +1,7 @@
 """What the machine did while the steps ran, and whether cores are shared."""
 
+from dataclasses import replace
+
 import pytest
 
 from flatout.rules import example
@@ -10,6 +12,7 @@ from flatout.rules.facts.machine_facts import (
     foreign_cores,
     is_disturbed,
     num_processes,
+    waited_for_cores,
     while_steps_ran,
 )
 from flatout.schema.run import Causes, Environment, Header, RankSummary, SettingTrial, Utilization
@@ -36,6 +39,12 @@ def test_without_samples_or_steps_nothing_is_known():
     assert cores_in_use(sampled()) is None
     assert foreign_cores(sampled()) == 0.0
     assert while_steps_ran(example(n=0, utilization=(at(3),)).run) == ()
+
+
+def test_the_wait_for_a_core_is_the_mean_while_steps_ran():
+    looks = [replace(at(second), core_wait=wait) for second, wait in ((1.0, 0.9), (3.0, 0.2), (4.0, 0.4))]
+    assert waited_for_cores(sampled(*looks)) == pytest.approx(0.3)
+    assert waited_for_cores(sampled()) == 0.0
 
 
 @pytest.mark.parametrize(("foreign", "disturbed"), [(0.25, False), (0.26, True)])
