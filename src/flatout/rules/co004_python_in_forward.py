@@ -7,11 +7,9 @@ is at least 15% of the step and a quarter of it is inside one Python loop over t
 ensemble (read from the source), or in numpy or another Python library that neither imports torch nor is known to be
 built on it.
 
-Other loops count as well (tables, heads, experts, features) where one step of the deep run, whose lines are counted,
-made at least six turns, no turn reads what an earlier one has made but to add to it, and doing all turns at once would
-save 8% of the step. So does a loop of at least 20 such turns, by a number that is no size of the data, of which each
-goes on with the result of the one before (a solver of a differential equation, unrolled optimization, Sinkhorn), where
-it takes 60% of the forward pass.
+Other loops count (tables, heads, experts) where one step made at least six turns, no turn reads what an earlier one has
+made but to add to it, and doing all at once would save 8% of the step. So do solvers: at least 20 turns, by a number
+that is no size of the data, each going on with the result of the one before, and 60% of the forward pass.
 
 ## Why it matters
 
@@ -20,9 +18,7 @@ arithmetic that takes one. One operation over the whole tensor does the same in 
 
 For a library the bound is its own time. For a loop the gain is an estimate: 65% of the loop's forward and backward time
 is taken for launch overhead, the rest for matrix products that stay. A loop without matrix products, which only
-selects, sums or stacks, counts in full. The overhead was 56%, 68% and 69% for three of the scripts below; for two that
-select and stack, more than the whole loop was saved. Counting the whole loop would promise 12x where rewriting a
-recurrence gave 1.9x (n=1, one thread).
+selects, sums or stacks, counts in full.
 
 Of a loop whose turns were counted, the work is measured: in one forward pass, what each operation takes beyond the same
 operation on next to nothing. The rest is what one operation saves, and the optimizer's time for each parameter but one.

@@ -16,7 +16,7 @@ are projected, and normalized, for a loss that ignores them.
 
 ## What to do
 
-Pick the rows before the projection: `hidden[targets != ignore_index]`, `hidden[:, -1]`, and give the loss the targets
+Pick the rows before the projection: `hidden[targets.ne(ignore_index)]`, `hidden[:, -1]`, and give the loss the targets
 of these rows alone. The loss is the same.
 
 ## When it is wrong
@@ -66,7 +66,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         f"{format_share(found.unused / found.rows)} of the {found.rows} rows of {found.width} numbers"
         f"{f' in {at(found.place)}' if found.place else ''}. Forward and backward take "
         f"{format_ms(found.all_s * 1e3)} for all rows, {format_ms(found.used_s * 1e3)} for the others alone "
-        f"(n={found.n}). Pick the rows before the layer: hidden[targets != ignore_index], or hidden[:, -1].",
+        f"(n={found.n}). Pick the rows before the layer: hidden[targets.ne(ignore_index)], or hidden[:, -1].",
         evidence=(
             Evidence("rows that are not read", found.unused / found.rows, ""),
             Evidence("all rows, timed alone", found.all_s * 1e3, "ms"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.rules import example, line
+from flatout.rules import Example, example, line
 from flatout.rules.co004_python_in_forward import RULE
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, LineOperations, OptimizerFacts, RepeatedLine
@@ -55,7 +55,7 @@ def truth(tmp_path):
             ),
         )
         made = example(step_ms=100, forward=40, backward=40, optimizer=20, **given)
-        return replace(made, run=replace(made.run, causes=causes))
+        return Example(lambda: replace(made.run, causes=causes))
 
     return make
 
