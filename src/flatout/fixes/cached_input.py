@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import FOLDER, ON_CHANGE
 from flatout.fixes.core.edit import WrappedLoader
-from flatout.fixes.core.fitness import NO_LOADER, drawn, training_loaders
+from flatout.fixes.core.fitness import drawn, no_loader, training_loaders
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
@@ -59,7 +59,7 @@ _MIN_CHECKED = 2
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where making all samples of a training loader takes a while, and nothing about them is random."""
-    reasons = [_not_worth_it(loader) for loader in training_loaders(run)] or [NO_LOADER]
+    reasons = [_not_worth_it(loader) for loader in training_loaders(run)] or [no_loader(run)]
     return Unfit(reasons[0]) if all(reasons) else ({},)
 
 

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE
 from flatout.fixes.core.edit import WrappedLoader
-from flatout.fixes.core.fitness import NO_LOADER, drawn, training_loaders
+from flatout.fixes.core.fitness import drawn, no_loader, training_loaders
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
@@ -65,7 +65,7 @@ __all__ = ["FIX", "choices", "patch"]
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a training loader asks a data set for samples by index."""
     if all(map(_without_index, training_loaders(run))):
-        return Unfit(next(map(_without_index, training_loaders(run)), NO_LOADER))
+        return Unfit(next(map(_without_index, training_loaders(run)), no_loader(run)))
     reasons = [_drawn_itself(loader) for loader in run.loaders if not _without_index(loader)]
     return Unfit(reasons[0]) if all(reasons) else ({},)
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import PLACE, within
 from flatout.fixes.core.edit import Unwritten
-from flatout.fixes.core.fitness import NO_LOADER, training_loaders
+from flatout.fixes.core.fitness import no_loader, training_loaders
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, Run
@@ -60,7 +60,7 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     elsewhere = {loader.created_at for loader in run.loaders if not loader.is_training}
     place = next(iter(places), None)
     if len(places) != 1 or place is None or place in elsewhere:
-        return Unfit(_MANY if training else NO_LOADER)
+        return Unfit(_MANY if training else no_loader(run))
     if not all(each.batch_size for each in training):
         return Unfit("the training loader has a batch sampler of the script's own, or no batches")
     lengths = [loader.num_batches for loader in training if loader.num_batches]

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE, WORKERS, within
 from flatout.fixes.core.edit import LoaderArgument, Unwritten
-from flatout.fixes.core.fitness import NO_LOADER, drawn, training_loaders
+from flatout.fixes.core.fitness import drawn, no_loader, training_loaders
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import LoaderFacts, Run
@@ -65,7 +65,7 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Return the numbers of workers to try: as many as cores first; none where workers do harm."""
     loaders = [loader for loader in training_loaders(run) if not _must_stay(loader)]
     if not loaders:
-        return Unfit(next(map(_must_stay, training_loaders(run)), NO_LOADER))
+        return Unfit(next(map(_must_stay, training_loaders(run)), no_loader(run)))
     loader = max(loaders, key=lambda loader: loader.fetches * (loader.wait_s + loader.sample_s))
     settings: list[dict[str, object]] = []
     if _harms(loader):

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.edit import CopyArgument, LoaderArgument
-from flatout.fixes.core.fitness import NO_LOADER, off_cuda, training_loaders
+from flatout.fixes.core.fitness import no_loader, off_cuda, training_loaders
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -42,7 +42,7 @@ __all__ = ["FIX", "choices", "patch"]
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     """Offer it where a loader feeds a CUDA device."""
-    why = off_cuda(run) or ("" if training_loaders(run) else NO_LOADER)
+    why = off_cuda(run) or ("" if training_loaders(run) else no_loader(run))
     return Unfit(why) if why else ({},)
 
 

@@ -2,9 +2,14 @@
 
 from flatout.schema.run import LoaderFacts, Run
 
-__all__ = ["NO_LOADER", "drawn", "off_cuda", "training_loaders"]
+__all__ = ["drawn", "no_loader", "off_cuda", "training_loaders"]
 
-NO_LOADER = "no DataLoader gives the training its batches"
+
+def no_loader(run: Run) -> str:
+    """Return that the training has no DataLoader, or that the recording was ended before that was written down."""
+    if run.end.reason == "killed":
+        return "which loaders the training has is not known: the recording was ended before it had told"
+    return "no DataLoader gives the training its batches"
 
 
 def off_cuda(run: Run) -> str:

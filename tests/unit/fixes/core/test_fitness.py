@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from flatout.fixes.core.catalog import fixes
-from flatout.fixes.core.fitness import drawn, off_cuda
+from flatout.fixes.core.fitness import drawn, no_loader, off_cuda
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.rules.core.catalog import catalog
 from flatout.schema.facts import LoaderFacts, SamplePrefix
 from flatout.schema.phase import Phase
-from flatout.schema.run import Environment, Frame, Header, Run
+from flatout.schema.run import End, Environment, Frame, Header, Run
 from flatout.schema.trial import Equivalence
 
 BY_NAME = {fix.name: fix for fix in fixes()}
@@ -28,6 +28,12 @@ STREAM = LoaderFacts(name="Stream", is_training=True, iterable_style=True)
 
 def a_run(*loaders, **machine):
     return Run(header=Header(script="train.py"), loaders=loaders, environment=Environment(num_cpus=2, **machine))
+
+
+def test_a_recording_that_was_ended_has_not_told_which_loaders_there_are():
+    assert no_loader(a_run()) == "no DataLoader gives the training its batches"
+    told = BY_NAME["compiled-input"].choices(replace(a_run(), end=End(reason="killed"))).reason
+    assert told == "which loaders the training has is not known: the recording was ended before it had told"
 
 
 def test_a_reason_is_an_empty_choice_that_says_why():
