@@ -65,6 +65,7 @@ def engine(monkeypatch, project):
 @dataclass(frozen=True)
 class TuneLimits:
     budget_s: float
+    patience: float
     only: frozenset[str]
     also: frozenset[str]
     equal: str
