@@ -88,7 +88,8 @@ class Sums(Dataset):
         self.harder(rows)
 
     def harder(self, rows):
-        self.problems = [{"terms": random.sample(range(90), 40), "scale": 0.1} for _ in range(rows)]
+        starts = [random.randrange(50) for _ in range(rows)]
+        self.problems = [{"terms": range(start, start + 40), "scale": 0.1} for start in starts]
 
     def __len__(self):
         return len(self.problems)
@@ -104,7 +105,7 @@ class Sums(Dataset):
 
 class Teaching:
     def __init__(self):
-        self.sums, self.net = Sums(3000), torch.nn.Linear(801, 1)
+        self.sums, self.net = Sums(40_000), torch.nn.Linear(801, 1)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-6, momentum=0.9)
 
     def lesson(self):
@@ -117,7 +118,7 @@ class Teaching:
 
 teaching = Teaching()
 for lesson in range(1000):
-    teaching.sums.harder(3000)
+    teaching.sums.harder(40_000)
     teaching.lesson()
 """
 
@@ -165,6 +166,5 @@ def test_what_a_trial_shows_faster_is_not_kept_where_every_pass_has_other_rows(t
     (trial,) = report["trials"]
     assert trial["verdict"] == "NOT_APPLIED", trial
     assert "Sums changes from pass to pass" in trial["reason"]
-    assert "Sums.problems" in trial["reason"]
     assert report["recipe"] is None
     assert "changes from pass to pass" in shown
