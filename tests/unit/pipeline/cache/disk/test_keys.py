@@ -387,11 +387,11 @@ def test_what_a_module_of_the_users_own_holds_is_told_where_it_is_read(tmp_path:
 
 
 def test_a_module_that_is_only_imported_when_it_runs_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "not_imported_yet.py").write_text("")
+    (tmp_path / "comes_later.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     names: dict = {"__name__": "train"}
-    exec("def f(x):\n    import not_imported_yet\n    import os\n    import numpy\n    return not_imported_yet.g(x)\n", names)
-    assert key_of(names["f"]) == Key("", "function: f imports not_imported_yet when it runs, which is not there yet")
+    exec("def f(x):\n    import comes_later\n    import os\n    import numpy\n    return comes_later.g(x)\n", names)
+    assert key_of(names["f"]) == Key("", "function: f imports comes_later when it runs, which is not there yet")
 
 
 # -- every kind of thing --------------------------------------------------------------------------------------------
