@@ -115,7 +115,9 @@ def tune_and_present(
     failure: FlatoutError | None = None
     handover: HandoverStair | None = None
     try:
-        limits = TuneLimits(budget_s, patience, only, also, Equivalence(equal.upper()))
+        limits = TuneLimits(
+            budget_s=budget_s, patience=patience, only=only, also=also, equal=Equivalence(equal.upper())
+        )
         found: Report | None = _tune(words, limits, out, verbose)
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)

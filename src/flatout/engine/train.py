@@ -100,9 +100,9 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
                 code = _exit_code(_run(target, environment, following))
         took_s, ended_unix_s, foreign = time.monotonic() - begin, time.time(), beside.share()
         wait_for_rescuers(folder)
-        trained = _trained(code, selections, folder, ended_unix_s)
+        trained, last_step_unix_s = _trained(code, selections, folder)
         trained.took_s, trained.foreign_share = took_s, foreign
-        trained.stepped_s = max(0.0, took_s - trained.stepped_s) if trained.ranks else 0.0
+        trained.stepped_s = max(0.0, took_s - (ended_unix_s - last_step_unix_s)) if trained.ranks else 0.0
         return trained
 
 
@@ -199,9 +199,9 @@ def _exit_code(code: int) -> int:
 # -- what was done --------------------------------------------------------------------------------------------------
 
 
-def _trained(code: int, selections: Sequence[Selection], folder: Path, ended_unix_s: float) -> Trained:
-    """Return what the processes have said; of each its last word counts. `stepped_s` is told from the end."""
-    trained = Trained(code, [Act(selection) for selection in selections], stepped_s=ended_unix_s)
+def _trained(code: int, selections: Sequence[Selection], folder: Path) -> tuple[Trained, float]:
+    """Return what the processes have said, of each its last word, and when the last step of all ended; 0 for none."""
+    trained, last_step_unix_s = Trained(code, [Act(selection) for selection in selections]), 0.0
     samples: dict[str, list[int]] = {}
     found: dict[str, Any] = {}
     accounts: dict[tuple[int, int, str, str], LoaderAccount] = {}
@@ -220,7 +220,7 @@ def _trained(code: int, selections: Sequence[Selection], folder: Path, ended_uni
             samples.setdefault(name, []).extend(sizes)
         if said["steps"]:
             trained.ranks[said["rank"]] = trained.ranks.get(said["rank"], 0) + said["steps"]
-            trained.stepped_s = min(trained.stepped_s, max(0.0, ended_unix_s - said["last_step_unix_s"]))
+            last_step_unix_s = max(last_step_unix_s, said["last_step_unix_s"])
             found = said
         trained.notes.extend(note for note in said["notes"] if note not in trained.notes)
     for (number, _, dataset, place), account in accounts.items():
@@ -234,7 +234,7 @@ def _trained(code: int, selections: Sequence[Selection], folder: Path, ended_uni
         samples=samples,
     )
     trained.notes += _not_attached(folder)
-    return trained
+    return trained, last_step_unix_s
 
 
 def _last_words(path: Path) -> list[dict[str, Any]]:

@@ -54,13 +54,17 @@ def said(pid, *, hits=(), failure="", rank=0, steps=0, loaders=(), samples=None,
     }
 
 
-def trained(folder, *words, attached=True, ended_s=1.0):
+def told(folder, *words, attached=True):
     (folder / "parts").mkdir(exist_ok=True)
     if attached:
         (folder / "parts" / "python-1").touch()
     lines = [word if isinstance(word, str) else json.dumps(word) for word in words]
     (folder / "acts.jsonl").write_text("\n".join(lines))
-    return _trained(0, [WORKERS, TF32], folder, ended_s)
+    return _trained(0, [WORKERS, TF32], folder)
+
+
+def trained(folder, *words, attached=True):
+    return told(folder, *words, attached=attached)[0]
 
 
 def test_of_each_process_its_last_word_counts(tmp_path):
@@ -100,11 +104,11 @@ def test_loaders_of_one_line_are_told_together(tmp_path):
 def test_processes_one_after_the_other_are_one_training_and_ranks_train_side_by_side(tmp_path):
     walked = {"dataset": "Rows", "place": "train.py:3", "passes": 3, "batches": 20}
     words = [said(pid, steps=90, rank=pid % 2, loaders=[walked], last_s=60.0 + pid) for pid in (2, 3, 4)]
-    found = trained(tmp_path, *words, ended_s=70.0)
+    found, last_step_unix_s = told(tmp_path, *words)
     assert found.ranks == {0: 180, 1: 90}
     (account,) = found.acts[0].loaders.values()
     assert (account.passes, account.batches) == (6, 60)
-    assert found.stepped_s == 6.0  # before the end
+    assert last_step_unix_s == 64.0
 
 
 def test_notes_are_said_once(tmp_path):
@@ -125,5 +129,5 @@ def test_why_a_process_could_not_be_attached_to_is_a_note(tmp_path):
 
 def test_without_words_nothing_was_done(tmp_path):
     (tmp_path / "parts").mkdir()
-    found = _trained(3, [TF32], tmp_path, 1.0)
+    found, _ = _trained(3, [TF32], tmp_path)
     assert (found.exit_code, found.ranks, found.acts[0].hits) == (3, {}, {})
