@@ -6,6 +6,7 @@ the source of the file around the calls that lead to the step.
 
 import ast
 import functools
+from collections.abc import Iterator
 
 from flatout.probe.core.loop_bounds import LoopNode, of_one_scope, with_what_follows
 
@@ -30,17 +31,44 @@ def trains_elsewhere(tree: ast.AST, owner: ast.AST, loops: tuple[LoopNode, ...],
         return False
     if called is not None and not isinstance(here, LoopNode) and _comes_otherwise(here, called):
         return True
-    for node in of_one_scope(owner):
+    same = {ast.unparse(node.func) for node in ast.walk(here) if isinstance(node, ast.Call) and _calls(node, called)}
+    for node in _beside(owner, line):
         first, last = with_what_follows(node)
         outside = not (loops and _contains(loops[0], node)) and not first <= line <= last
-        if outside and isinstance(node, ast.Call):
-            name = _name(node.func)
-            if name == called or _trains(tree, name):
-                return True
+        if (
+            outside
+            and isinstance(node, ast.Call)
+            and (ast.unparse(node.func) in same or _trains(tree, _own(node.func)))
+        ):
+            return True
         apart = isinstance(node, LoopNode) and node not in loops and not (loops and _contains(loops[-1], node))
         if apart and _walks_back(node):
             return True
     return False
+
+
+def _beside(owner: ast.AST, line: int) -> Iterator[ast.AST]:
+    """Yield what is in a function, the other branches left out of each choice that has led to the line."""
+    for child in ast.iter_child_nodes(owner):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        yield child
+        first, last = with_what_follows(child)
+        if isinstance(child, ast.If | ast.Try) and first <= line <= last:
+            for each in _branch(child, line):
+                yield each
+                yield from _beside(each, line)
+        else:
+            yield from _beside(child, line)
+
+
+def _branch(choice: ast.If | ast.Try, line: int) -> list[ast.stmt]:
+    """Return the branch of a choice that a line is in."""
+    handlers = [each.body for each in choice.handlers] if isinstance(choice, ast.Try) else []
+    for branch in (choice.body, choice.orelse, *handlers):
+        if branch and branch[0].lineno <= line <= (branch[-1].end_lineno or 0):
+            return branch
+    return []
 
 
 def _statement(owner: ast.AST, line: int) -> ast.stmt | None:
@@ -62,8 +90,16 @@ def _comes_otherwise(here: ast.stmt, called: str) -> bool:
     return False
 
 
-def _calls(node: ast.AST, name: str) -> bool:
+def _calls(node: ast.AST, name: str | None) -> bool:
     return isinstance(node, ast.Call) and _name(node.func) == name
+
+
+def _own(function: ast.expr) -> str:
+    """Return the name of a function of the file, or of a method of the same object; "" of what belongs to others."""
+    of_self = (
+        isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self"
+    )
+    return _name(function) if of_self or isinstance(function, ast.Name) else ""
 
 
 def _name(node: ast.AST) -> str:

@@ -46,6 +46,26 @@ SCRIPTS = {
         "        Loss().backward()",
         Planned(passes=3),
     ),
+    "a method of the name of a function": (
+        "class Net:\n    def train(self):\n        pass\n"
+        "def train(net):\n    for epoch in range(3):\n        net.train()\n        once(loader)\n"
+        "train(Net())\nNet().train()",
+        Planned(passes=3),
+    ),
+    "one way or the other": (
+        "def main():\n    if args.epochs:\n        fit(3)\n    else:\n        fit(5)\nmain()",
+        Planned(passes=3),
+    ),
+    "tried, else otherwise": ("try:\n    fit(3)\nexcept ValueError:\n    fit(4)", Planned(passes=3)),
+    "one way, and then again": (
+        "if args.epochs:\n    fit(3)\nelse:\n    fit(5)\nfit(1)",
+        Planned(),
+    ),
+    "of an object": (
+        "class Trainer:\n    def run(self, epochs):\n        fit(epochs)\n"
+        "trainer = Trainer()\ntrainer.run(3)\ntrainer.run(4)",
+        Planned(),
+    ),
     "handed to map": ("list(map(fit, [3, 5]))", Planned()),
     "handed by name": ("import functools\nfunctools.partial(fit, epochs=3)()", Planned()),
     "in a comprehension": ("found = [fit(rate) for rate in (3, 5)]", Planned()),
