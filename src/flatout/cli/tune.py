@@ -114,10 +114,8 @@ def tune_and_present(
     _require_ours(recipe_file)
     failure: FlatoutError | None = None
     handover: HandoverStair | None = None
+    limits = TuneLimits(budget_s=budget_s, patience=patience, only=only, also=also, equal=Equivalence(equal.upper()))
     try:
-        limits = TuneLimits(
-            budget_s=budget_s, patience=patience, only=only, also=also, equal=Equivalence(equal.upper())
-        )
         found: Report | None = _tune(words, limits, out, verbose)
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)
