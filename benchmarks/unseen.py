@@ -16,6 +16,7 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import planted
@@ -44,6 +45,11 @@ def row(script: Script, judged: dict) -> str:
     return f"{script.name:<24} {phases:<18}  {'  '.join(cells)} first: {judged['first'][:48]}"
 
 
+def share(verdicts: Iterable[bool]) -> float:
+    """Return how many percent of the verdicts are true."""
+    return 100 * statistics.mean(map(float, verdicts))
+
+
 def figures(judged: dict[Script, dict]) -> dict[str, tuple[float, int, str]]:
     """Return value, number of scripts and unit of each figure of a set."""
     flawed = [verdict for script, verdict in judged.items() if script.kind == "flawed"]
@@ -52,9 +58,9 @@ def figures(judged: dict[Script, dict]) -> dict[str, tuple[float, int, str]]:
     lined = [verdict["line"] for verdict in flawed if verdict["line"] is not None]
     errors = [verdict["error"] for verdict in flawed if verdict["error"] is not None]
     found = {
-        "right phase first": (sum(verdict["phase"] for verdict in flawed), len(flawed), "of n"),
-        "right line within the first two findings": (sum(lined), len(lined), "of n"),
-        "nothing found": (sum(verdict["silent"] for verdict in flawed), len(flawed), "of n"),
+        "right phase first": (share(verdict["phase"] for verdict in flawed), len(flawed), "%"),
+        "right line within the first two findings": (share(lined), len(lined), "%"),
+        "nothing found": (share(verdict["silent"] for verdict in flawed), len(flawed), "%"),
         "healthy scripts with a finding of 10% or more": (sum(map(bool, known)), len(known), "of n"),
     }
     if len(errors) > 1:

@@ -2,8 +2,10 @@
 
 Planted scripts are tuned untouched. Each is then trained for as many epochs as take about half a minute, plain and
 under its recipe in turns; both are timed from the start of the command to its end, start-up and validation with it.
+With `--set N` it takes the scripts of `unseen/set_N`, which are trained as they are written.
 
     python benchmarks/whole_training.py --quick
+    python benchmarks/whole_training.py --set 1 --quick
     python benchmarks/whole_training.py --only char_lm --rounds 3
 """
 
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from planted_suite import Script, read_truth
+from planted_suite import SUITE, Script, read_truth
 from record import record
 
 from flatout.engine.recipe import RECIPE_FILE, read_recipe
@@ -29,6 +31,8 @@ from flatout.schema.recipe import Recipe
 
 TRAINED_S = 30.0  # about what a plain training takes
 FEWEST_EPOCHS = 2
+SETS = Path(__file__).resolve().parent / "unseen"
+QUICK_OF_SET = 4  # every so many scripts of an unseen set are a quick run
 WITHIN, OVER = 0.15, 1.15
 SLOWER = 0.97  # of a training that is no slower beyond noise
 
@@ -89,10 +93,13 @@ def measure(script: Script, budget: str, rounds: int) -> Row | str:
         recipe = tuned(script, folder, budget)
         if recipe is None:
             return "nothing kept"
-        if recipe.whole is None:
-            return "the length of an epoch is not known"
-        epochs = num_epochs(recipe)
-        words = [*script.command(folder), "--epochs", str(epochs)]
+        as_written = script.suite != SUITE
+        if recipe.whole is None or (as_written and not recipe.whole.epochs):
+            return "the length of the training is not known"
+        epochs = recipe.whole.epochs if as_written else num_epochs(recipe)
+        words = script.command(folder)
+        if not as_written:
+            words += ["--epochs", str(epochs)]
         commands = ([sys.executable, *words], [sys.executable, "-m", "flatout", "run", *words])
         seconds: tuple[list[float], list[float]] = ([], [])
         for number in range(rounds):
@@ -120,18 +127,28 @@ def summary(rows: list[Row]) -> dict[str, float]:
     }
 
 
+def chosen(options: argparse.Namespace) -> list[Script]:
+    """Return the scripts that were asked for: flawed ones of one process and one file."""
+    suite = SUITE if options.set is None else SETS / f"set_{options.set}"
+    scripts = [each for each in read_truth(suite) if each.kind == "flawed" and each.ranks == 1 and not each.package]
+    if options.only:
+        return [each for each in scripts if each.name in options.only]
+    if not options.quick:
+        return scripts
+    return [each for each in scripts if each.quick] if options.set is None else scripts[::QUICK_OF_SET]
+
+
 def main() -> None:
     """Print a line for each script, and the shares; the scripts that kept nothing are named."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="eleven scripts, once each way")
+    parser.add_argument("--set", type=int, metavar="N", help="scripts of the unseen set N")
     parser.add_argument("--only", action="append", help="this script")
     parser.add_argument("--rounds", type=int, default=0, help="trainings each way")
     parser.add_argument("--budget", default="2m", help="of a tune")
     parser.add_argument("--record", action="store_true", help="add the figures to the history")
     options = parser.parse_args()
-    scripts = [each for each in read_truth() if each.kind == "flawed" and each.ranks == 1 and not each.package]
-    scripts = [each for each in scripts if each.name in (options.only or [each.name])]
-    scripts = [each for each in scripts if each.quick or not options.quick or options.only]
+    scripts = chosen(options)
     rounds = options.rounds or (1 if options.quick else 3)
     print(f"{processor_name()}, {os.cpu_count()} CPUs, torch {version('torch')}, {rounds} trainings each way")
     rows = []
@@ -154,7 +171,7 @@ def main() -> None:
         if options.record:
             record(
                 "whole_training",
-                metric,
+                metric if options.set is None else f"set {options.set}: {metric}",
                 value,
                 n=len(rows),
                 n_of="scripts",

@@ -14,7 +14,7 @@ loader = DataLoader(TensorDataset(x, y), batch_size=24, shuffle=True)
 net = nn.Sequential(
     nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 48, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
     nn.Conv2d(48, 48, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 5),
-)
+).to(memory_format=torch.channels_last)
 opt = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 for epoch in range(args.epochs):
     running_loss = running_acc = 0.0

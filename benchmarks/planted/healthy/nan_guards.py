@@ -16,7 +16,7 @@ loader = DataLoader(TensorDataset(images, grade), batch_size=32, shuffle=True)
 net = nn.Sequential(
     nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 48, 3, stride=2), nn.ReLU(),
     nn.Conv2d(48, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 5),
-)
+).to(memory_format=torch.channels_last)
 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
 device = torch.device("cpu")
 for epoch in range(args.epochs):

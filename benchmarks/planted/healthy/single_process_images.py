@@ -42,7 +42,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     loader = DataLoader(Crops(320), batch_size=16, shuffle=True, num_workers=0)
-    model = Net()
+    model = Net().to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for epoch in range(args.epochs):
         for step, (x, y) in enumerate(loader):

@@ -35,7 +35,7 @@ parser.add_argument("--epochs", type=int, default=60)
 args = parser.parse_args()
 torch.manual_seed(1)
 sharp = (torch.rand(640, 1, 24, 24) > 0.8).float()
-model = Refine()
+model = Refine().to(memory_format=torch.channels_last)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 for epoch in range(args.epochs):
     for index in torch.randperm(len(sharp)).split(16):

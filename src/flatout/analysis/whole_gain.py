@@ -39,7 +39,7 @@ def whole_gain(run: Run, breakdown: Breakdown, gains: Gains) -> WholeTraining | 
         startup_s=startup_s - own_s, first_epoch_s=steps_s, later_epoch_s=steps_s, between_s=epoch.between_s
     )
     tuned = TrainingTimes(
-        startup_s=max(0.0, startup_s + own_s + gains.once_s),
+        startup_s=startup_s + own_s + max(0.0, gains.once_s),  # no fix makes a start shorter: less is noise
         first_epoch_s=steps_s / (1.0 if gains.first is None else gains.first),
         later_epoch_s=steps_s / gains.later,
         between_s=epoch.between_s / gains.between,
