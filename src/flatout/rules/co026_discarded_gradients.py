@@ -82,12 +82,15 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
 def _what(worst: NeedlessPass) -> str:
     size = format_bytes(worst.num_bytes)
     if not worst.parameters:
-        return f"the gradient of an input ({size}), which has requires_grad and whose gradient nobody asks for"
+        asked = "which this pass adds up once more" if worst.asked_for else "whose gradient nobody asks for"
+        return f"the gradient of an input ({size}), which has requires_grad and {asked}"
     also = " and of an input" if worst.inputs else ""
     return f"those of {worst.parameters} parameters{also} ({size}), which are set to zero before their optimizer steps"
 
 
 def _cure(worst: NeedlessPass) -> str:
+    if not worst.parameters and worst.asked_for:
+        return "Name what is trained: `loss.backward(inputs=list(model.parameters()))`."
     if not worst.parameters:
         return "Take requires_grad off it, or detach it."
     return (

@@ -67,6 +67,7 @@ class NeedlessPass:
     num_bytes: int = 0
     seconds: float = 0.0  # a step, of nodes that lead to nothing else
     on_the_way: bool = False  # only parameters of layers that the gradient of something else goes through
+    asked_for: bool = False  # of an input, by `torch.autograd.grad` in another pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

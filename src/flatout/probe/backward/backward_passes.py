@@ -40,7 +40,12 @@ class BackwardWatch:
         """Look at nothing yet."""
         self._deep = deep
         self.lines = ForwardLines()
-        self._python, self._use, self._timer, self._tables = PythonEntries(), LeafUse(), NodeTimer(), TableLook()
+        self._python, self._use, self._timer, self._tables = (
+            PythonEntries(),
+            LeafUse(deep.unread),
+            NodeTimer(),
+            TableLook(),
+        )
         self._passes: list[RecordedPass] = []
         self._without = LeftOut()
         self._looks = ""  # "python", "nodes", or "times": of nodes

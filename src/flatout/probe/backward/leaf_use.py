@@ -1,7 +1,8 @@
 """What becomes of gradients: read by an optimizer or the script, or thrown away before anybody has.
 
 While it watches, reading `tensor.grad` in Python is seen; torch's own optimizers, `zero_grad` and we do not count. What
-an optimizer has read is seen in the parameter: it was written to.
+an optimizer reads is told by its step, and of one that is not torch's it is seen in the parameter: it was written to
+(fused optimizers write without counting it).
 """
 
 import sys
@@ -9,6 +10,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from flatout.probe.backward.recorded_pass import Leaf, PassKey, RecordedPass
 from flatout.probe.core.seams import Seams
@@ -22,8 +24,10 @@ _GRAD: Any = torch.Tensor.grad
 class LeafUse:
     """Follows gradients from the pass that makes them to who reads them."""
 
-    def __init__(self) -> None:
-        """Follow none yet."""
+    def __init__(self, unread: set[int]) -> None:
+        """Follow none yet; `unread` takes the identities of parameters whose gradients nobody reads in Python."""
+        self._unread = unread
+        self._was_read: set[int] = set()
         self._seams = Seams()
         self._watching = False
         self._pending: dict[int, tuple[Leaf, int, list[PassKey]]] = {}  # by the tensor's identity, with its version
@@ -32,11 +36,13 @@ class LeafUse:
         self._states: dict[int, tuple[int, ...]] = {}  # of gradients and weights after the latest pass
         self._step = 0  # of that pass
         self._read = False  # a gradient, since then
+        self._hook: Any = None
 
     def begin(self) -> None:
         """Watch."""
         self._watching = True
         self._seams.replace(torch.Tensor, "grad", self._watched())
+        self._hook = register_optimizer_step_pre_hook(self._stepping)
 
     def end(self) -> None:
         """Watch no more; what is left of inputs nobody has asked for."""
@@ -44,9 +50,11 @@ class LeafUse:
             return
         self._watching = False
         self._seams.undo()
+        self._hook.remove()
         for number in [number for number, (leaf, *_) in self._pending.items() if not leaf.is_parameter]:
             self._settle(number, used=False)
         self._pending.clear()
+        self._unread -= self._was_read
 
     def before_pass(self, recorded: RecordedPass) -> None:
         """A pass is about to begin: what was set to zero is lost, and what has changed is noted."""
@@ -71,6 +79,7 @@ class LeafUse:
             leaf, tensor = node.leaf, node.leaf.ref() if node.leaf is not None and node.ran else None
             if leaf is not None and tensor is not None and not (leaf.is_parameter and _is_zero(_GRAD.__get__(tensor))):
                 self._pending.setdefault(id(tensor), (leaf, tensor._version, []))[2].append(recorded.key)
+                self._unread |= {id(tensor)} if leaf.is_parameter else set()
 
     def needless(self, recorded: RecordedPass, held: set[int]) -> set[object]:
         """Return the identities of the leaves whose gradients of such a pass were thrown away each time.
@@ -80,6 +89,15 @@ class LeafUse:
         thrown, used = self._thrown[recorded.key], self._used[recorded.key]
         found = (leaf for leaf in recorded.leaves() if thrown[leaf.identity] and leaf.identity not in used)
         return {leaf.identity for leaf in found if not leaf.is_parameter or leaf.identity in held}
+
+    def _stepping(self, optimizer: Any, *_: Any) -> None:
+        """An optimizer is about to read the gradients of what it holds, and to write to that."""
+        for group in optimizer.param_groups:
+            for tensor in group["params"]:
+                self._read = self._read or id(tensor) in self._states
+                leaf, *_rest = self._pending.get(id(tensor), (None,))
+                if leaf is not None and leaf.ref() is tensor:
+                    self._settle(id(tensor), used=not _is_zero(_GRAD.__get__(tensor)))
 
     def _settle(self, number: int, *, used: bool) -> None:
         leaf, _, keys = self._pending.pop(number)
@@ -91,12 +109,14 @@ class LeafUse:
 
     def _watched(self) -> property:
         def read(tensor: Any) -> Any:
-            if id(tensor) in self._pending:
+            if id(tensor) in self._unread or id(tensor) in self._pending:
                 reader = sys._getframe(1)
                 name = str(reader.f_globals.get("__name__", ""))
                 if not name.startswith(_NO_READERS) and reader.f_code.co_name != "zero_grad":
-                    self._read = True
-                    self._settle(id(tensor), used=True)
+                    self._was_read.add(id(tensor))
+                    if id(tensor) in self._pending:
+                        self._read = True
+                        self._settle(id(tensor), used=True)
             return _GRAD.__get__(tensor)
 
         return property(read, _GRAD.__set__, _GRAD.__delete__)

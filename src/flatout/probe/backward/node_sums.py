@@ -90,6 +90,8 @@ def needless_passes(
     leaves: dict[Frame | None, dict[object, Leaf]] = defaultdict(dict)
     seconds: dict[Frame | None, float] = defaultdict(float)
     apart: set[Frame | None] = set()
+    passes = tuple(passes)
+    asked = {leaf.identity for each in passes if not each.adds for leaf in each.leaves() if not leaf.is_parameter}
     for each in passes:
         lost = needless(each)
         if lost:
@@ -105,6 +107,7 @@ def needless_passes(
             num_bytes=sum(leaf.num_bytes for leaf in known.values()),
             seconds=seconds[place] / steps,
             on_the_way=place not in apart,
+            asked_for=any(identity in asked for identity in known),
         )
         for place, known in leaves.items()
     ]

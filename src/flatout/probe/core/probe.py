@@ -37,6 +37,7 @@ class DeepContext:
         aside: whether this step runs with another setting than the script's, to learn what that costs.
         offer: `offer(name, switch)` asks for blocks of steps with `switch(True)` and `switch(False)` in turn.
         since_unix_s: when the first step had ended.
+        unread: identities of parameters whose gradients were followed in some steps, and read by nobody in Python.
     """
 
     event_log: EventLog
@@ -48,6 +49,7 @@ class DeepContext:
     aside: Callable[[], bool]
     offer: Callable[[str, Callable[[bool], None]], None]
     since_unix_s: float = 0.0
+    unread: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

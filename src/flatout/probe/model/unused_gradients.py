@@ -10,7 +10,7 @@ import contextlib
 import gc
 import statistics
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -82,10 +82,20 @@ class NeedlessTime:
 class GradientWatch:
     """Looks at the graphs of a few steps."""
 
-    def __init__(self, trouble: Callable[[Exception], None], optimizers: Callable[[], Iterable[Any]] = tuple) -> None:
-        """Have seen nothing yet; errors of its own go to `trouble`, and `optimizers` gives those that have stepped."""
+    def __init__(
+        self,
+        trouble: Callable[[Exception], None],
+        optimizers: Callable[[], Iterable[Any]] = tuple,
+        copied: Collection[int] = (),
+    ) -> None:
+        """Have seen nothing yet; errors of its own go to `trouble`, and `optimizers` gives those that have stepped.
+
+        `copied` holds the identities of parameters whose gradients nobody reads although their values may change: a
+        target network gets those of the trained one.
+        """
         self.trouble = trouble
         self._optimizers = optimizers
+        self._copied = copied
         self._places: dict[int, Frame | None] = {}  # of calls, by the module's identity
         self._steps = 1  # that were finished: the first one is not told
         self._taken_s: list[float] = []  # a step that was looked at
@@ -155,7 +165,7 @@ class GradientWatch:
         if not self._unread or not self._stay or self._hooked or together:
             return None
         with contextlib.suppress(Exception):  # parameters of any kind
-            found = self._still_unread()
+            found = self._still_unread(copied=())
         if not found:
             return None
 
@@ -165,11 +175,11 @@ class GradientWatch:
 
         return freeze
 
-    def _still_unread(self) -> list[Any]:
-        """Return the parameters seen, where nobody has changed one, and no optimizer that there is holds one."""
+    def _still_unread(self, copied: Collection[int]) -> list[Any]:
+        """Return the parameters seen, where no optimizer that there is holds one, and none but `copied` has changed."""
         held = {id(one) for one in _held_by(_living_optimizers())}
         seen = [(one, before) for ref, before in self._unread.values() if (one := ref()) is not None]
-        unread = [one for one, before in seen if id(one) not in held and _sum(one) == before]
+        unread = [one for one, before in seen if id(one) not in held and (id(one) in copied or _sum(one) == before)]
         return unread if len(unread) == len(self._unread) else []
 
     def facts(self, modules: Iterable[Any]) -> UnusedGradients | None:
@@ -181,7 +191,7 @@ class GradientWatch:
     def _found(self, modules: Iterable[Any]) -> UnusedGradients | None:
         if not self._taken_s or not self._unread:
             return None
-        unread = self._still_unread()
+        unread = self._still_unread(self._copied)
         found = _named(list(modules), {id(one) for one in unread})
         named = sorted(found, key=lambda each: each[1].nbytes, reverse=True)
         if not named:
@@ -277,7 +287,7 @@ def _offer_to_freeze(both: tuple[GradientWatch, DeepContext], step: Step, number
 
 PROBE: Probe[tuple[GradientWatch, DeepContext]] = Probe(
     name="unused-gradients",
-    make=lambda deep: (GradientWatch(deep.fail, deep.optimizers), deep),
+    make=lambda deep: (GradientWatch(deep.fail, deep.optimizers, deep.unread), deep),
     install=lambda both, seams: both[0].install(seams),
     called=lambda both, module, arguments: both[0].called(module, arguments),
     backward=lambda both, tensor: both[0].backward(tensor),

@@ -253,6 +253,55 @@ def test_micro_batches_and_joint_optimizers_throw_nothing_away():
     assert found.calls[0].again_s == 0
 
 
+def test_what_a_fused_optimizer_reads_is_not_thrown_away():
+    """It writes to weights without counting that."""
+    model = nn.Linear(16, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+
+    def step():
+        out = model(torch.ones(8, 16)).sum()
+        optimizer.zero_grad()
+        out.backward()
+        optimizer.step()
+
+    assert Training([optimizer]).run(step).needless == ()
+
+
+def test_parameters_whose_gradients_nobody_reads_are_told_to_other_probes():
+    model, target = nn.Linear(8, 1), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(read=False):
+        optimizer.zero_grad()
+        (model(torch.ones(4, 8)) - target(torch.ones(4, 8))).square().mean().backward()
+        optimizer.step()
+        if read:
+            target.bias.data -= 0.1 * target.bias.grad
+        target.load_state_dict(model.state_dict())
+
+    for read, expected in ((False, {"weight", "bias"}), (True, {"weight"})):
+        training = Training([optimizer])
+        training.run(lambda read=read: step(read))
+        unread = training.context.unread
+        assert {name for name, one in target.named_parameters() if id(one) in unread} == expected
+
+
+def test_an_input_whose_gradient_another_pass_asks_for_is_told_so():
+    model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        points = torch.rand(8, 2).requires_grad_()
+        value = model(points)
+        slope = torch.autograd.grad(value.sum(), points, create_graph=True)[0]
+        optimizer.zero_grad()
+        (slope.square().mean() + value.square().mean()).backward()
+        optimizer.step()
+
+    (found,) = Training([optimizer]).run(step).needless
+    assert (found.inputs, found.parameters, found.asked_for) == (1, 0, True)
+
+
 def test_gradients_that_are_zero_when_they_are_made_are_not_thrown_away():
     model, head = nn.Linear(16, 16), nn.Linear(16, 4)
     nn.init.zeros_(head.weight)

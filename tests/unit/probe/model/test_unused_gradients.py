@@ -87,6 +87,26 @@ def test_what_the_script_changes_by_hand_is_read():
     assert train(model, model[2].parameters(), by_hand=by_hand) is None
 
 
+def test_a_network_that_takes_over_the_values_of_another_reads_no_gradients():
+    """A target network is a copy of the trained one, made anew every so many steps."""
+    target, trained = made(), made()
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    unread = {id(one) for one in target.parameters()}
+    for copied, expected in ((unread, 4), ((), None)):
+        watch = GradientWatch(raise_it, lambda: [optimizer], copied)
+        for number in range(1, STEPS + 1):
+            watch.called(target, ((), {}))
+            loss = (trained(torch.ones(8, 16)) - target(torch.rand(8, 16))).square().mean()
+            watch.backward(loss)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            target.load_state_dict(trained.state_dict())
+            watch.step(Step(start_ns=0, wall_ns=10**7, phases_ns=(0,) * 8), number)
+        found = watch.facts([trained, target])
+        assert (found and found.parameters) == expected
+
+
 def test_training_is_the_same_with_it():
     weights = []
     for look in (True, False):
