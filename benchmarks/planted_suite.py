@@ -6,6 +6,7 @@ A twin is not kept as a script. `repairs/NAME.diff` changes the flawed script in
 the patch shows and by nothing else. `planted_twins.py` writes twins out, and takes edited ones back as patches.
 """
 
+import ast
 import hashlib
 import tomllib
 from dataclasses import dataclass
@@ -85,13 +86,24 @@ class Script:
         return hashlib.sha256(b"\0".join([*sources, repr(self.args).encode()])).hexdigest()[:16]
 
     def marked_lines(self, cause: Cause) -> set[tuple[Path, int]]:
-        """Return the (file, line) pairs that may be named for `cause`."""
+        """Return the (file, line) pairs that may be named for `cause`: of a statement over several lines, any."""
         return {
-            (path, number)
+            (path, line)
             for path in self.files(self.home)
             for number, text in enumerate(path.read_text().splitlines(), 1)
             if text.endswith(cause.mark)
+            for line in statement_lines(path, number)
         }
+
+
+def statement_lines(path: Path, line: int) -> range:
+    """Return the lines of the statement on a line: a call over several lines is one place; a loop is its line."""
+    simple = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.lineno <= line <= node.end_lineno
+    ]
+    return range(simple[0].lineno, simple[0].end_lineno + 1) if simple else range(line, line + 1)
 
 
 def read_truth(suite: Path = SUITE) -> list[Script]:

@@ -60,9 +60,9 @@ def test_figures_count_what_can_be_judged(home: Path) -> None:
     alarms = [judged(alarms=number) for number in (0, 2, None)]
     found = unseen.figures(dict(zip([*flawed, *healthy], [*verdicts, *alarms], strict=True)))
     assert {metric: value[:2] for metric, value in found.items()} == {
-        "right phase first": (3, 4),
-        "right line within the first two findings": (2, 3),
-        "nothing found": (1, 4),
+        "right phase first": (75.0, 4),
+        "right line within the first two findings": (pytest.approx(66.7, abs=0.1), 3),
+        "nothing found": (25.0, 4),
         "healthy scripts with a finding of 10% or more": (1, 2),
         "error of the promise, median": (pytest.approx(10.0), 3),
         "error of the promise, 90th percentile": (pytest.approx(42.0), 3),

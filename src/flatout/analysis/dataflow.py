@@ -10,7 +10,7 @@ import functools
 import linecache
 from collections.abc import Iterator
 
-__all__ = ["feeds", "loops_around", "reads_gradients"]
+__all__ = ["feeds", "feeds_result", "loops_around", "reads_gradients"]
 
 _FILLING = {"append", "extend", "add", "update", "appendleft", "insert", "copy_", "fill_", "put"}
 
@@ -43,6 +43,24 @@ def feeds(file: str, line: int, goals: frozenset[int]) -> bool:
                 needed |= statement.reads
                 changed = True
     return inside.index(subject) in feeding
+
+
+def feeds_result(file: str, line: int) -> bool:
+    """Return whether the statement at `line` may be needed for what its function returns.
+
+    It is not where the function returns values, and the statement neither makes what these are made of nor changes an
+    attribute: a metric, a line of log.
+    """
+    statements = _statements(file)
+    subject = _at(statements, line)
+    if subject is None:
+        return True
+    returns = frozenset(
+        item.first for item in statements if item.function == subject.function and item.returns and item.reads
+    )
+    if not returns or subject.returns or any("." in name for name in subject.makes):
+        return True
+    return feeds(file, line, returns)
 
 
 def loops_around(file: str, line: int) -> tuple[int, ...]:
@@ -81,6 +99,7 @@ class _Statement:
         self.function = function
         self.makes = makes
         self.reads = reads
+        self.returns = False
 
 
 def _at(statements: list[_Statement], line: int) -> _Statement | None:
@@ -127,7 +146,9 @@ def _statement(node: ast.stmt, function: int, loops: tuple[int, ...]) -> _Statem
             _note(inner, makes, reads)
     if isinstance(node, ast.AugAssign):
         reads |= makes
-    return _Statement(node.lineno, max(node.lineno, last), function, loops, makes, reads - {""})
+    statement = _Statement(node.lineno, max(node.lineno, last), function, loops, makes, reads - {""})
+    statement.returns = isinstance(node, ast.Return) or any(isinstance(each, ast.Yield) for each in ast.walk(node))
+    return statement
 
 
 def _header(node: ast.stmt) -> list[ast.AST]:

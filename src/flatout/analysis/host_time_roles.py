@@ -6,14 +6,15 @@ what the backward pass needs is input (the forward pass itself where no module i
 that repeats the steps lies between epochs. A statement
 between forward and backward that the loss is made of is part of the forward pass; where no optimizer of torch makes a
 step, code after the backward pass that works on gradients is the optimizer. Host time in the line that asks a loader
-for batches is the release of the batch before, which of a worker's shared memory can take longer than the wait.
+for batches is the release of the batch before, which of a worker's shared memory can take longer than the wait. What
+looks like a validation between epochs, and makes what the steps are trained on, prepares the next epoch.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from statistics import median
 
-from flatout.analysis.dataflow import feeds, loops_around, reads_gradients
+from flatout.analysis.dataflow import feeds, feeds_result, loops_around, reads_gradients
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, LineCost, Outside, Run, Step
 
@@ -21,6 +22,7 @@ __all__ = ["assign_roles"]
 
 _PART_INDEX = {"lead": 0, "loss": 1, "tail": 2}
 _SPINE_SHARE = 0.05  # backward stacks below this share of the backward time do not count
+_NEARLY_ALL = 0.8  # of the time of validations
 _LUMP = 3.0  # host time before the forward pass that is so many times the median comes once an epoch
 
 Place = tuple[str, str]
@@ -50,6 +52,8 @@ def assign_roles(run: Run) -> Run:
     if not run.optimizers:
         parts.append("tail")
     made = {"lead": Phase.INPUT if by_modules else Phase.FORWARD, "loss": Phase.FORWARD, "tail": Phase.OPTIMIZER}
+    run = _without_preparation(run, spine)
+    assert run.causes is not None
     asking = frozenset(loader.iterated_at for loader in run.loaders if loader.is_training and loader.iterated_at)
     lines = tuple(_assigned(cost, spine, {part: made[part] for part in parts}, asking) for cost in run.causes.lines)
     causes = dataclasses.replace(run.causes, lines=lines)
@@ -103,7 +107,7 @@ def _role(stack: tuple[Frame, ...], spine: _Spine, part: str, made: Phase) -> Ph
     if part == "tail":
         return made if any(reads_gradients(frame.file, frame.line) for frame in stack) else None
     aside = False  # frames further in have left the way
-    for frame in stack:
+    for depth, frame in enumerate(stack):
         goals = spine.lines.get((frame.file, frame.function))
         if goals is None:
             aside = True
@@ -113,8 +117,37 @@ def _role(stack: tuple[Frame, ...], spine: _Spine, part: str, made: Phase) -> Ph
         if part == "lead" and spine.once_an_epoch(frame):
             return Phase.EPOCH_GAP
         # on the way itself: an argument of the call that leads on, made further in
-        return made if frame.line in goals or feeds(frame.file, frame.line, goals) else None
+        on_the_way = frame.line in goals or feeds(frame.file, frame.line, goals)
+        kept = made is Phase.INPUT or all(feeds_result(each.file, each.line) for each in stack[:depth])
+        return made if on_the_way and kept else None
     return None
+
+
+def _without_preparation(run: Run, spine: _Spine) -> Run:
+    """Return the Run with validations that make what the next steps are trained on as time between epochs."""
+    assert run.causes is not None
+    lines = run.causes.lines
+    seen = [cost for cost in lines if cost.process == "main" and cost.phase is Phase.VALIDATION]
+    prepares = {id(cost) for cost in seen if _prepares(cost.stack, spine)}
+    whole = sum(cost.seconds for cost in seen)
+    if not prepares or sum(cost.seconds for cost in seen if id(cost) in prepares) < _NEARLY_ALL * whole:
+        return run
+    gap, checked = Phase.EPOCH_GAP, Phase.VALIDATION
+    lines = tuple(dataclasses.replace(cost, phase=gap) if cost.phase is checked else cost for cost in lines)
+    outside = tuple(dataclasses.replace(one, phase=gap) if one.phase is checked else one for one in run.outside)
+    end = run.epoch_end
+    if end is not None:
+        end = dataclasses.replace(end, gap_s=end.gap_s + end.validation_s, validation_s=0.0)
+    return dataclasses.replace(run, outside=outside, epoch_end=end, causes=dataclasses.replace(run.causes, lines=lines))
+
+
+def _prepares(stack: tuple[Frame, ...], spine: _Spine) -> bool:
+    """Return whether a statement outside the loop over steps makes what a statement of the loop needs."""
+    for frame in stack:
+        goals = spine.lines.get((frame.file, frame.function))
+        if goals is not None:
+            return spine.once_an_epoch(frame) and feeds(frame.file, frame.line, goals)
+    return False
 
 
 def _shares(before: tuple[LineCost, ...], after: tuple[LineCost, ...]) -> dict[tuple[str, Phase], float]:

@@ -31,8 +31,9 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
-from flatout.rules.facts.user_lines import COMPILED, costs, hottest, seconds
+from flatout.rules.core.sentence import of_step, within
+from flatout.rules.facts.user_lines import COMPILED, costs, function_key, hottest, seconds
+from flatout.rules.source.loops import in_loop
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, OptimizerFacts, Run
@@ -90,7 +91,7 @@ def _loop(run: Run) -> _Found | None:
         return None
     spot = hottest(own, among=costs(run, Phase.OPTIMIZER))
     if spot is not None:
-        what = f"the script's own optimizer, {at(spot.place)}. Use torch's with fused=True, or torch._foreach_..."
+        what = f"the script's own optimizer, {within(spot)}. Use torch's with fused=True, or torch._foreach_..."
         return spot.place, what, (), GONE
     if loop is None:
         return None
@@ -111,8 +112,18 @@ def _compiled(run: Run) -> bool:
 
 
 def _own(run: Run) -> tuple[LineCost, ...]:
-    """Return the optimizer time in user code, when that is most of it: torch's own shows as frames of torch."""
-    own = costs(run, Phase.OPTIMIZER, keep=lambda cost: cost.leaf == "" and bool(cost.stack))
+    """Return the optimizer time in user code, when that is most of it: torch's own shows as frames of torch.
+
+    What a loop of the user's calls in torch is the user's, too, outside the functions that also make backward passes.
+    """
+    training = {function_key(frame) for cost in costs(run, Phase.BACKWARD) for frame in cost.stack}
+
+    def is_own(cost: LineCost) -> bool:
+        if not cost.stack or cost.leaf not in ("", "torch"):
+            return False
+        return not cost.leaf or (function_key(cost.stack[0]) not in training and in_loop(cost.stack[0]))
+
+    own = costs(run, Phase.OPTIMIZER, keep=is_own)
     return own if own and seconds(own) >= MOSTLY * seconds(costs(run, Phase.OPTIMIZER)) else ()
 
 

@@ -46,7 +46,7 @@ from dataclasses import dataclass
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.host_python import TORCH
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
 from flatout.rules.source.loop_turns import counted_loops
@@ -165,10 +165,10 @@ def _loop(kind: _Suspect, worst: Sequence[LineCost]) -> Frame | None:
 
 def _what(kind: _Suspect, spot: Hotspot) -> str:
     if not kind.line:
-        return f"{kind.name}, called from {at(spot.place)}"
+        return f"{kind.name}, called from {within(spot)}"
     depends = "follow one another" if kind.refines else "do not depend on each other"
     turns = f"whose {kind.turns} turns {depends}, " if kind.turns else ""
-    return f"the Python loop that begins at line {kind.line}, {turns}mostly in {at(spot.place)}"
+    return f"the Python loop that begins at line {kind.line}, {turns}mostly in {within(spot)}"
 
 
 def _instead(run: Run, kind: _Suspect, worst: Sequence[LineCost]) -> str:

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.backward_time import inside, share_of_lines
 from flatout.rules.facts.user_lines import hottest, seconds
 from flatout.rules.source.loops import data_loop, may_multiply
@@ -66,7 +66,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(share * gone),
         location=spot.place,
-        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is the backward pass in {at(spot.place)}, {whose}, "
+        message=f"{of_step(breakdown, share * breakdown.mean_ms)} is the backward pass in {within(spot)}, {whose}, "
         f"which {what} ({spot.samples} stack samples). Compute the gradient with operations on whole tensors.",
         evidence=(
             Evidence("cost in each step", share * breakdown.mean_ms, "ms"),

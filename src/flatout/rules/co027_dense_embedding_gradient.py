@@ -31,6 +31,7 @@ from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_nodes, timed_nodes
+from flatout.rules.source.made_at import made_at
 from flatout.schema.backward import BackwardFacts, DenseTable
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
@@ -61,11 +62,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         phase=Phase.BACKWARD if backward >= optimizer else Phase.OPTIMIZER,
         share=backward + optimizer,
         max_speedup=speedup_without(backward + optimizer),
-        location=worst.place,
+        location=_made(worst) or worst.place,
         message=f"{of_step(breakdown, (backward + optimizer) * breakdown.mean_ms)} goes to rows of "
         f"{_tables(len(tables))} that the step does not read: {format_share(backward)} to their gradients, "
         f"{format_share(optimizer)} to their update. A step reads {worst.touched} of {worst.rows} rows"
-        f"{f' in {at(worst.place)}' if worst.place else ''}. {_cure(worst)}",
+        f"{f' in {at(worst.place)}' if worst.place else ''}{_of(worst)}. {_cure(worst)}",
         evidence=(
             Evidence("rows", worst.rows, ""),
             Evidence("rows a step reads", worst.touched, ""),
@@ -76,11 +77,21 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
+def _made(table: DenseTable) -> Frame | None:
+    """Return the line that makes the table, as that is the one to change."""
+    return made_at(table.place, "Embedding") if table.place is not None else None
+
+
 def _gone(found: BackwardFacts, breakdown: Breakdown, table: DenseTable) -> tuple[float, float]:
     """Return the shares of the step that go in the backward pass and in the optimizer."""
     kept = min(1.0, SPARSE_COST * table.touched / table.rows)
     optimizer = breakdown.share(Phase.OPTIMIZER) * table.of_optimizer * (1 - kept)
     return share_of_nodes(found, breakdown, table.seconds) * (1 - kept), optimizer
+
+
+def _of(table: DenseTable) -> str:
+    made = _made(table)
+    return f", of the table made at line {made.line}" if made else ""
 
 
 def _tables(number: int) -> str:

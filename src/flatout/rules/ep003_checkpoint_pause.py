@@ -24,7 +24,7 @@ none. `flatout diagnose --whole` sees all of them.
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_loop
+from flatout.rules.core.sentence import of_loop, within
 from flatout.rules.facts.user_lines import costs, hottest
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
@@ -54,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=spot.place if spot else None,
         message=f"{of_loop(breakdown, spent_s, len(pauses))} is spent saving checkpoints while training stands still"
-        f"{f', in {at(spot.place)}' if spot else ''}. Save less often, or write a copy on a thread.",
+        f"{f', in {within(spot)}' if spot else ''}. Save less often, or write a copy on a thread.",
         evidence=(
             Evidence("one checkpoint", spent_s / len(pauses), "s"),
             Evidence("checkpoints", len(pauses), ""),

@@ -24,6 +24,8 @@ before the training loop.
 If the recorded epochs are short, a gap looks large: compare their length with that of the real training.
 """
 
+import dataclasses
+
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
@@ -39,6 +41,7 @@ from flatout.rules.facts.gaps import (
 )
 from flatout.rules.facts.loader_facts import training_loader
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest
+from flatout.rules.facts.validation import what_calls_the_model
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, CollectorFacts, LoaderFacts, Run
@@ -56,7 +59,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     found = found or seen_once(run, breakdown, own_gap_at_end_s(run, loader))
     if found is None or found.share < MIN_SHARE:
         return None
-    spot = hottest(own_code(run, loader), among=costs(run, Phase.EPOCH_GAP))
+    lines = own_code(run, loader)
+    spot = hottest(lines, among=costs(run, Phase.EPOCH_GAP))
+    calls = what_calls_the_model(run, spot, lines) if spot else None
+    spot = dataclasses.replace(spot, place=calls, inner=None, running="") if spot and calls else spot
     collected, asked = collected_share(run)
     asks = run.causes.collector.between_at if run.causes and _is_asked_for(collected, asked) else None
     place = asks or (spot.place if spot else None)  # the loop that comes next has done nothing slow

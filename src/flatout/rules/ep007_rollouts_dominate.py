@@ -79,7 +79,7 @@ def _functions(run: Run) -> list[Hotspot]:
     left = [cost for cost in seen if cost.stack]
     while len(spots) < 2 and (spot := hottest(left, among=seen)) is not None and spot.share >= WORTH_NAMING:
         spots.append(spot)
-        left = [cost for cost in left if function_key(cost.stack[0]) != function_key(spot.place)]
+        left = [cost for cost in left if function_key(cost.stack[0]) != function_key(spot.inside)]
     return spots
 
 

@@ -32,7 +32,7 @@ time alone. The rest of the step often becomes faster, too, because nothing else
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, goes_to, of_step
+from flatout.rules.core.sentence import at, goes_to, of_step, within
 from flatout.rules.facts.growth import growth
 from flatout.rules.facts.host_python import OURS, hook_work, python_work, writing
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
@@ -58,7 +58,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if spot is None or share < MIN_SHARE:
         return None
     if chain is not None:
-        where = f"the training loop, in {at(spot.place)}, in {named_parts(chain)}"
+        where = f"the training loop, in {within(spot)}, in {named_parts(chain)}"
         return _finding(breakdown, spot, share, where, listed(chain, share * breakdown.mean_ms))
     whole = None if _grows(run, breakdown) else of_one_statement(run, spot)
     called = ""
@@ -115,7 +115,7 @@ def _slow(run: Run, breakdown: Breakdown) -> tuple[Hotspot | None, Chain | None]
     growing = hottest(lines + writing(run), among=host)
     if growing is None:
         return None, None
-    named = (growing.place.file, growing.place.function)
+    named = (growing.inside.file, growing.inside.function)
     return hottest([c for c in lines if (c.stack[0].file, c.stack[0].function) != named], among=host), None
 
 

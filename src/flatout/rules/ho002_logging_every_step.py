@@ -25,7 +25,7 @@ has changed since the recording, the wrong lines may be classified as writing.
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.host_python import writing
 from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
@@ -52,7 +52,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=spot.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent printing, logging or writing files, mostly "
-        f"in {at(spot.place)} ({spot.samples} stack samples). Do it every N steps.",
+        f"in {within(spot)} ({spot.samples} stack samples). Do it every N steps.",
         evidence=(
             Evidence("cost in each step", share * breakdown.mean_ms, "ms"),
             Evidence("share of the host time", seconds(lines) / seconds(host), ""),

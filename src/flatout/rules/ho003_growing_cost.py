@@ -36,7 +36,7 @@ from flatout.analysis.statistics import median
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.growth import Growth, factor_of, growth
 from flatout.rules.facts.host_python import python_work, writing
 from flatout.rules.facts.loader_facts import training_loader
@@ -76,7 +76,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         bound_by="the whole line can go, not only what it has grown by",
         location=spot.place if spot else None,
         message=f"{phase.value} time grows {format_ratio(rise.factor)} {when}, from {format_ms(rise.first_ms)} to "
-        f"{format_ms(rise.last_ms)} a step{f', mostly in {at(spot.place)}' if spot else ''}: "
+        f"{format_ms(rise.last_ms)} a step{f', mostly in {within(spot)}' if spot else ''}: "
         f"{of_step(breakdown, rise.extra_ms)} is that growth. Keep a running value instead of all earlier values.",
         evidence=(
             Evidence("first third", rise.first_ms, "ms"),

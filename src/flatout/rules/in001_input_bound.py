@@ -26,6 +26,7 @@ after a restart reads files from disk that later epochs find in memory.
 from dataclasses import replace
 
 from flatout.analysis.headroom_stages import gain_between
+from flatout.analysis.rollouts import acts_in_many_environments
 from flatout.rules.core.bounds import in_mean_steps, speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
@@ -42,7 +43,7 @@ MIN_SHARE = 0.10
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN001: at least a tenth of the step passes in `next(loader)`, and disappears when a batch is held."""
     share = breakdown.share(Phase.INPUT)
-    if share < MIN_SHARE or not _goes(run, breakdown, headroom):
+    if share < MIN_SHARE or not _goes(run, breakdown, headroom) or acts_in_many_environments(run):
         return None
     loader = training_loader(run)
     ms = breakdown.ms(Phase.INPUT)

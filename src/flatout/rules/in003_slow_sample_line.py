@@ -34,7 +34,7 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_of_input, taken_by_workers
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, goes_to, of_step
+from flatout.rules.core.sentence import goes_to, of_step, within
 from flatout.rules.facts.input_stages import COLLATE, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import per_sample_s, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
@@ -93,7 +93,7 @@ def _lost(run: Run, cores: float) -> str:
 
 
 def _where(spot: Hotspot, chain: Chain | None) -> str:
-    return f"{at(spot.place)}, in {named_parts(chain)}" if chain else goes_to(spot)
+    return f"{within(spot)}, in {named_parts(chain)}" if chain else goes_to(spot)
 
 
 def _process(loader: LoaderFacts | None) -> str:

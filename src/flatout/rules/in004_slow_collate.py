@@ -30,7 +30,7 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import at, of_step, within
 from flatout.rules.facts.input_stages import COLLATE
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
@@ -96,7 +96,7 @@ def _returns_numbers(loader: LoaderFacts) -> Frame | None:
 
 def _how(loader: LoaderFacts, spot: Hotspot | None, listing: Frame | None) -> str:
     if spot:
-        return f", in {at(spot.place)}"
+        return f", in {within(spot)}"
     if listing and loader.prefix:
         each = f"{loader.prefix.numbers} Python numbers a sample"
         return f": {at(listing)} returns {each}, and the default function makes a tensor of each position"

@@ -25,7 +25,7 @@ second, instrumented run) saw. In a longer epoch the cost per batch is lower.
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.input_stages import COLLATE
 from flatout.rules.facts.loader_facts import batch_s, fraction_of_batch, training_loader
 from flatout.rules.facts.user_lines import costs, hottest
@@ -54,7 +54,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_without(share),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent choosing the samples of the next batch"
-        f"{f', in {at(spot.place)}' if spot else ''}. Compute the order once an epoch, with arrays.",
+        f"{f', in {within(spot)}' if spot else ''}. Compute the order once an epoch, with arrays.",
         evidence=(
             Evidence("sampler", loader.sampler_s * 1000, "ms"),
             Evidence("samples to choose from", loader.num_samples, ""),

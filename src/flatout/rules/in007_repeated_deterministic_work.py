@@ -31,7 +31,7 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_of_input, taken_by_workers
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.input_stages import FIXED_PART, SAMPLES, Stage
 from flatout.rules.facts.loader_facts import fraction_of_batch, picks_rows, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
@@ -73,7 +73,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} {_lost(run, cores)} identical results every epoch: "
-        f"{format_share(repeated)} of a sample{f', mostly in {at(spot.place)}' if spot else ''}. "
+        f"{format_share(repeated)} of a sample{f', mostly in {within(spot)}' if spot else ''}. "
         f"Compute it once and keep the result{size}.",
         evidence=(
             Evidence("share of the sample", repeated, ""),

@@ -21,9 +21,11 @@ Build the whole batch in one call on arrays instead of sample by sample. Put rem
 ## When it is wrong
 
 If the generator only wraps a `DataLoader` (to repeat it forever), the time belongs to the loader: then the IN findings
-about the loader apply.
+about the loader apply. Steps that act in many environments at once, and learn from what they see, need that time: it is
+not reported where each call of the policy gets more than eight rows.
 """
 
+from flatout.analysis.rollouts import acts_in_many_environments
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
@@ -33,7 +35,7 @@ from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.rules.source.chains import listed, named_parts, spread_over
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, LoaderFacts, Run
+from flatout.schema.run import Causes, Collected, LoaderFacts, Run
 
 MIN_SHARE = 0.10
 
@@ -42,7 +44,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     """IN008: a tenth of the step is a batch generator of the script's own."""
     own = batch_making(run) + in_host_time(run) + in_forward_time(run)
     share = _share(run, breakdown)
-    if share < MIN_SHARE:
+    if share < MIN_SHARE or acts_in_many_environments(run):
         return None
     spot = hottest(own, among=own)
     chain = spread_over(run, spot, own, own)
@@ -91,6 +93,12 @@ _FEATURES = (
     _BACKWARD,
 )
 _WEIGHTS = (line(2.0, ("train.py", 20, "model"), _LOOP, phase=Phase.FORWARD, part="lead", leaf="torch"), _BACKWARD)
+_CALLBACK = line(2.0, ("train.py", 31, "Loop.on_batch_end"), phase=Phase.HOST, part="lead")
+_COLLECTING = Causes(
+    collected=Collected(calls=800, rows=51200, checked=4000, matched=4000, steps=100, steps_with_calls=100),
+    lines=_GENERATOR,
+    num_steps=100,
+)
 _TORCH = LoaderFacts(is_training=True, batch_size=64, epochs_started=1, fetches=60)
 
 RULE = Rule(
@@ -109,6 +117,8 @@ RULE = Rule(
         example(step_ms=100, forward=60, lines=_WEIGHTS),
         example(step_ms=100, input=9.9, forward=60, lines=_GENERATOR),
         example(step_ms=100, input=45, forward=30),  # the deep run was lost: nothing is known of loaders
+        example(step_ms=100, input=45, forward=30, causes=_COLLECTING),
+        example(step_ms=100, host=58, forward=30, lines=(_CALLBACK,)),
         example(step_ms=100, input=45, loaders=(_TORCH,)),
         example(step_ms=100, input=45, loaders=(_TORCH,), lines=[line(2, ("d.py", 3, "get"), stage="sample")]),
     ),

@@ -29,7 +29,7 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_of_input, speedup_of_waits, speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.input_stages import SAMPLES
 from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader, waits_s
 from flatout.rules.facts.sample_stacks import sample_lines
@@ -52,7 +52,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     most = min(speedup_of_input(run, breakdown, loader, fraction, headroom), speedup_of_waits(run, breakdown))
     lines = sample_lines(run, loader)
     spot = hottest(lines, among=lines)
-    where = f" in {at(spot.place)}" if spot else ""
+    where = f" in {within(spot)}" if spot else ""
     return Finding(
         code="IN012",
         name="io-wait-low-concurrency",

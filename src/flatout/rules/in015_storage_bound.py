@@ -32,7 +32,7 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.input_stages import READING
 from flatout.rules.facts.loader_facts import cpu_share, fraction_of_batch, training_loader, waits_s
 from flatout.rules.facts.sample_stacks import sample_lines
@@ -62,7 +62,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else loader.created_at,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent waiting for storage"
-        f"{f' in {at(spot.place)}' if spot else ''}: {format_bytes(rate)} are read in a second, and "
+        f"{f' in {within(spot)}' if spot else ''}: {format_bytes(rate)} are read in a second, and "
         f"{format_share(cpu_share(loader))} of the fetching is CPU time. Read less, or keep what was read.",
         evidence=(
             Evidence("read in a second", rate, "bytes"),

@@ -30,7 +30,7 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.loader_facts import training_loader
 from flatout.rules.facts.sample_stacks import sample_lines, where_samples_are_made
 from flatout.rules.facts.user_lines import MIN_SAMPLES, costs, hottest, seconds
@@ -73,7 +73,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         max_speedup=speedup_of_input(run, breakdown, loader, fraction, headroom),
         location=spot.place if spot else None,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} is spent opening connections"
-        f"{f', from {at(spot.place)}' if spot else ''}: {format_share(fraction)} of the loading ({samples} stack "
+        f"{f', from {within(spot)}' if spot else ''}: {format_share(fraction)} of the loading ({samples} stack "
         "samples). Open one connection in each worker, and keep it.",
         evidence=(
             Evidence("share of the loading", fraction, ""),

@@ -33,7 +33,7 @@ from dataclasses import replace
 from flatout.rules.core.bounds import speedup_of_input
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
-from flatout.rules.core.sentence import at, of_step
+from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.loader_facts import fraction_of_batch, training_loader
 from flatout.rules.facts.sample_stacks import sample_lines
 from flatout.rules.facts.user_lines import hottest
@@ -61,7 +61,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         return None
     lines = sample_lines(run, loader)
     spot = hottest(lines, among=lines)
-    where = f" in {at(spot.place)}" if spot else ""
+    where = f" in {within(spot)}" if spot else ""
     return Finding(
         code="IN018",
         name="remote-reads-unused",

@@ -3,7 +3,8 @@
 ## What it measures
 
 The CPU time, in cores, of all processes that do not belong to the training, while steps ran (from 0.25 core on), and
-how far steps lie from their median: half of them by a tenth or more, of at least 20 steps. Of Linux also the share of
+how far steps lie from their median: half of them by a tenth or more, of at least 20 steps, where that leaves the mean
+step uncertain by more than 8% (twice the standard error of the means of eight stretches). Of Linux also the share of
 the time in which the training thread was ready to run and had no core.
 
 ## Why it matters
@@ -22,8 +23,12 @@ more steps. Do not compare two such recordings.
 
 ## When it is wrong
 
-Batches of different length, or a step that does more every N steps, cause spread without any disturbance.
+A long cycle, such as a curriculum or a step that does much more every N steps, moves the mean without any disturbance.
 """
+
+import math
+import statistics
+from collections.abc import Sequence
 
 from flatout.analysis.statistics import NORMAL_MAD
 from flatout.rules.core.example import example, steps_of
@@ -41,6 +46,8 @@ from flatout.schema.run import Run, Utilization
 from flatout.units import format_share
 
 MAX_SPREAD = 0.15
+MAX_UNCERTAINTY = 0.08
+STRETCHES = 8
 MIN_STEPS = 20
 
 
@@ -48,9 +55,13 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     """MS001: other load, or a spread that leaves little to conclude."""
     foreign, busy = foreign_cores(run), busy_in_words(run)
     facts = [busy] if busy else []
-    if breakdown.spread > MAX_SPREAD and breakdown.measured >= MIN_STEPS:
+    unsure = _uncertainty(breakdown.step_ms)
+    if breakdown.spread > MAX_SPREAD and breakdown.measured >= MIN_STEPS and unsure > MAX_UNCERTAINTY:
         half = breakdown.spread / NORMAL_MAD
-        facts.append(f"half of the steps lie more than {format_share(half)} off their median (n={breakdown.measured})")
+        facts.append(
+            f"half of the steps lie more than {format_share(half)} off their median (n={breakdown.measured}), so "
+            f"that the mean is known to {format_share(unsure)} only"
+        )
     if not facts:
         return None
     text = ", and ".join(facts)
@@ -69,6 +80,15 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     )
 
 
+def _uncertainty(step_ms: Sequence[float]) -> float:
+    """Return how far the mean step may be off, as a share: steps that differ for themselves average out."""
+    size = len(step_ms) // STRETCHES
+    if not size:
+        return math.inf
+    means = [statistics.fmean(step_ms[at : at + size]) for at in range(0, STRETCHES * size, size)]
+    return 2 * statistics.stdev(means) / math.sqrt(STRETCHES) / statistics.fmean(means)
+
+
 def _advice(run: Run, foreign: float) -> str:
     if is_disturbed(run):
         return (
@@ -81,7 +101,8 @@ def _advice(run: Run, foreign: float) -> str:
 
 _FOREIGN = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.6) for i in range(12))
 _QUIET = tuple(Utilization(at_s=0.5 * i, main_cpu=1.0, foreign_cpu=0.24) for i in range(12))
-_UNEVEN = steps_of([{Phase.FORWARD: (40, 50, 70)[i % 3]} for i in range(60)])
+_UNEVEN = steps_of([{Phase.FORWARD: (40, 50, 70)[i // 7 % 3]} for i in range(60)])
+_MIXED = steps_of([{Phase.FORWARD: (40, 50, 70)[i % 3]} for i in range(60)])
 _EVEN = steps_of([{Phase.FORWARD: (48, 50, 54)[i % 3]} for i in range(60)])
 
 RULE = Rule(
@@ -89,5 +110,5 @@ RULE = Rule(
     name="noisy-machine",
     check=check,
     fires_on=(example(step_ms=100, forward=50, utilization=_FOREIGN), example(steps=_UNEVEN)),
-    quiet_on=(example(step_ms=100, forward=50, utilization=_QUIET), example(steps=_EVEN)),
+    quiet_on=(example(step_ms=100, forward=50, utilization=_QUIET), example(steps=_EVEN), example(steps=_MIXED)),
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatout.analysis.dataflow import feeds
+from flatout.analysis.dataflow import feeds, feeds_result
 
 
 def judged(tmp_path, source, goal="GOAL", subject="SUBJECT"):
@@ -70,3 +70,32 @@ def test_lines_that_are_not_there(tmp_path):
     file.write_text("x = 1\nstep(x)\n")
     assert not feeds(str(file), 99, frozenset({2}))
     assert not feeds(str(file), 1, frozenset({99}))
+
+
+RESULTS = """\
+def training_step(self, batch):
+    out = self.net(batch)
+    loss = criterion(out)
+    accuracy = (out.argmax(1) == batch.y).mean()
+    self.log("accuracy", accuracy)
+    self.losses = loss.item()
+    return loss
+
+def update(self, batch):
+    self.seen.append(batch)
+    score(batch)
+"""
+
+
+@pytest.mark.parametrize(("line", "expected"), [(2, True), (3, True), (4, False), (5, False), (6, True), (7, True)])
+def test_what_a_function_returns_is_told_from_what_it_writes_down(tmp_path, line, expected):
+    file = tmp_path / "module.py"
+    file.write_text(RESULTS)
+    assert feeds_result(str(file), line) == expected
+
+
+def test_where_a_function_returns_nothing_every_line_may_be_needed(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(RESULTS)
+    assert feeds_result(str(file), 11)
+    assert feeds_result(str(tmp_path / "gone.py"), 3)

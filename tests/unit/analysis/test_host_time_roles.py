@@ -6,7 +6,18 @@ import pytest
 
 from flatout.analysis.host_time_roles import assign_roles
 from flatout.schema.phase import STEP_PHASES, Phase
-from flatout.schema.run import Causes, Frame, Header, LineCost, LoaderFacts, ModelFacts, OptimizerFacts, Run, Step
+from flatout.schema.run import (
+    Causes,
+    Frame,
+    Header,
+    LineCost,
+    LoaderFacts,
+    ModelFacts,
+    OptimizerFacts,
+    Outside,
+    Run,
+    Step,
+)
 
 MS = 1_000_000
 NET = (ModelFacts(name="Net"),)
@@ -203,3 +214,67 @@ def test_an_update_by_hand_is_the_optimizer_and_what_comes_once_an_epoch_lies_be
         Phase.OPTIMIZER,
         Phase.HOST,
     ]
+
+
+MINING = """\
+def encode(model, texts):
+    return [model(text) for text in texts]
+
+def check(model):
+    return [model(text) for text in held_out]
+
+def main(model):
+    for epoch in range(9):
+        hard = encode(model, texts)
+        for rows in order():
+            loss = model(texts[rows], hard[rows])
+            loss.backward()
+        print(check(model))
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "inner", "outer", "expected"),
+    [("encode", 2, 9, Phase.EPOCH_GAP), ("check", 5, 13, Phase.VALIDATION)],
+)
+def test_passes_that_make_what_the_next_epoch_is_trained_on_are_no_validation(
+    tmp_path, function, inner, outer, expected
+):
+    file = tmp_path / "mining.py"
+    file.write_text(MINING)
+    main = (str(file), outer, "main")
+    costs = (
+        cost(Phase.BACKWARD, Frame(str(file), 12, "main")),
+        cost(Phase.VALIDATION, Frame(str(file), inner, function), Frame(*main)),
+    )
+    run = run_of(costs)
+    run = dataclasses.replace(run, outside=(Outside(phase=Phase.VALIDATION, start_ns=0, wall_ns=MS),))
+    found = assign_roles(run)
+    assert found.outside[0].phase == expected
+    assert found.causes.lines[1].phase == expected
+
+
+LOGGED = """\
+def training_step(module, batch):
+    out = module.net(batch)
+    module.log(area(out))
+    return criterion(out)
+
+def fit(module):
+    for batch in batches:
+        loss = training_step(module, batch)
+        loss.backward()
+"""
+
+
+def test_a_metric_within_a_training_step_is_no_part_of_the_loss(tmp_path):
+    file = tmp_path / "framework.py"
+    file.write_text(LOGGED)
+    call = Frame(str(file), 8, "fit")
+    costs = (
+        cost(Phase.BACKWARD, Frame(str(file), 9, "fit")),
+        cost(Phase.HOST, Frame(str(file), 3, "training_step"), call, part="loss"),
+        cost(Phase.HOST, Frame(str(file), 4, "training_step"), call, part="loss"),
+    )
+    lines = assign_roles(run_of(costs)).causes.lines
+    assert [each.phase for each in lines[1:]] == [Phase.HOST, Phase.FORWARD]

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from flatout.analysis.breakdown import account
-from flatout.analysis.rollouts import collects, with_rollouts
+from flatout.analysis.rollouts import acts_in_many_environments, collects, with_rollouts
 from flatout.rules.core.example import example, line, steps_of
 from flatout.rules.core.find import find
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, Collected, LoaderFacts
+from flatout.schema.run import Causes, Collected, Header, LoaderFacts, Run
 
 ACTING = line(1.0, ("ppo.py", 33, "act"), phase=Phase.VALIDATION)
 FOUND = Collected(calls=900, rows=900, checked=1000, matched=990, steps=100, steps_with_calls=3)
@@ -58,3 +58,14 @@ def test_time_inside_steps_is_moved_to_rollouts_as_well():
     steps = steps_of(parts, forward_without_grad=[number % 10 == 5 for number in range(60)])
     run = example(steps=steps, causes=Causes(collected=FOUND)).run
     assert account(run).outside_s(Phase.ROLLOUT) == pytest.approx(6 * 0.39, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("calls", "rows", "matched", "expected"),
+    [(800, 51200, 4000, True), (800, 800, 4000, False), (100, 6400, 4000, False), (800, 51200, 0, False)],
+)
+def test_steps_that_act_in_many_environments_are_told(calls, rows, matched, expected):
+    """Not those of one environment, with a teacher that is called once, or whose rows never come back."""
+    found = Collected(calls=calls, rows=rows, checked=4000, matched=matched, steps=100, steps_with_calls=100)
+    run = Run(header=Header(script="a2c.py"), causes=Causes(collected=found))
+    assert acts_in_many_environments(run) == expected

@@ -7,7 +7,7 @@ from flatout.schema.finding import Breakdown
 from flatout.schema.run import Frame
 from flatout.units import format_ms, format_seconds, format_share
 
-__all__ = ["at", "goes_to", "of_loop", "of_step"]
+__all__ = ["at", "goes_to", "of_loop", "of_step", "within"]
 
 
 def of_step(breakdown: Breakdown, ms: float) -> str:
@@ -31,6 +31,11 @@ def at(place: Frame | None) -> str:
     return where if place.function.startswith("<") else f"`{place.function}` ({where})"
 
 
+def within(spot: Hotspot) -> str:
+    """Return the place of a hotspot; of a function whose time is spread over its lines, the function and its caller."""
+    return f"`{spot.inside.function}`, called from {at(spot.place)}" if spot.inner else at(spot.place)
+
+
 def goes_to(spot: Hotspot) -> str:
     """Return the place of a hotspot, and which library function it mostly runs."""
-    return f"{at(spot.place)}, mostly inside {spot.running}" if spot.running else at(spot.place)
+    return f"{within(spot)}, mostly inside {spot.running}" if spot.running else within(spot)

@@ -16,6 +16,9 @@ OUTSIDE_TORCH = 0.5  # of the time below a function that makes batches: spent in
 CALLS_LIBRARIES = re.compile(r"\b(np|numpy|pd|pandas|pl|polars|scipy|math|random|cv2|PIL|json)\.")
 MAKES_TENSORS = re.compile(r"\btorch\.(from_numpy|as_tensor|tensor|frombuffer)\(")
 MAKES_BATCHES = re.compile(r"batch|__next__|__iter__")
+NO_MAKERS = re.compile(
+    r"train|fit|main|epoch|step|^_?(on|after|before|log|report|score|evaluate)_|_(end|begin|start|hook)$"
+)
 
 
 def fed_by_torch(run: Run) -> bool:
@@ -78,7 +81,7 @@ def _in_model(cost: LineCost) -> bool:
 def _makes_batches(frame: Frame) -> bool:
     name = frame.function.rpartition(".")[2]
     if MAKES_BATCHES.search(name):
-        return not re.search(r"train|fit|main|epoch|step", name)
+        return not NO_MAKERS.search(name)
     definition = enclosing_function(frame)
     return definition is not None and _yields(definition, frame)
 

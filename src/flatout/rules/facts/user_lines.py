@@ -7,10 +7,11 @@ share of the step is that quotient times the share of the phase in the timed run
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from flatout.rules.source.source_code import ancestors, enclosing_function
+from flatout.rules.source.loops import loops_around
+from flatout.rules.source.source_code import ancestors, enclosing_function, statement
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
@@ -29,6 +30,8 @@ __all__ = [
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 MIN_SAMPLES = 8  # with fewer samples nothing is named: with 8 the share is known only to about a third
 AROUND_THE_LOOP = 0.8  # a line with this share of forward, backward and optimizer below it calls the loop
+STANDS_OUT = 0.45  # of a function's time in one of its lines: that is the line to look at
+ONE_CALLER = 0.8  # of it below one line that calls the function
 COMPILED = "compiled code"
 GENERATED = re.compile(
     r"^<eval_with_key>|[/\\](torchinductor_\w*|inductor)[/\\]|[/\\]c[a-z2-7]{51}\.py$|\.triton[/\\]cache"
@@ -37,13 +40,19 @@ GENERATED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Hotspot:
-    """The function that takes most of a kind of time, by its hottest line."""
+    """The function that takes most of a kind of time, by its hottest line, or by the line that calls it."""
 
     place: Frame
     seconds: float  # in the whole function, as the deep run saw it
     samples: int
     share: float  # of the time it is compared with, 0 to 1
     running: str = ""  # what was running below the line: "PIL resize", or "" for the user's own code
+    inner: Frame | None = None  # in the function, where its time is spread over lines and `place` is what calls it
+
+    @property
+    def inside(self) -> Frame:
+        """Return a line of the function itself."""
+        return self.inner or self.place
 
 
 def costs(
@@ -100,6 +109,7 @@ def hottest(lines: Iterable[LineCost], among: Iterable[LineCost]) -> Hotspot | N
     """Return the user function that takes most of the time of `lines`, with its share of the time in `among`.
 
     A stack counts for its innermost user frame alone. None when no function was seen at least `MIN_SAMPLES` times.
+    Where no line of the function has much of its time, and one line calls it by name, that line is its place.
     """
     functions: dict[tuple[str, str, int], list[LineCost]] = defaultdict(list)
     for cost in lines:
@@ -110,12 +120,15 @@ def hottest(lines: Iterable[LineCost], among: Iterable[LineCost]) -> Hotspot | N
     if not seen_enough or whole <= 0:
         return None
     group = max(seen_enough, key=seconds)
+    caller = _caller(group)
+    place = _place(group)
     return Hotspot(
-        place=_place(group),
+        place=caller or place,
         seconds=seconds(group),
         samples=sum(cost.samples for cost in group),
         share=min(1.0, seconds(group) / whole),
         running=_running(group),
+        inner=place if caller else None,
     )
 
 
@@ -127,6 +140,39 @@ def function_key(frame: Frame) -> tuple[str, str, int]:
     named = (node for node in ancestors(frame) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     definition = next(named, None)
     return frame.file, frame.function.partition(".<locals>.<")[0], definition.lineno if definition else 0
+
+
+def _caller(group: Sequence[LineCost]) -> Frame | None:
+    """Return the line that calls a function, by its name, where no line of the function itself stands out."""
+    by_line: dict[Frame, float] = defaultdict(float)
+    by_caller: dict[Frame, float] = defaultdict(float)
+    for cost in group:
+        by_line[cost.stack[0]] += cost.seconds
+        if len(cost.stack) > 1:
+            by_caller[cost.stack[1]] += cost.seconds
+    whole, top = seconds(group), max(by_line, key=lambda frame: by_line[frame])
+    if not by_caller or (by_line[top] > STANDS_OUT * whole and not _stands_for_its_loop(top, group)):
+        return None
+    caller = max(by_caller, key=lambda frame: by_caller[frame])
+    name = group[0].stack[0].function.rpartition(".")[2]
+    called = re.search(rf"\b{re.escape(name)}\(", statement(caller) or "")
+    return caller if called and by_caller[caller] >= ONE_CALLER * whole else None
+
+
+def _stands_for_its_loop(top: Frame, group: Sequence[LineCost]) -> bool:
+    """Return whether a line of plain Python is one of several of a loop: samples of all of them are seen in few.
+
+    Python lets another thread look where a loop goes back and where something is called.
+    """
+    own = seconds(cost for cost in group if cost.stack[0] == top and not cost.leaf)
+    if own < seconds(cost for cost in group if cost.stack[0] == top) / 2:
+        return False
+    around = next(iter(loops_around(top)), None)
+    return around is not None and len({node.lineno for each in around.turn for node in _statements(each)}) > 1
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.stmt))
 
 
 def _place(group: Sequence[LineCost]) -> Frame:

@@ -1,19 +1,25 @@
 """The validation passes of a recording."""
 
+import ast
+import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from flatout.rules.facts.gaps import num_pauses
-from flatout.rules.facts.user_lines import MIN_SAMPLES, costs, hottest, seconds
+from flatout.rules.facts.user_lines import MIN_SAMPLES, Hotspot, costs, hottest, seconds
+from flatout.rules.source.source_code import ancestors
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Outside, Run
 
-__all__ = ["passes", "place", "spent"]
+__all__ = ["passes", "place", "spent", "what_calls_the_model"]
 
 NEARLY_ALL = 0.8
 PARTS = frozenset(
     {"forward", "__call__", "__getitem__", "__getitems__", "__next__", "__iter__", "collate", "collate_fn"}
 )
+
+EVALUATES = re.compile(r"valid|eval|test|predict|score", re.IGNORECASE)
 
 Passage = tuple[Frame, int, LineCost]  # a line, how many user lines lie below it, and the cost that passes through
 
@@ -46,34 +52,63 @@ def place(run: Run) -> Frame | None:
     lines = tuple(cost for cost in costs(run, Phase.VALIDATION) if cost.stack)
     loops = tuple(loader.iterated_at for loader in run.loaders if not loader.is_training and loader.iterated_at)
     known = {(loop.file, loop.function) for loop in loops}
-    groups = _below(lines)
+    groups = _below(lines, _classes(run))
     looping = {function: group for function, group in groups.items() if function in known}
     if looping:
         return _hottest_line(max(looping.values(), key=_spent))
     if loops:
         return loops[0]
-    through = [group for group in groups.values() if _spent(group) >= NEARLY_ALL * seconds(lines)]
-    if through:
-        return _hottest_line(min(through, key=lambda group: min(depth for _, depth, _ in group)))
     spot = hottest(lines, among=lines)
-    return spot.place if spot else None
+    return _innermost(groups, lines) or (spot.place if spot else None)
 
 
-def _below(lines: tuple[LineCost, ...]) -> dict[tuple[str, str], list[Passage]]:
-    """Group the costs by the functions on their stacks, without models, datasets and what they call.
+def what_calls_the_model(run: Run, spot: Hotspot, lines: Sequence[LineCost]) -> Frame | None:
+    """Return the line that nearly all of `lines` runs below, outside of the model or data set that `spot` lies in."""
+    classes = _classes(run)
+    if not _is_part(spot.inside, classes):
+        return None
+    return _innermost(_below(tuple(cost for cost in lines if cost.stack), classes), lines)
+
+
+def _classes(run: Run) -> frozenset[str]:
+    return frozenset(name for model in run.models for name in (model.name, *model.module_types))
+
+
+def _innermost(groups: Mapping[tuple[str, str], list[Passage]], lines: Sequence[LineCost]) -> Frame | None:
+    """Return the hottest line of the innermost function that is on the stack for nearly all of the time."""
+    through = [group for group in groups.values() if _spent(group) >= NEARLY_ALL * seconds(lines)]
+    return _hottest_line(min(through, key=lambda group: min(depth for _, depth, _ in group))) if through else None
+
+
+def _below(lines: tuple[LineCost, ...], classes: frozenset[str]) -> dict[tuple[str, str], list[Passage]]:
+    """Group the costs by the functions on their stacks, without models (`classes`), datasets and what they call.
 
     A recursive function counts where it is innermost.
     """
     groups: dict[tuple[str, str], list[Passage]] = defaultdict(list)
     for cost in lines:
         seen: set[tuple[str, str]] = set()
-        parts = [i for i, frame in enumerate(cost.stack) if frame.function.rpartition(".")[2] in PARTS]
+        parts = [i for i, frame in enumerate(cost.stack) if _is_part(frame, classes)]
         for depth, frame in enumerate(cost.stack[parts[-1] + 1 :] if parts else cost.stack):
             function = (frame.file, frame.function)
             if function not in seen:
                 seen.add(function)
                 groups[function].append((frame, depth, cost))
     return {function: group for function, group in groups.items() if sum(c.samples for *_, c in group) >= MIN_SAMPLES}
+
+
+def _is_part(frame: Frame, classes: frozenset[str]) -> bool:
+    """Return whether a function is part of a dataset or a model: a module's method that is not named for evaluation."""
+    owner, _, name = frame.function.rpartition(".")
+    if name in PARTS or not owner or EVALUATES.search(name):
+        return name in PARTS
+    return owner.rpartition(".")[2] in classes or _is_module(frame)
+
+
+def _is_module(frame: Frame) -> bool:
+    """Return whether the class around a line is written as a module of torch."""
+    owner = next((node for node in ancestors(frame) if isinstance(node, ast.ClassDef)), None)
+    return owner is not None and any(ast.unparse(base).endswith("Module") for base in owner.bases)
 
 
 def _spent(group: list[Passage]) -> float:

@@ -68,7 +68,7 @@ def of_one_statement(run: Run, spot: Hotspot) -> Called | None:
     host = costs(run, Phase.HOST, keep=lambda cost: cost not in left_out and not writes_output(cost))
     called = ((cost, learning.called_from(cost.stack)) for cost in host)
     known = [(cost, place) for cost, place in called if place is not None and learning.is_over(place)]
-    function = function_key(spot.place)
+    function = function_key(spot.inside)
     groups: dict[tuple[_Function, int], list[tuple[LineCost, Frame]]] = defaultdict(list)
     for cost, place in known:
         if function_key(cost.stack[0]) == function:
@@ -78,7 +78,7 @@ def of_one_statement(run: Run, spot: Hotspot) -> Called | None:
     key = max(groups, key=lambda each: seconds(cost for cost, _ in groups[each]))
     if seconds(cost for cost, _ in groups[key]) < MOSTLY * spot.seconds:
         return None
-    owner = _class_of(spot.place)
+    owner = _class_of(spot.inside)
     whole = [
         cost
         for cost, place in known

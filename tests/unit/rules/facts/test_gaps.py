@@ -125,3 +125,29 @@ def test_a_gap_that_is_the_garbage_collectors_is_called_that(collected_s, asked_
     seen = Causes(collector=collector, num_steps=100, between_epochs_s=0.6)
     truth = example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, causes=seen)
     assert said in ep004_epoch_gap.check(truth.run, truth.breakdown, ()).message
+
+
+EPISODES = """\
+class Embedder(nn.Module):
+    def embed(self, images):
+        return self.encoder(images)
+
+    def validation_step(self, images):
+        return self.encoder(images)
+
+
+def evaluate(model, episodes):
+    for images in episodes:
+        answer = model.embed(images)
+        count(model.validation_step(images))
+"""
+
+
+@pytest.mark.parametrize(("inner", "expected"), [((3, "Embedder.embed"), 11), ((6, "Embedder.validation_step"), 6)])
+def test_a_validation_happens_where_the_model_is_called_and_not_in_its_own_methods(tmp_path, inner, expected):
+    file = tmp_path / "episodes.py"
+    file.write_text(EPISODES)
+    number, function = inner
+    caller = 11 if number == 3 else 12
+    seen = line(1.0, (str(file), number, function), (str(file), caller, "evaluate"), phase=Phase.VALIDATION)
+    assert place(example(step_ms=50, forward=40, lines=(seen,)).run).line == expected

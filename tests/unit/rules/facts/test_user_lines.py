@@ -3,6 +3,7 @@
 import pytest
 
 from flatout.rules import example, line
+from flatout.rules.core.sentence import within
 from flatout.rules.facts.user_lines import COMPILED, MIN_SAMPLES, costs, hottest, outer_lines, seconds
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame
@@ -113,3 +114,48 @@ def test_the_call_of_a_loop_lies_around_all_parts_of_the_step():
     assert outer_lines(example(lines=[forward, update]).run) == {Frame(*fit)}
     assert outer_lines(example(lines=[forward]).run) == frozenset()
     assert outer_lines(example().run) == frozenset()
+
+
+SPREAD = """\
+def align(a, b):
+    best = 0
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            score = x == y
+            best = max(best, score)
+    return best
+
+def score(rows):
+    return [align(a, b)
+            for a, b in rows]
+
+def scan(rows):
+    for row in rows:
+        out = row.sum()
+    return out
+"""
+
+
+@pytest.mark.parametrize("shares", [(0.3, 0.4), (0.05, 0.8)])
+def test_the_call_is_named_where_no_line_of_a_function_stands_out(tmp_path, shares):
+    """Samples of a loop in plain Python gather in the line that it goes back from: that line does not stand out."""
+    source = tmp_path / "edits.py"
+    source.write_text(SPREAD)
+    file = str(source)
+    below = [(file, 10, "score"), LOOP]
+    seen = [line(share, (file, number, "align"), *below) for share, number in zip(shares, (5, 6), strict=True)]
+    seen += [line(0.2, (file, 3, "align"), *below)]
+    spot = hottest(seen, among=seen)
+    assert (spot.place, spot.inside.function) == (Frame(file, 10, "score"), "align")
+    assert within(spot) == "`align`, called from `score` (edits.py:10)"
+
+
+def test_a_line_that_runs_a_library_stands_out_and_so_does_a_loop_of_one_line(tmp_path):
+    source = tmp_path / "edits.py"
+    source.write_text(SPREAD)
+    file = str(source)
+    below = [(file, 10, "score"), LOOP]
+    library = [line(0.8, (file, 6, "align"), *below, leaf="numpy"), line(0.2, (file, 5, "align"), *below)]
+    assert hottest(library, among=library).place.line == 6
+    single = [line(0.9, (file, 15, "scan"), LOOP), line(0.1, (file, 14, "scan"), LOOP)]
+    assert hottest(single, among=single).place.line == 15
