@@ -20,6 +20,7 @@ __all__ = [
     "ModelFacts",
     "OneThread",
     "OptimizerFacts",
+    "PageFaults",
     "RemoteReads",
     "Retained",
     "SamplePrefix",
@@ -247,6 +248,17 @@ class CollectorFacts:
     between_s: float = 0.0  # between epochs
     between_asked_s: float = 0.0  # of that, where somebody asks for it
     between_at: Frame | None = None  # the user line that asks for most of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFaults:
+    """Memory that the deep run's process took anew from the kernel while its steps ran, page by page."""
+
+    steps: int = 0
+    faults: int = 0
+    system_s: float = 0.0  # in the kernel, of all threads
+    wall_s: float = 0.0  # of the steps
+    fault_s: float = 0.0  # what one fault takes on this machine; 0: not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from flatout.schema.facts import (
     ModelFacts,
     OneThread,
     OptimizerFacts,
+    PageFaults,
     RemoteReads,
     Retained,
     SamplePrefix,
@@ -91,6 +92,7 @@ __all__ = [
     "OptimizerFacts",
     "Outside",
     "Padding",
+    "PageFaults",
     "Planned",
     "PrecisionTrial",
     "RankSummary",
@@ -278,6 +280,7 @@ class Causes:
     transfers: tuple[Transfer, ...] = ()
     retained: tuple[Retained, ...] = ()
     collector: CollectorFacts = field(default_factory=CollectorFacts)
+    page_faults: PageFaults | None = None
     breaks: tuple[GraphBreak, ...] = ()
     compiled: tuple[CompiledFunction, ...] = ()
     prices: tuple[SettingTrial, ...] = ()
