@@ -1,7 +1,7 @@
 """Score `flatout diagnose` on sets of scripts that were scored before any rule saw them.
 
 A set, `unseen/set_N`, is written by people who have read none of the rules: flawed scripts, each with its twin, and
-healthy ones. Its first score stays in the history; a later one (`--note`) says what has been mended since. What counts
+healthy ones. Its first score stays in the history; a later one (`--mended`) stands beside it. What counts
 is what a person would ask: is the phase right, is one of the first two lines that are named the cause, is anything said
 at all, and does the mend give what was promised. Codes are not judged: whoever wrote the scripts does not know them.
 
@@ -91,6 +91,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--again", action="append", default=[], metavar="NAME", help="diagnose this script once more")
     parser.add_argument("--no-gains", action="store_true", help="leave gains that are not measured yet for later")
     parser.add_argument("--out", type=Path, help="raw results, resumed from; unseen-N.json without it")
+    parser.add_argument("--mended", action="store_true", help="rules have seen the set: it is no first score any more")
     parser.add_argument("--record", metavar="NOTE", help="add the figures to the history, with this note")
     return parser.parse_args()
 
@@ -112,10 +113,11 @@ def main() -> int:
         judged[script] = judge(script, known)
         planted.say(row(script, judged[script]))
     planted.say("", "  ".join(f"{key} {value}" for key, value in planted.machine().items()))
+    stage = "mended" if options.mended else "first score"
     for metric, (value, n, unit) in figures(judged).items():
         planted.say(f"{metric:<48} {value:.0f}{'%' if unit == '%' else ''} (n={n})")
         if options.record is not None:
-            named = f"set {options.number}: {metric}"
+            named = f"set {options.number}, {stage}: {metric}"
             record("unseen", named, value, n=n, n_of="scripts", unit=unit, note=options.record)
     return 0
 
