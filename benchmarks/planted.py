@@ -183,7 +183,7 @@ def score(script: Script, result: dict) -> dict:
     findings = [f for f in result["diagnosis"].get("findings") or [] if not f["code"].startswith("MS")]
     first = f"{findings[0]['code']} {findings[0]['phase']}" if findings else result["diagnosis"].get("error", "nothing")
     if script.kind == "healthy":
-        alarms = [f for f in findings if f["share"] >= FALSE_ALARM_SHARE]
+        alarms = [f for f in findings if f["share"] >= FALSE_ALARM_SHARE and not f.get("optional")]
         failed = "error" in result["diagnosis"]
         return {"first": first, "alarms": None if failed else len(alarms), "findings": len(findings)}
     marked = {place for cause in script.causes for place in script.marked_lines(cause)}

@@ -38,6 +38,7 @@ def finding_row(finding: Finding) -> dict[str, Any]:
         "message": _message(finding),
         "evidence": [{"name": each.name, "value": finite(each.value), "unit": each.unit} for each in finding.evidence],
         "fixes": list(finding.fixes),
+        **({"optional": True} if finding.optional else {}),  # no fault: to leave it out changes the training
     }
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "format_bound",
     "format_speedup",
     "is_doubt",
+    "is_fault",
     "short_place",
     "title",
     "verdict",
@@ -96,8 +97,13 @@ def device_in_words(environment: Environment) -> str:
 
 
 def best_finding(report: Report) -> Finding | None:
-    """Return the finding to begin with, None when there is none but doubts about the measurement."""
-    return next((finding for finding in report.findings if not is_doubt(finding)), None)
+    """Return the finding to begin with, None when there is none but what is optional, and doubts."""
+    return next((finding for finding in report.findings if is_fault(finding)), None)
+
+
+def is_fault(finding: Finding) -> bool:
+    """Return whether a finding is about the script, and names what can be mended without another training."""
+    return not finding.optional and not is_doubt(finding)
 
 
 def is_doubt(finding: Finding) -> bool:

@@ -6,7 +6,7 @@ The yardsticks are round figures: below the limits at which other tools begin to
 """
 
 from flatout.report.account import shown_phases
-from flatout.report.verdict import COMPUTING, FEWEST_STEPS, HEALTHY_SHARE, WORTH_READING, device_in_words, is_doubt
+from flatout.report.verdict import COMPUTING, FEWEST_STEPS, HEALTHY_SHARE, WORTH_READING, device_in_words, is_fault
 from flatout.rules.facts.machine_facts import is_disturbed
 from flatout.schema.finding import Breakdown
 from flatout.schema.phase import Phase
@@ -54,7 +54,7 @@ def leave_it(report: Report) -> str:
     It is said where no finding promises 5%, most of a step computes, and little time lies between the steps.
     """
     breakdown = report.breakdown
-    gains = [each.max_speedup for each in report.findings if not is_doubt(each)]
+    gains = [each.max_speedup for each in report.findings if is_fault(each)]
     computing = sum(breakdown.share(phase) for phase in COMPUTING)
     between = any(breakdown.loop_share(breakdown.outside_s(phase)) > most for phase, most in _BETWEEN.items())
     if breakdown.measured < FEWEST_STEPS or max(gains, default=1.0) >= WORTH_READING:

@@ -87,3 +87,4 @@ class Finding:
     location: Frame | None = None  # the line of the user's own code, where there is one
     evidence: tuple[Evidence, ...] = ()  # the numbers behind it
     fixes: tuple[str, ...] = ()  # names of the fixes that address it; in a report, of those that may act on the script
+    optional: bool = False  # no fault: the method may need it, and to leave it out changes the training

@@ -72,6 +72,11 @@ def test_keys_come_in_the_order_of_the_design():
     ]
 
 
+def test_what_is_no_fault_is_told_and_no_other_finding_has_that_key():
+    rows = to_json(report(finding(max_speedup=3.0), finding(max_speedup=2.0, optional=True)))["findings"]
+    assert [each.get("optional") for each in rows] == [None, True]
+
+
 def test_the_shares_of_the_step_sum_to_one():
     assert sum(part["share"] for part in to_json(ordinary())["breakdown"]) == pytest.approx(1.0, abs=0.01)
 

@@ -97,10 +97,10 @@ def _alike(cause: Finding, general: Finding, rule: Rule) -> bool:
     return close and (not rule.after_at_same_line or _line(cause) == _line(general))
 
 
-def _rank(finding: Finding, of: Mapping[str, Rule]) -> tuple[bool, float, bool, bool, float, str]:
-    doubt = finding.code.startswith(DOUBT)
+def _rank(finding: Finding, of: Mapping[str, Rule]) -> tuple[int, float, bool, bool, float, str]:
+    last = 2 if finding.code.startswith(DOUBT) else int(finding.optional)
     general = of[finding.code].general
-    return doubt, -finding.max_speedup, general, finding.location is None, -finding.share, finding.code
+    return last, -finding.max_speedup, general, finding.location is None, -finding.share, finding.code
 
 
 def _line(finding: Finding) -> tuple[str, int] | None:

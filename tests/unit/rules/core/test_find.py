@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from flatout.report.verdict import is_fault
 from flatout.rules import Rule, catalog, examine, example, find, line
 from flatout.rules.core.catalog import rule_of
 from flatout.schema.facts import HELD_INPUT, HELD_TRANSFER
@@ -270,3 +271,18 @@ def test_on_a_busy_machine_findings_stay_and_say_their_doubt(foreign, doubted):
     assert [each.code for each in found] == (["HO001", "MS001"] if doubted else ["HO001"])
     assert ("the place stands, the figures are rough" in found[0].message) is doubted
     assert "the place stands" not in found[-1].message or not doubted
+
+
+def test_what_is_no_fault_stands_behind_faults_and_before_doubts():
+    def of(code, speedup, optional=False):
+        found = Finding(
+            code=code, name=code, phase=Phase.FORWARD, share=0.3, max_speedup=speedup, message="", optional=optional
+        )
+        return Rule(code=code, name=code, check=lambda *_: found, fires_on=(), quiet_on=())
+
+    rules = (of("CO028", 3.0, optional=True), of("MS001", 1.0), of("CO004", 1.2))
+    shown = example(step_ms=50, forward=40)
+    found = examine(shown.run, shown.breakdown, (), rules).findings
+    assert [each.code for each in found] == ["CO004", "CO028", "MS001"]
+    only = examine(shown.run, shown.breakdown, (), rules[:2]).findings
+    assert not any(map(is_fault, only))
