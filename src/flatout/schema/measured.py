@@ -153,12 +153,25 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopInvariant:
-    """Operations of one forward pass, at one line, that gave what they had given in the step before."""
+    """Operations of one step, at one line, that gave what they had given in the step before."""
 
     place: Frame | None = None
     operation: str = ""  # the costliest of them, by torch's name
     seconds: float = 0.0
-    whole_s: float = 0.0  # of all operations of the pass
+    whole_s: float = 0.0  # of all operations of the step inside outermost modules, or outside of them
+    outside: bool = False  # of outermost modules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnchangingCall:
+    """Calls of a user's function, from one line, that were given the same and returned the same in several steps."""
+
+    place: Frame
+    function: str = ""
+    file: str = ""  # that the function stands in
+    calls: int = 0  # in a step
+    steps: int = 0  # that were compared
+    numbers: int = 0  # that it returns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +198,23 @@ class SlowReduction:
     whole_s: float = 0.0  # of all operations of the pass
     alone_s: float = 0.0  # of the longest, timed again on other numbers of its shape
     other_s: float = 0.0  # of what comes to the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowForm:
+    """Calls of one step, at one line, that come to the same in another form: the shortest of passes of both in turn."""
+
+    place: Frame | None = None
+    operation: str = ""
+    instead: str = ""  # the other form
+    calls: int = 0
+    seconds: float = 0.0  # of their forward passes in the step
+    n: int = 0  # timed passes
+    forward_s: float = 0.0  # as it is written, the longest of the calls: forward
+    alone_s: float = 0.0  # the same with its backward pass, where it has one
+    other_s: float = 0.0  # the other form
+    with_backward: bool = False
+    picked: bool = False  # only indices come out of it, and gradients are recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

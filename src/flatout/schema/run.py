@@ -49,8 +49,10 @@ from flatout.schema.measured import (
     RepeatedForward,
     RepeatedLine,
     SettingTrial,
+    SlowForm,
     SlowReduction,
     Span,
+    UnchangingCall,
     UnusedGradients,
     UnusedGraphs,
     UnusedRows,
@@ -103,12 +105,14 @@ __all__ = [
     "Run",
     "SamplePrefix",
     "SettingTrial",
+    "SlowForm",
     "SlowReduction",
     "Span",
     "Stage",
     "Step",
     "SyncPoint",
     "Transfer",
+    "UnchangingCall",
     "UnusedGradients",
     "UnusedGraphs",
     "UnusedRows",
@@ -297,8 +301,10 @@ class Causes:
     device_work: DeviceWork | None = None
     repeated: tuple[RepeatedForward, ...] = ()
     unchanging: tuple[LoopInvariant, ...] = ()
+    unchanging_calls: tuple[UnchangingCall, ...] = ()
     collected: Collected | None = None
     reductions: tuple[SlowReduction, ...] = ()
+    slow_forms: tuple[SlowForm, ...] = ()
     micro_batches: MicroBatches | None = None
     fallbacks: tuple[Fallback, ...] = ()
     repeated_lines: tuple[RepeatedLine, ...] = ()

@@ -15,6 +15,7 @@ __all__ = [
     "in_mean_steps",
     "input_gain",
     "share_of_forward",
+    "share_outside",
     "speedup_of_input",
     "speedup_of_waits",
     "speedup_on_freed_cores",
@@ -147,6 +148,13 @@ def share_of_forward(breakdown: Breakdown, causes: Causes, whole_s: float, fract
     forward_s = causes.phases_s.get("forward", 0.0) / max(1, causes.num_steps)
     watched = min(1.0, MOST_PASSES * whole_s / forward_s) if forward_s > 0 else 0.0
     return breakdown.share(Phase.FORWARD) * watched * min(1.0, fraction)
+
+
+def share_outside(breakdown: Breakdown, causes: Causes, seconds: float) -> float:
+    """Return the share of the step that `seconds` of each step of the deep run are, neither backward nor optimizer."""
+    step_s = sum(causes.phases_s.values()) / max(1, causes.num_steps)
+    most = 1 - breakdown.share(Phase.BACKWARD) - breakdown.share(Phase.OPTIMIZER)
+    return min(most, seconds / step_s) if step_s > 0 else 0.0
 
 
 def handover_s(loader: LoaderFacts) -> float:

@@ -9,10 +9,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from flatout.rules.source.loops import loops_around
 from flatout.rules.source.source_code import ancestors, enclosing_function, statement
-from flatout.schema.phase import Phase
+from flatout.schema.finding import Breakdown
+from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import Frame, LineCost, Run
 
 __all__ = [
@@ -24,7 +26,9 @@ __all__ = [
     "function_key",
     "hottest",
     "outer_lines",
+    "phase_of",
     "seconds",
+    "share_below",
 ]
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -103,6 +107,30 @@ def _around(lines: Sequence[LineCost]) -> frozenset[Frame]:
 def seconds(lines: Iterable[LineCost]) -> float:
     """Return the seconds of all `lines` together."""
     return sum(max(0.0, cost.seconds) for cost in lines)
+
+
+def phase_of(run: Run, place: Frame | None) -> Phase:
+    """Return the phase in which the deep run saw most of a line; the forward pass where it did not see it."""
+    seen: dict[Phase, float] = defaultdict(float)
+    for cost in run.causes.lines if run.causes else ():
+        if cost.process == "main" and place in cost.stack and cost.phase in STEP_PHASES:
+            seen[cost.phase] += cost.seconds
+    return max(seen, key=lambda phase: seen[phase], default=Phase.FORWARD)
+
+
+def share_below(run: Run, breakdown: Breakdown, place: Frame, function: str) -> tuple[float, int]:
+    """Return the share of the step that calls of `function` from the line `place` take, and the samples that saw it."""
+    share, samples = 0.0, 0
+    for phase in STEP_PHASES:
+        seen = costs(run, phase)
+        below = [cost for cost in seen if _calls(cost.stack, place, function)]
+        share += breakdown.share(phase) * seconds(below) / max(1e-9, seconds(seen))
+        samples += sum(cost.samples for cost in below)
+    return share, samples
+
+
+def _calls(stack: Sequence[Frame], place: Frame, function: str) -> bool:
+    return any(outer == place and inner.function == function for inner, outer in pairwise(stack))
 
 
 def hottest(lines: Iterable[LineCost], among: Iterable[LineCost]) -> Hotspot | None:

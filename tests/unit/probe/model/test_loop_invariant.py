@@ -1,6 +1,7 @@
-"""Which operations of the forward pass are known to give what they gave a step before."""
+"""Which operations of a step are known to give what they gave a step before."""
 
 import gc
+from threading import get_ident
 from types import SimpleNamespace
 
 import pytest
@@ -27,22 +28,32 @@ class Layer(nn.Module):
         return self.body(self, x)
 
 
-def watched(body, batch=lambda: NODES, steps=6, possible=False):
+def watched(body, batch=lambda: NODES, steps=7, possible=False, penalty=None):
     """Return the watch over the training of a layer."""
     torch.manual_seed(0)
-    layer, watch = Layer(body), LoopInvariantWatch(SimpleNamespace(tracing=SimpleNamespace(possible=possible)))
+    log = SimpleNamespace(tracing=SimpleNamespace(possible=possible), thread=get_ident(), fetching=False)
+    layer, watch = Layer(body), LoopInvariantWatch(log)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    watch.install(None)
     for _ in range(steps):
-        watch.around(layer, layer)(batch()).square().mean().backward()
+        x = batch()
+        loss = watch.around(layer, layer)(x).square().mean()
+        if penalty is not None:
+            loss = loss + penalty(layer)
+        watch.backward(loss)
+        loss.backward()
         optimizer.step()
         gc.collect()
         watch.step()
+    watch.stop()
+    assert torch._C._len_torch_dispatch_stack() == 0
     return watch
 
 
-def found(body, batch):
+def found(body, batch, penalty=None):
     """Return every operation that was found, not only the costliest of each line."""
-    return {name for costs in watched(body, batch)._second._costs.values() for name in costs}
+    spent = watched(body, batch, penalty=penalty)._second._costs._spent.values()
+    return {name for costs in spent for name, taken in costs.items() if taken}
 
 
 def fresh():
@@ -144,7 +155,7 @@ def test_a_product_of_what_stays_is_found_where_the_batch_stays_too():
     assert "mm" not in found(body, fresh)
 
 
-@pytest.mark.parametrize(("steps", "possible"), [(4, False), (6, True)])
+@pytest.mark.parametrize(("steps", "possible"), [(4, False), (7, True)])
 @pytest.mark.few(1)
 @pytest.mark.slow
 def test_nothing_is_said_of_one_pass_or_of_what_is_compiled(steps, possible):
@@ -158,3 +169,80 @@ def test_lines_are_the_users_and_the_costliest_comes_first():
     assert facts[0].operation == "nonzero"
     assert (facts[0].place.file, facts[0].place.function) == (__file__, "edges_found_again")
     assert all(0 < each.seconds <= each.whole_s for each in facts)
+
+
+GRID = torch.linspace(0, 1, 40, dtype=torch.float64)
+
+
+def plain(layer, x):
+    return x @ layer.weight
+
+
+def a_prior_on_a_fixed_grid(layer):
+    covariance = torch.exp(-(GRID[:, None] - GRID).square()) + 0.1 * torch.eye(40)
+    return torch.linalg.slogdet(covariance)[1].float() + layer.weight.square().sum()
+
+
+class Roughness(nn.Module):
+    """A penalty without parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.arange(5.0))
+
+    def forward(self, weight):
+        operator = torch.diag(self.steps.cos()).matrix_exp()
+        return (operator @ weight).square().sum()
+
+
+@pytest.mark.parametrize(
+    ("penalty", "operations"),
+    [
+        (a_prior_on_a_fixed_grid, {"exp", "_linalg_slogdet"}),
+        (lambda layer: ROUGHNESS(layer.weight), {"cos", "linalg_matrix_exp"}),
+    ],
+)
+@pytest.mark.few(1)
+@pytest.mark.slow
+def test_what_is_computed_again_in_the_loss_is_found_and_known_to_be_outside_of_the_model(penalty, operations):
+    assert operations <= found(plain, fresh, penalty)
+    facts = watched(plain, fresh, penalty=penalty).facts()
+    assert facts[0].outside
+    assert 0 < facts[0].seconds <= facts[0].whole_s
+
+
+ROUGHNESS = Roughness()
+
+
+def a_penalty_on_weights(layer):
+    return layer.weight.exp().sum()
+
+
+def a_penalty_on_what_the_script_updates_by_hand(layer):
+    layer.kept = torch.zeros(5, 4) if layer.kept is None else layer.kept
+    layer.kept += layer.weight.detach()
+    return layer.kept.exp().sum()
+
+
+def a_sum_that_starts_at_zero(layer):
+    total = torch.zeros(200, 200)
+    total += layer.weight.sum()
+    return total.sum()
+
+
+@pytest.mark.parametrize(
+    "penalty", [a_penalty_on_weights, a_penalty_on_what_the_script_updates_by_hand, a_sum_that_starts_at_zero]
+)
+@pytest.mark.few(1)
+@pytest.mark.slow
+def test_what_changes_in_the_loss_is_not(penalty):
+    assert not found(plain, fresh, penalty) & {"exp", "sum", "add_", "zeros"}
+
+
+@pytest.mark.slow
+def test_a_parameter_that_is_changed_past_the_optimizer_is_no_constant():
+    def body(layer, x):
+        layer.weight.data -= 0.01
+        return x @ layer.weight.exp()
+
+    assert "exp" not in found(body, fresh)
