@@ -298,9 +298,13 @@ def test_workers_that_harm_are_offered_none_and_no_more():
     assert offered(replace(LOADER, num_workers=2, wait_s=0.05)) == ({"workers": 0},)
 
 
-def test_nothing_is_offered_for_random_data_sets_streams_and_loaders_with_enough_workers():
-    random_set = SamplePrefix(checked=4, deterministic=False)
-    assert offered(replace(LOADER, prefix=random_set)) == ()
+def test_random_samples_are_made_by_predicted_streams_where_there_are_no_workers():
+    random_set = replace(LOADER, prefix=SamplePrefix(checked=4, deterministic=False))
+    assert offered(random_set, cores=1) == ({"workers": 1, "persistent": False, "predicted": True},)
+    assert offered(replace(random_set, num_workers=2)) == ()
+
+
+def test_nothing_is_offered_for_streams_and_loaders_with_enough_workers():
     assert offered(replace(LOADER, iterable_style=True)) == ()
     assert offered(replace(LOADER, num_workers=8)) == ()
     assert offered(replace(LOADER, is_training=False)) == ()
