@@ -174,7 +174,7 @@ def overhead_s(samples: int) -> float:
 def simulated(workers: int, make_s: float, step_s: float, own_s: float, *, batches: int = 100) -> float:
     """Return the speed-up of a pass with `workers` processes, each on a core of its own.
 
-    The first batch is made in the training process. A worker may have four batches in work, as `Schedule` gives them out.
+    The first batch is made in the training process. A worker may have four batches in work, as under the fix.
     """
     now, free, ready, given = 0.0, [0.0] * workers, dict[int, float](), 1
     for number in range(batches):
@@ -213,7 +213,7 @@ def data_sets(*, keep: bool) -> None:
     equal, taken, asked = 0, 0, 0
     for case in CASES.values():
         plain, weights, streams = trained(case)
-        with under("loader-workers", workers=WORKERS, predicted=True) as process:
+        with under("loader-workers", workers=WORKERS) as process:
             batches, own_weights, own_streams = trained(case)
             taken, asked = taken + process.site.hits.get("DataLoader", 0), asked + len(batches)
         alike = same([each.detach() for each in own_weights], [each.detach() for each in weights])

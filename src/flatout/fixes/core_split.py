@@ -57,7 +57,7 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     return tuple({"workers": count, "threads": cores - count, **kept} for count in counts)
 
 
-def patch(site: "Site", *, workers: int, threads: int, persistent: bool = False, predicted: bool = False) -> None:
+def patch(site: "Site", *, workers: int, threads: int, persistent: bool = False, predicted: bool = True) -> None:
     """Load with `workers` processes and compute with `threads` threads while the fix is switched on."""
     loader_workers.patch(site, workers=workers, persistent=persistent, predicted=predicted)
     cpu_threads.patch(site, threads=threads)

@@ -8,13 +8,13 @@ Samplers draw in the training process, in the script's order; no random stream m
 from one epoch to the next, and are restarted when the data set has changed in between. A loader whose workers cost more
 than they bring (IN010) gets none, with `workers=0`.
 
-Random samples of a loader without workers are made ahead, too, with `predicted`. Such samples are drawn from the
-script's own streams (Python's, NumPy's, torch's on the CPU, generators that the data set or a transform holds), between
-the draws of the training step. Where a batch and a step take the same number of random words each time, it is known
-where the streams will stand at the next batches, and each worker begins from there. Where batches take another number
-each time, one worker makes one batch after the other, from where it left the streams itself. A batch is taken only if
-all streams stand where its worker began; the streams are then set to where the worker left them. Otherwise the batch is
-made in the training process. `flatout run` says how many were taken.
+Random samples of a loader without workers are made ahead, too (unless `predicted = false`). Such samples are drawn from
+the script's own streams (Python's, NumPy's, torch's on the CPU, generators that the data set or a transform holds),
+between the draws of the training step. Where a batch and a step take the same number of random words each time, it is
+known where the streams will stand at the next batches, and each worker begins from there. Where batches take another
+number each time, one worker makes one batch after the other, from where it left the streams itself. A batch is taken
+only if all streams stand where its worker began; the streams are then set to where the worker left them. Otherwise the
+batch is made in the training process. `flatout run` says how many were taken.
 
 ## Why it helps
 
@@ -38,8 +38,8 @@ dies, hangs or raises.
 Left alone: iterable data sets, samplers that are not torch's own, data sets that hold open files, database handles or
 tensors on a device, that change, write or ask for their worker while they are read, or hold what cannot be watched
 (Pillow images, iterators, writable maps); random samples that draw from OpenCV, a device, the system, or the generator
-that the sampler draws from; batches that take less than 0.4 ms; start methods other than fork. With `predicted` nothing
-is written by `flatout patch`: workers in the source would draw other numbers. Before each batch the data set is checked
+that the sampler draws from; batches that take less than 0.4 ms; start methods other than fork. `flatout patch` writes
+nothing for random samples: workers in the source would draw other numbers. Before each batch the data set is checked
 for changes ([how](../input.md), 1 to 30 us). Batches that workers made before a change (of files, too) are made anew in
 the training process; new workers start with the next pass, and none after three changes within passes. A loader that
 had workers gets batches of the data set as it was when the pass began; where its workers were taken away (`workers=0`)
@@ -87,8 +87,8 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     wanted = [min(_MOST_WORKERS, count) for count in (cores, cores // 2, cores // 4)]
     if 0 < loader.sample_cpu_s < _WAITS * (loader.sample_s - loader.sample_queued_s):
         wanted.insert(0, min(_MOST_WORKERS, 4 * cores))
+    kept = {"persistent": loader.epochs_started > 1} | ({"predicted": True} if _may_be_random(run) else {})
     more = [count for count in dict.fromkeys(wanted) if count > loader.num_workers and not settings]
-    kept = {"persistent": loader.epochs_started > 1} | ({"predicted": True} if any(map(drawn, run.loaders)) else {})
     settings.extend({"workers": workers, **kept} for workers in more)
     enough = f"{loader.name or 'the training loader'} has {loader.num_workers} workers on {cores} cores already"
     return tuple(settings[:3]) or Unfit(enough)
@@ -102,6 +102,12 @@ def _must_stay(loader: LoaderFacts) -> str:
     return f"{found}, and other workers would draw other numbers" if found else ""
 
 
+def _may_be_random(run: Run) -> bool:
+    """Return whether samples of a training loader are random, or nobody has looked: written workers would not do."""
+    prefixes = [loader.prefix for loader in training_loaders(run)]
+    return any(prefix is None or not (prefix.checked and prefix.deterministic) for prefix in prefixes)
+
+
 def _harms(loader: LoaderFacts) -> bool:
     made_s = loader.sample_s + loader.collate_s
     return loader.num_workers > 0 and 0 < _HARM * made_s < loader.wait_s
@@ -113,7 +119,7 @@ def patch(
     workers: int = 2,
     prefetch: int = 2,
     persistent: bool = False,
-    predicted: bool = False,
+    predicted: bool = True,
     on_change: str = "stop",
 ) -> None:
     """Serve loaders that have other numbers of workers by `workers` of them, `prefetch` batches ahead each.
@@ -223,8 +229,8 @@ FIX = Fix(
     edit=(
         LoaderArgument(name="num_workers", code="{workers}", at_least=True, in_workers=True, restart_s=_RESTART_S),
         Unwritten(
-            reason="random samples are made early from predicted states of the random streams, which a number of "
-            "workers in the source would replace by other streams",
+            reason="samples that are random, or may be, are made early from predicted states of the random streams; "
+            "workers in the source would draw from others",
             when={"predicted": True},
         ),
         Unwritten(

@@ -41,7 +41,7 @@ def both(walk, *, workers=2, stands_back="", **settings):
     """Return the hits of a walk that is the same, streams included, plain and with predicted batches."""
     begin()
     plain, states = walk(), random_states()
-    with under("loader-workers", workers=workers, predicted=True, **settings) as process:
+    with under("loader-workers", workers=workers, **settings) as process:
         begin()
         ours = walk()
         assert undrawn(states, random_states())
@@ -282,7 +282,7 @@ def test_a_worker_that_stands_still_is_given_up(monkeypatch):
 
 
 def test_workers_end_with_the_loader():
-    with under("loader-workers", workers=2, predicted=True) as process:
+    with under("loader-workers", workers=2) as process:
         begin()
         batches = loader(All)
         assert len([*batches]) == 10
@@ -298,7 +298,7 @@ SCRIPT = """
     from tests.unit.fixes.training import under
     from torch.utils.data import DataLoader
 
-    with under("loader-workers", workers=2, predicted=True):
+    with under("loader-workers", workers=2):
         for number, batch in enumerate(DataLoader(Drawing(draw=random.random), 4)):
             if number == 7:
                 print(*(each.pid for each in multiprocessing.active_children()), flush=True)

@@ -75,7 +75,7 @@ def equal_streams(one, other):
 def test_batches_weights_and_streams_are_those_of_the_plain_training(name):
     case = CASES[name]
     plain, weights, streams = trained(case)
-    with under("loader-workers", workers=2, predicted=True) as process:
+    with under("loader-workers", workers=2) as process:
         batches, own_weights, own_streams = trained(case)
         taken = process.site.hits.get("DataLoader", 0)
         assert not process.site.failure
