@@ -4,6 +4,7 @@ The receiver copies what it takes into memory of its own, which is recycled wher
 script's own process would have made, and its place in the shared memory is free again.
 """
 
+import functools
 import io
 import mmap
 import pickle
@@ -131,25 +132,27 @@ class _Unpacking(pickle.Unpickler):
         self._recycled = recycled
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return no method of this object's own: it would hold itself, and all that it has read, until collected."""
         if module == __name__ and name in ("_Beside.tensor", "_Beside.array"):
-            return self._tensor if name.endswith("tensor") else self._array
+            return functools.partial(_tensor, self._recycled) if name.endswith("tensor") else _array
         return super().find_class(module, name)
 
-    def _tensor(self, buffer: Any, dtype: Any, shape: Sequence[int], stride: Sequence[int]) -> Any:
-        torch, num_bytes = sys.modules["torch"], len(buffer)
-        if not num_bytes:
-            return torch.empty_strided(shape, stride, dtype=dtype)
-        flat = self._recycled.empty((num_bytes,), torch.uint8)
-        flat.copy_(torch.frombuffer(buffer, dtype=torch.uint8))
-        return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, shape, stride)
 
-    @staticmethod
-    def _array(buffer: Any, dtype: Any, shape: Sequence[int], order: str) -> Any:
-        numpy = sys.modules["numpy"]
-        found = numpy.empty(shape, dtype, order)
-        if len(buffer):
-            found.reshape(-1, order=order).view("u1")[:] = numpy.frombuffer(buffer, "u1")
-        return found
+def _tensor(recycled: RecycledMemory, buffer: Any, dtype: Any, shape: Sequence[int], stride: Sequence[int]) -> Any:
+    torch, num_bytes = sys.modules["torch"], len(buffer)
+    if not num_bytes:
+        return torch.empty_strided(shape, stride, dtype=dtype)
+    flat = recycled.empty((num_bytes,), torch.uint8)
+    flat.copy_(torch.frombuffer(buffer, dtype=torch.uint8))
+    return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, shape, stride)
+
+
+def _array(buffer: Any, dtype: Any, shape: Sequence[int], order: str) -> Any:
+    numpy = sys.modules["numpy"]
+    found = numpy.empty(shape, dtype, order)
+    if len(buffer):
+        found.reshape(-1, order=order).view("u1")[:] = numpy.frombuffer(buffer, "u1")
+    return found
 
 
 class _Beside:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import gc
 import os
 import pickle
 import signal
@@ -95,6 +96,7 @@ def work(pipe: Connection, foreign: Sequence[Connection], arena: BatchArena, mad
     for each in foreign:
         each.close()
     sys.modules["torch"].set_num_threads(1)
+    gc.freeze()  # a look through all objects would copy every page that they lie in
     with contextlib.suppress(EOFError, OSError):
         _SampleWorker(pipe, arena, made_from).run()
     os._exit(0)  # no `finally`, no handler of the script's runs here

@@ -44,6 +44,17 @@ def test_tensors_in_one_memory_stay_so():
     assert again[0] is again[1]
 
 
+def test_the_memory_of_a_large_batch_that_is_gone_is_written_again():
+    arena = BatchArena(1, 1 << 23)
+    parcel = arena.put(0, torch.zeros(1 << 20))
+    places = set()
+    for _ in range(3):
+        batch = arena.take(0, parcel)
+        places.add(batch.data_ptr())
+        del batch
+    assert len(places) == 1
+
+
 def test_what_was_taken_stays_as_it_is_when_its_slot_is_written_again():
     arena = BatchArena(1, 1 << 20)
     first = arena.take(0, arena.put(0, torch.zeros(1000)))
