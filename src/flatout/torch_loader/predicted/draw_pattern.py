@@ -1,4 +1,4 @@
-"""How many random words a batch and the step after it take, as far as was seen, and whether predicting by it pays."""
+"""How many random words a batch and the step after it take, as far as was seen."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,9 +9,7 @@ __all__ = ["DrawPattern"]
 
 _RECENT = 16  # batches
 _MOST_ODD = 0.25  # of them; where more draw another number of words, one process makes one batch after the other
-_MISSES = 3  # in a row
-_REST, _LONGEST_REST = 16, 4096  # batches
-_LONGEST_WAIT = 1.0  # times what a batch takes here: where workers' are waited for longer, they do not pay
+_ODD_STEPS = 2  # in a row: nobody can tell what the next one draws
 
 
 class DrawPattern:
@@ -28,14 +26,11 @@ class DrawPattern:
         self.batch: WordCounts | None = None
         self.step: WordCounts | None = None
         self.size = 0
+        self._last_step: WordCounts | None = None
+        self._odd_steps = 0  # in a row, that took other numbers of words than steps did before
         self._residues: tuple[int | None, ...] = ()  # of the batch that was counted
         self._latest: tuple[int | None, ...] = ()
         self._recent: deque[bool] = deque(maxlen=_RECENT)  # whether batches took as many words as the counted one
-        self._misses = self._resting = self._hits = 0
-        self._rest = _REST
-        self._waits: deque[float] = deque(maxlen=_RECENT)  # for batches of workers, as shares of making one here
-
-    # -- what is drawn ----------------------------------------------------------------------------------------------
 
     def drawn(self, residues: tuple[int | None, ...], size: int, count: Callable[[], WordCounts | None]) -> bool:
         """Note that a batch was drawn; return whether it took as many words as expected.
@@ -59,8 +54,17 @@ class DrawPattern:
 
     def stepped(self, words: WordCounts | None, size: int) -> None:
         """Note how many words a step took that followed a batch of so many samples."""
-        if size == self.size or self.step is None:
-            self.step = words
+        if size != self.size and self.step is not None:
+            return
+        if words is not None and (self.step is None or words in (self.step, self._last_step)):
+            self.step, self._odd_steps = words, 0
+        else:
+            self._odd_steps += 1
+        self._last_step = words
+
+    def stepped_as_expected(self) -> None:
+        """Note that a step took as many words as was expected."""
+        self._odd_steps = 0
 
     @property
     def is_fixed(self) -> bool:
@@ -69,45 +73,18 @@ class DrawPattern:
         return self.batch is not None and bool(self._recent) and odd <= _MOST_ODD * len(self._recent)
 
     def words_of_step(self, size: int) -> WordCounts | None:
-        """Return the words of a step that follows a batch of so many samples."""
-        return None if self.step is None else self._scaled(self.step, size)
+        """Return the words of a step that follows a batch of so many samples, None where nobody can tell."""
+        steady = self.step is not None and self._odd_steps < _ODD_STEPS
+        return self._scaled(self.step, size) if steady and self.step is not None else None
 
     def words_between(self, size: int) -> WordCounts | None:
         """Return the words from the start of a batch of so many samples to that of the next one."""
-        if self.batch is None or self.step is None:
+        step = self.words_of_step(size)
+        if self.batch is None or step is None:
             return None
-        pairs = zip(self._scaled(self.batch, size), self._scaled(self.step, size), strict=True)
-        return tuple([one + other for one, other in pairs])
+        return tuple([one + other for one, other in zip(self._scaled(self.batch, size), step, strict=True)])
 
     def _scaled(self, words: WordCounts, size: int) -> WordCounts:
         if size == self.size or not self.size:
             return words
         return tuple([count if count * size % self.size else count * size // self.size for count in words])
-
-    # -- whether it pays --------------------------------------------------------------------------------------------
-
-    def missed(self) -> None:
-        """Note that a batch was not there, or began elsewhere: after some in a row nothing is predicted for a while."""
-        self._misses += 1
-        if self._misses >= _MISSES:
-            self._begin_rest()
-
-    def hit(self, waited_s: float, here_s: float) -> None:
-        """Note that a batch was taken, after a wait; making it here would have taken `here_s`."""
-        self._misses = 0
-        self._hits += 1
-        self._waits.append(waited_s / max(here_s, 1e-9))
-        if self._hits >= _RECENT:
-            self._rest = _REST
-        if len(self._waits) == _RECENT and sum(self._waits) > _LONGEST_WAIT * _RECENT:
-            self._begin_rest()
-
-    def rests(self) -> bool:
-        """Return whether the next batch is to be made without looking at any stream."""
-        self._resting = max(0, self._resting - 1)
-        return self._resting > 0
-
-    def _begin_rest(self) -> None:
-        self._resting, self._rest = self._rest + 1, min(_LONGEST_REST, 2 * self._rest)
-        self._misses = self._hits = 0
-        self._waits.clear()

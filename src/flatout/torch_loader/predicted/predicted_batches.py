@@ -54,7 +54,7 @@ class PredictedBatches:
         self._kept.share.asked += 1
         if self._alone is None:
             self._alone = not self._begun()
-        if self._alone or self._kept.pattern.rests():
+        if self._alone or self._kept.backoff.rests():
             self._left = None
             self._stop()
             return self._here.make(index)
@@ -131,11 +131,11 @@ class PredictedBatches:
             return None
         if number not in early:
             if number:
-                kept.pattern.missed()
+                kept.backoff.missed()
             return None
         start = early.began(number)
         if not at_one_place(start, now):
-            kept.pattern.missed()
+            kept.backoff.missed()
             return None
         made = early.made(number)
         if not kept.stands():
@@ -145,10 +145,11 @@ class PredictedBatches:
             self._give_up(made.against)
             return None
         if made.parcel is None or not are_as_before(dict(made.files)):
-            kept.pattern.missed()
+            kept.backoff.missed()
             return None
         batch = self._unpacked(number, made)
-        kept.pattern.hit(time.perf_counter() - began, kept.here_s)
+        kept.pattern.stepped_as_expected()
+        kept.backoff.hit(time.perf_counter() - began, kept.here_s)
         self._taken(number, size_of(index), now, (start, made.end))
         return (batch,)
 
@@ -275,7 +276,7 @@ class PredictedBatches:
 
     def _changed(self) -> None:
         """Make this batch here; where the data set is another one by now, those after it, too."""
-        self._kept.pattern.missed()  # a setting may stay another one
+        self._kept.backoff.missed()  # a setting may stay another one
         if self._kept.has_changed:
             self._kept.plan.origins.changed(self._loader)
             self._kept.end()

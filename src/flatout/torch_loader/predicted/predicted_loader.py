@@ -3,6 +3,7 @@
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from flatout.torch_loader.predicted.backoff import Backoff
 from flatout.torch_loader.predicted.batch_transport import bytes_of
 from flatout.torch_loader.predicted.draw_pattern import DrawPattern
 from flatout.torch_loader.predicted.early_batches import EarlyBatches
@@ -52,6 +53,7 @@ class PredictedLoader:
 
     Attributes:
         pattern: how much is drawn.
+        backoff: when nothing is predicted.
         streams: what may be drawn from.
         early: the processes.
         here_s: what a batch takes here.
@@ -64,7 +66,7 @@ class PredictedLoader:
     def __init__(self, plan: "HandoverPlan", share: WorkerShare) -> None:
         """Keep nothing yet."""
         self.plan, self.share = plan, share
-        self.pattern = DrawPattern()
+        self.pattern, self.backoff = DrawPattern(), Backoff()
         self.streams = StreamSet([])
         self.early: EarlyBatches | None = None
         self.here_s = 0.0

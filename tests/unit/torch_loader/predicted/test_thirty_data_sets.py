@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def on_any_machine(monkeypatch):
     """Take what workers make on a busy machine, too, where they are slower than this process."""
-    monkeypatch.setattr("flatout.torch_loader.predicted.draw_pattern._LONGEST_WAIT", float("inf"))
+    monkeypatch.setattr("flatout.torch_loader.predicted.backoff._LONGEST_WAIT", float("inf"))
 
 
 EPOCHS = 3
