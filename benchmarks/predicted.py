@@ -3,22 +3,24 @@
 A data set augments images in plain Python and draws from three streams; the training step may draw, too. The same
 training is done plain and with predicted batches, in turns and in one process; a ratio is taken within its round, over
 the whole training: looking at the data set, starting processes and learning are part of it; one of later epochs stands
-beside it. Batches, weights and all
-streams are compared. What failing predictions cost is shown by a step that draws another number each time. The last
-table simulates more processes than this machine has cores for, from the costs measured here.
+beside it. Batches, weights and all streams are compared. What failing predictions cost is shown by a step that draws
+another number each time. The last table simulates more processes than this machine has cores for, from the costs
+measured here.
 
-    python benchmarks/predicted.py [--quick] [--data-sets] [--record]
+    python benchmarks/predicted.py [--quick] [--rounds N] [--record]
+    python benchmarks/predicted.py --data-sets [--record]
 
-`--data-sets`: also the data sets of tests/unit/torch_loader/predicted, each trained plain and predicted for 3 epochs.
+`--data-sets`: the data sets of tests/unit/torch_loader/predicted instead, each trained plain and predicted, 3 epochs.
 """
 
 import argparse
+import os
 import random
 import statistics
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +31,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from flatout.torch_loader.handover import Handover, HandoverPlan
+from flatout.torch_loader.predicted.batch_transport import BatchArena, bytes_of
 
 WORKERS, BATCH, SIDE = 2, 32, 48
+SAMPLES, EPOCHS, SENT = 1000, 3, 15
 SHARE_GOAL, SPEED_GOAL, INPUT_SHARE = 0.9, 1.5, 0.6
 
 
@@ -82,30 +86,40 @@ class Training:
 
     seconds: float
     later_s: float
-    input_s: float
-    batches: int
+    waits: list[float]
     taken: int
     results: tuple[int, ...]
 
+    @property
+    def input_s(self) -> float:
+        """Return what all batches were waited for."""
+        return sum(self.waits)
 
-def train(load: Workload, *, predicted: bool, samples: int, epochs: int, pause_s: float = 0.0) -> Training:
+    @property
+    def batches(self) -> int:
+        """Return how many there were."""
+        return len(self.waits)
+
+
+def train(load: Workload, *, predicted: bool, epochs: int = EPOCHS, pause_s: float = 0.0) -> Training:
     """Train; `pause_s`: the step sleeps in place of computing."""
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
-    loader = DataLoader(Noisy(samples, load.varied, load.times), BATCH, shuffle=True)
+    loader = DataLoader(Noisy(SAMPLES, load.varied, load.times), BATCH, shuffle=True)
     model = nn.Sequential(
         *(nn.Flatten(), nn.Linear(SIDE * SIDE, load.hidden), nn.ReLU(), nn.Dropout(load.dropout)),
         *(nn.Linear(load.hidden, load.hidden), nn.ReLU(), nn.Linear(load.hidden, 10)),
     )
     optimizer, hits = torch.optim.SGD(model.parameters(), lr=0.1), []
     plan = HandoverPlan(workers=WORKERS, predict=True, hit=lambda: hits.append(1))
-    check, input_s, number, began = 0, 0.0, 0, time.perf_counter()
+    check, waits, began = 0, list[float](), time.perf_counter()
     later = began
     for epoch in range(epochs):
         later = time.perf_counter() if epoch == 1 else later
         for images, labels, waited_s in timed(iterator(loader, plan if predicted else None)):
-            check, input_s, number = zlib.crc32(images.numpy().tobytes(), check), input_s + waited_s, number + 1
+            check = zlib.crc32(images.numpy().tobytes(), check)
+            waits.append(waited_s)
             if pause_s:
                 time.sleep(pause_s)
                 continue
@@ -113,11 +127,11 @@ def train(load: Workload, *, predicted: bool, samples: int, epochs: int, pause_s
             nn.functional.cross_entropy(model(images), labels).backward()
             optimizer.step()
             if load.odd_step:
-                torch.rand(number % 17)
+                torch.rand(len(waits) % 17)
     seconds, later_s = time.perf_counter() - began, time.perf_counter() - later
     weights = zlib.crc32(b"".join(each.detach().numpy().tobytes() for each in model.parameters()))
     streams = repr((torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()))
-    return Training(seconds, later_s, input_s, number, len(hits), (check, weights, zlib.crc32(streams.encode())))
+    return Training(seconds, later_s, waits, len(hits), (check, weights, zlib.crc32(streams.encode())))
 
 
 def iterator(loader: DataLoader, plan: HandoverPlan | None) -> Iterator:
@@ -138,13 +152,13 @@ def timed(batches: Iterator) -> Iterator:
         yield *batch, time.perf_counter() - began
 
 
-def compare(name: str, rounds: int, samples: int, epochs: int, *, keep: bool) -> tuple[Training, Training]:
+def compare(name: str, rounds: int, *, keep: bool) -> tuple[Training, Training]:
     """Train in turns, print a row, and return the last two trainings."""
     ratios, later, shares, ours, plain = [], [], [], None, None
     for _ in range(rounds):
         order = [False, True]
         random.Random().shuffle(order)
-        done = {way: train(WORKLOADS[name], predicted=way, samples=samples, epochs=epochs) for way in order}
+        done = {way: train(WORKLOADS[name], predicted=way) for way in order}
         plain, ours = done[False], done[True]
         if plain.results != ours.results:
             sys.exit(f"{name}: batches, weights or streams DIFFER")
@@ -169,14 +183,11 @@ def compare(name: str, rounds: int, samples: int, epochs: int, *, keep: bool) ->
     return plain, ours
 
 
-def overhead_s(samples: int) -> float:
-    """Return what a batch costs the training process that workers have ready: looks, copies, jobs."""
+def overhead_s() -> float:
+    """Return what a batch costs the training process that workers have ready (median): looks, copies, jobs."""
     load = WORKLOADS["fixed draws"]
-    made = train(load, predicted=False, samples=samples, epochs=1, pause_s=1e-6)
-    each_s = made.input_s / made.batches
-    first, more = (train(load, predicted=True, samples=samples, epochs=n, pause_s=2 * each_s) for n in (1, 3))
-    here = (more.batches - more.taken) - (first.batches - first.taken)
-    return max(0.0, more.input_s - first.input_s - here * each_s) / (more.taken - first.taken)
+    each_s = statistics.median(train(load, predicted=False, epochs=1, pause_s=1e-6).waits)
+    return statistics.median(train(load, predicted=True, epochs=3, pause_s=2 * each_s).waits)
 
 
 def simulated(workers: int, make_s: float, step_s: float, own_s: float, *, batches: int = 100) -> float:
@@ -209,6 +220,44 @@ def scaling(plain: Training, own_s: float, *, keep: bool) -> None:
         record("predicted", "a ready batch in the training process", own_s * 1e3, unit="ms")
 
 
+def sent(batch: list[torch.Tensor], ways: tuple[Callable, Callable], pipes: tuple) -> float:
+    """Return the seconds that the receiver takes for a batch that is there, read once; median of some."""
+    put, take = ways
+    ours, theirs = pipes
+    if not (process := os.fork()):
+        for number in range(SENT):
+            put(number, [part.clone() for part in batch])
+            theirs.recv()
+        os._exit(0)
+    took = []
+    for number in range(SENT):
+        time.sleep(0.1)
+        began = time.perf_counter()
+        sum(float(part.max()) for part in take(number))
+        took.append(time.perf_counter() - began)
+        ours.send(None)
+    os.waitpid(process, 0)
+    return statistics.median(took)
+
+
+def transports(*, keep: bool) -> None:
+    """Print what the receiver of a batch takes by the arena, and by torch's queue as its own workers use it."""
+    for name, shape in {"74 KB": (32, 24, 24), "19 MB": (32, 3, 224, 224)}.items():
+        batch, context = [torch.rand(shape), torch.arange(32)], torch.multiprocessing.get_context("fork")
+        arena, pipes, queue = BatchArena(3, bytes_of(batch)), context.Pipe(), context.Queue()
+        by_arena = (
+            lambda number, each, arena=arena, pipe=pipes[1]: pipe.send(arena.put(number, each)),
+            lambda number, arena=arena, pipe=pipes[0]: arena.take(number, pipe.recv()),
+        )
+        by_queue = (lambda _, each, queue=queue: queue.put(each), lambda _, queue=queue: queue.get())
+        own_s, torch_s = sent(batch, by_arena, pipes), sent(batch, by_queue, pipes)
+        print(f"a batch of {name}, received and read: {own_s * 1e3:.2f} ms; by torch's queue {torch_s * 1e3:.2f} ms")
+        if keep:
+            more = {"n": SENT, "n_of": "batches", "unit": "ms"}
+            record("predicted", f"a batch of {name} received and read", own_s * 1e3, **more)
+            record("predicted", f"a batch of {name} received and read, torch's queue", torch_s * 1e3, **more)
+
+
 def data_sets(*, keep: bool) -> None:
     """Train on every data set of the tests, plain and predicted."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -226,7 +275,7 @@ def data_sets(*, keep: bool) -> None:
             taken, asked = taken + process.site.hits.get("DataLoader", 0), asked + len(batches)
         alike = same([each.detach() for each in own_weights], [each.detach() for each in weights])
         equal += same(batches, plain) and alike and equal_streams(own_streams, streams)
-    print(f"\n{equal} of {len(CASES)} data sets give equal batches, weights and streams over 3 epochs; ", end="")
+    print(f"{equal} of {len(CASES)} data sets give equal batches, weights and streams over 3 epochs; ", end="")
     print(f"{taken} of {asked} batches from workers")
     if keep:
         record("predicted", "data sets with other bits", len(CASES) - equal, n=len(CASES), n_of="data sets")
@@ -236,25 +285,22 @@ def main() -> None:
     """Print a row for each workload, and the simulation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="2 rounds in place of 5")
-    parser.add_argument("--data-sets", action="store_true", help="train on the data sets of the tests, too")
-    parser.add_argument("--only", choices=WORKLOADS, help="one workload")
+    parser.add_argument("--rounds", type=int, help="trainings of each workload and way")
+    parser.add_argument("--data-sets", action="store_true", help="train on the data sets of the tests instead")
     parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rounds, epochs = 2 if options.quick else 5, 3
-    print(
-        f"torch {torch.__version__}, 1 thread a process, {WORKERS} workers, whole trainings of {epochs} epochs in turns"
-    )
-    if options.only:
-        compare(options.only, rounds, 1000, epochs, keep=options.record)
+    if options.data_sets:
+        data_sets(keep=options.record)
         return
-    found = {name: compare(name, rounds, 1000, epochs, keep=options.record) for name in WORKLOADS}
+    rounds = options.rounds or (2 if options.quick else 5)
+    print(f"torch {torch.__version__}, 1 thread a process, {WORKERS} workers, {EPOCHS} epochs a training, in turns")
+    found = {name: compare(name, rounds, keep=options.record) for name in WORKLOADS}
     plain, ours = found["fixed draws"]
     print(f"goal: >= {SHARE_GOAL:.0%} of batches from workers where draws are fixed: {ours.taken / ours.batches:.0%}")
     print(f"goal: >= {SPEED_GOAL}x on 2 cores where input is >= {INPUT_SHARE:.0%} of the step")
-    scaling(plain, overhead_s(1000), keep=options.record)
-    if options.data_sets:
-        data_sets(keep=options.record)
+    scaling(plain, overhead_s(), keep=options.record)
+    transports(keep=options.record)
 
 
 if __name__ == "__main__":
