@@ -1,4 +1,4 @@
-"""What became of a loader: how many of its batches came from memory, and why the others did not."""
+"""What became of a loader: how many of its batches came from memory or workers, and why the others did not."""
 
 from dataclasses import dataclass, replace
 
@@ -25,6 +25,8 @@ class LoaderAccount:
         passes: how often it was walked.
         batches: that came from memory.
         samples: that came from memory one by one, and were collated by the script's own function.
+        made: batches of random samples that workers made.
+        asked: batches that could have come from workers.
         reason: why its own iterator makes batches now; empty where it does not.
         changes: at the beginning of how many passes its data set was no longer what was kept.
         changed: what it was that had changed last.
@@ -37,6 +39,8 @@ class LoaderAccount:
     passes: int = 0
     batches: int = 0
     samples: int = 0
+    made: int = 0
+    asked: int = 0
     reason: str = ""
     datasets: int = 1
     changes: int = 0
@@ -57,6 +61,8 @@ class LoaderAccount:
             passes=self.passes + other.passes,
             batches=self.batches + other.batches,
             samples=self.samples + other.samples,
+            made=self.made + other.made,
+            asked=self.asked + other.asked,
             datasets=self.datasets + other.datasets,
             changes=self.changes + other.changes,
             changed=other.changed or self.changed,
@@ -84,7 +90,9 @@ class LoaderAccount:
         told = f"{self.batches:,} batches from memory"
         if self.samples and not self.batches:
             told = f"{self.samples:,} samples from memory"
+        if self.asked:
+            told = f"{self.made:,} of {self.asked:,} batches from workers"
         why = self.reason
-        if not (why or self.batches or self.samples):
+        if not (why or self.batches or self.samples or self.asked):
             why = _FILLING if self.passes == 1 else FLEETING if self.datasets > 1 else _NEVER_WHOLE
         return f"{where}, {passes}: {told}{f': {why}' if why else ''}"

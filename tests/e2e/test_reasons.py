@@ -140,15 +140,20 @@ def tune(flatout):
 
 
 def test_fixes_for_samples_that_do_not_come_again_are_neither_offered_nor_tried_and_tune_says_why(tune):
-    page, shown, report = tune(DRAWS, "loader-workers", "core-split", "compiled-input", "cached-input", budget="150s")
+    page, shown, report = tune(DRAWS, "compiled-input", "cached-input", budget="150s")
     drawn = "samples are drawn from Python's global generator (Clicks, train.py:13)"
-    assert f"loader-workers, core-split: {drawn}, and workers would draw other numbers" in shown
     assert f"{drawn}, so none can be kept" in shown
     assert "Clicks, train.py:13" in page
     assert report["trials"] == []
     named = {name for finding in report["findings"] for name in finding["fixes"]}
     assert report["findings"]
-    assert not named & {"loader-workers", "core-split", "compiled-input", "cached-input"}
+    assert not named & {"compiled-input", "cached-input"}
+
+
+def test_workers_are_tried_on_random_samples_by_predicted_streams(tune):
+    _, _, report = tune(DRAWS, "loader-workers", budget="150s")
+    assert [trial["fix"] for trial in report["trials"]]
+    assert not any("drawn" in trial["reason"] for trial in report["trials"])
 
 
 def test_fixes_that_met_what_they_leave_alone_say_what_it_was(tune):

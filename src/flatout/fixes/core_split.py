@@ -53,13 +53,13 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     if not of_workers:
         return of_workers
     counts = dict.fromkeys((cores // 2, 1, cores - 1))
-    persistent = any(each.epochs_started > 1 for each in loading)
-    return tuple({"workers": count, "threads": cores - count, "persistent": persistent} for count in counts)
+    kept = {name: value for name, value in of_workers[0].items() if name != "workers"}
+    return tuple({"workers": count, "threads": cores - count, **kept} for count in counts)
 
 
-def patch(site: "Site", *, workers: int, threads: int, persistent: bool = False) -> None:
+def patch(site: "Site", *, workers: int, threads: int, persistent: bool = False, predicted: bool = True) -> None:
     """Load with `workers` processes and compute with `threads` threads while the fix is switched on."""
-    loader_workers.patch(site, workers=workers, persistent=persistent)
+    loader_workers.patch(site, workers=workers, persistent=persistent, predicted=predicted)
     cpu_threads.patch(site, threads=threads)
 
 

@@ -17,10 +17,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flatout.torch_loader.noted_batches import Flagged
+from flatout.torch_loader.predicted.predicted_batches import PredictedBatches
+from flatout.torch_loader.predicted.predicted_loader import PredictedLoader, undrawable
+from flatout.torch_loader.predicted.worker_shares import WorkerShares
 from flatout.torch_loader.worker_origins import WorkerOrigin, WorkerOrigins
 from flatout.torch_loader.worker_pool import IndicesAhead, WorkerPool, generator_of
 from flatout.units import format_ms
-from flatout.watch.dataset_state import parts, random_states, same, undrawn, unsafe
+from flatout.watch.dataset_state import (
+    drawn_on_device,
+    holds_generator,
+    parts,
+    random_states,
+    same,
+    undrawn,
+    unsafe,
+)
 from flatout.watch.files.opened_files import are_as_before, mark_of
 
 __all__ = ["Handover", "HandoverPlan"]
@@ -42,19 +53,30 @@ class HandoverPlan:
     proven: Any = field(default_factory=weakref.WeakKeyDictionary)  # loaders whose workers made equal batches -> s each
     pools: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> workers kept for the next pass
     origins: WorkerOrigins = field(default_factory=WorkerOrigins)
+    predict: bool = False  # random samples are made from predicted states of the streams
+    predicted: Any = field(default_factory=weakref.WeakKeyDictionary)  # loader -> what is kept for that
+    shares: WorkerShares = field(default_factory=WorkerShares)  # what became of the batches of such loaders
+    where: Callable[[], str] = str  # the line of the script that walks a loader
 
 
 class BatchHere:
-    """Makes batches in this process, as the script's own iterator does."""
+    """Makes batches in this process, as the script's own iterator does.
+
+    Attributes:
+        fetch: returns the batch of an index, not pinned.
+    """
 
     def __init__(self, iterator: Any) -> None:
         """Take what that iterator makes them with."""
-        self._fetch = iterator._dataset_fetcher.fetch
+        self.fetch = iterator._dataset_fetcher.fetch
         self._pin = iterator._pin_memory_device if iterator._pin_memory else None
 
     def make(self, index: Any) -> Any:
         """Return the batch of the samples that a sampler has drawn."""
-        data = self._fetch(index)
+        return self.pinned(self.fetch(index))
+
+    def pinned(self, data: Any) -> Any:
+        """Return a batch in pinned memory where the script asks for that."""
         if self._pin is None:
             return data
         from torch.utils.data._utils.pin_memory import pin_memory
@@ -81,6 +103,8 @@ class Handover:
         # Functions, not bound methods: an object that holds a method of its own is freed only by the garbage collector,
         # and the workers would live on until then.
         self._stage: Callable[[Any], Any] = Handover._begin if loader in plan.proven else Handover._first
+        if loader in plan.predicted:
+            self._stage = PredictedBatches(loader, plan.predicted[loader], self._here, self._ahead)
         iterator._next_data = self.next_data
         iterator._batches = self
 
@@ -90,6 +114,8 @@ class Handover:
 
     def peek(self) -> Any:
         """Return the next batch if a worker has made it already and drew nothing, else None."""
+        if isinstance(self._stage, PredictedBatches):
+            return self._stage.peek()
         if self._peeked is None and self._stage is Handover._handed and self._pool is not None and self._pool.arrived:
             self._peeked = self._received()
         return None if self._peeked is None or self._peeked.drew or self._peeked.against else self._peeked.batch
@@ -107,12 +133,26 @@ class Handover:
         data = self._here.make(index)
         self._took_s = time.perf_counter() - start
         self._stage = Handover._prove
-        drew = not undrawn(before, random_states())
-        shared = unsafe(self._loader.dataset, self._loader.collate_fn)  # what it has opened for itself by now
+        after, things = random_states(), (self._loader.dataset, self._loader.collate_fn)
+        drew = not undrawn(before, after) or (self._plan.predict and holds_generator(*things))
+        shared = unsafe(*things, generators=not self._plan.predict)  # what it has opened for itself by now
         stays = "has batches that lie on a device, or are parts of larger memory" if _must_stay(data) else ""
-        if drew or shared or stays or self._took_s < _WORTH_S:
+        if drew and self._plan.predict and not (shared or stays or self._took_s < _WORTH_S):
+            self._predict(data, "draws random numbers on a device" if drawn_on_device(before, after) else "")
+        elif drew or shared or stays or self._took_s < _WORTH_S:
             self._give_up("draws random numbers, and workers would draw others" if drew else shared or stays)
         return data
+
+    def _predict(self, first: Any, against: str) -> None:
+        """Have batches made from predicted states of the streams, from the second one on."""
+        against = against or undrawable(self._loader)
+        if against:
+            self._give_up(against)
+            return
+        share = self._plan.shares.begin(self._loader, self._plan.where())
+        kept = self._plan.predicted[self._loader] = PredictedLoader(self._plan, share)
+        kept.here_s = self._took_s
+        self._stage = PredictedBatches(self._loader, kept, self._here, self._ahead, first=first)
 
     def _prove(self) -> Any:
         """Make it here and in a worker, and compare."""

@@ -46,8 +46,10 @@ class IndicesAhead:
             raise
         finally:
             if self._generator is not None:
+                began = seen if self._reached is None else self._reached
                 self._reached = self._generator.get_state()
-                self._states.append(self._reached)
+                moved = not self._reached.equal(began)
+                self._states.append(self._reached if moved else None)
                 self._generator.set_state(seen)
         self._indices.append(index)
         return index
@@ -67,8 +69,8 @@ class IndicesAhead:
         """Return the index of the batch to be delivered now and let its draws be seen; StopIteration ends the pass."""
         if not self._indices and not self.exhausted:
             next(self, None)
-        if self._states:
-            self._generator.set_state(self._states.popleft())
+        if self._states and (drawn := self._states.popleft()) is not None:  # else the script may have drawn from it
+            self._generator.set_state(drawn)
         if not self._indices:
             raise StopIteration
         return self._indices.popleft()

@@ -14,7 +14,8 @@ from flatout.schema.trial import Equivalence
 @pytest.mark.parametrize(
     ("named", "offered"),
     [
-        (("loader-workers", "core-split", "compiled-input"), ()),
+        (("cached-input", "compiled-input"), ()),
+        (("loader-workers", "compiled-input"), ("loader-workers",)),
         (("compiled-input", "gc-control"), ("gc-control",)),
         (("a fix of a newer version",), ("a fix of a newer version",)),
     ],

@@ -83,8 +83,9 @@ def test_a_pass_that_is_broken_off_leaves_the_generator_where_the_script_left_it
 
 
 @pytest.mark.parametrize("draw", [lambda: float(torch.rand(())), random.random, numpy.random.rand])
-def test_a_data_set_that_draws_random_numbers_is_left_alone(draw):
-    assert compare(loader(functools.partial(Drawing, draw=draw)), {"workers": 2}) == 0
+def test_a_data_set_that_draws_random_numbers_may_be_left_alone(draw):
+    assert compare(loader(functools.partial(Drawing, draw=draw)), {"workers": 2, "predicted": False}) == 0
+    assert compare(loader(functools.partial(Drawing, draw=draw)), {"workers": 2}) > 0
 
 
 @pytest.mark.parametrize("draw", [lambda: float(torch.rand(())), random.random, numpy.random.rand])
@@ -93,9 +94,9 @@ def test_a_batch_that_begins_to_draw_later_is_made_in_the_training_process_at_it
     assert 0 < compare(make, {"workers": 2}) < 10
 
 
-def test_data_sets_that_change_or_hold_a_generator_are_left_alone():
+def test_data_sets_that_change_are_left_alone_and_those_that_hold_a_generator_may_be():
     assert compare(loader(Counting), {"workers": 2}) == 0
-    assert compare(loader(OwnGenerator), {"workers": 2}) == 0
+    assert compare(loader(OwnGenerator), {"workers": 2, "predicted": False}) == 0
 
 
 def test_an_error_of_the_data_set_comes_at_its_batch_as_the_script_knows_it():
@@ -298,9 +299,15 @@ def test_workers_that_harm_are_offered_none_and_no_more():
     assert offered(replace(LOADER, num_workers=2, wait_s=0.05)) == ({"workers": 0},)
 
 
-def test_nothing_is_offered_for_random_data_sets_streams_and_loaders_with_enough_workers():
-    random_set = SamplePrefix(checked=4, deterministic=False)
-    assert offered(replace(LOADER, prefix=random_set)) == ()
+def test_random_samples_are_made_by_predicted_streams_where_there_are_no_workers():
+    random_set = replace(LOADER, prefix=SamplePrefix(checked=4, deterministic=False))
+    assert offered(random_set, cores=1) == ({"workers": 1, "persistent": False, "predicted": True},)
+    same_each_time = replace(LOADER, prefix=SamplePrefix(checked=4, deterministic=True))
+    assert offered(same_each_time, cores=1) == ({"workers": 1, "persistent": False},)
+    assert offered(replace(random_set, num_workers=2)) == ()
+
+
+def test_nothing_is_offered_for_streams_and_loaders_with_enough_workers():
     assert offered(replace(LOADER, iterable_style=True)) == ()
     assert offered(replace(LOADER, num_workers=8)) == ()
     assert offered(replace(LOADER, is_training=False)) == ()

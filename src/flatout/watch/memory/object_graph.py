@@ -73,6 +73,11 @@ class TracedRanges(NamedTuple):
     held: list[object]
 
 
+class _Met(NamedTuple):
+    num_of: dict[type, int]
+    generators: list[Any]
+
+
 class ObjectGraph:
     """What some things are made from, by ranges of memory, parents first.
 
@@ -81,6 +86,7 @@ class ObjectGraph:
         opaque: names of compiled classes of packages, of whose objects only the outer part is seen.
         files: names of files that are mapped.
         names: those that code reads.
+        met: random generators, of which nothing is watched, and how many objects of each class.
     """
 
     def __init__(self, *roots: Any, left_out: Iterable[Any] = (), live: frozenset[int] = frozenset()) -> None:
@@ -99,7 +105,7 @@ class ObjectGraph:
         self._kinds |= {list: LIST, tuple: TUPLE, dict: DICT, set: SET, frozenset: SET}
         self._tracer = compiled.Tracer(self._kinds)
         self._alive: list[Any] = []  # what only this graph refers to, while it is followed
-        self._num_of: dict[type, int] = {}
+        self.met = _Met({}, [])
         self._tracer.pass_over([*left_out, *shared_streams()])
         self._follow([*roots])
         self._environment(roots)
@@ -181,6 +187,7 @@ class ObjectGraph:
             self._kinds[kind] = LEAF
             return [thing]
         if is_generator(thing):
+            self.met.generators.append(thing)
             return []
         if handle_of(thing):  # a way to data, and not what it leads to
             return []
@@ -275,8 +282,8 @@ class ObjectGraph:
 
     def _of_instance(self, thing: Any) -> list[Any]:
         kind = type(thing)
-        few = self._num_of.get(kind, 0) < _FEW
-        self._num_of[kind] = self._num_of.get(kind, 0) + 1
+        few = self.met.num_of.get(kind, 0) < _FEW
+        self.met.num_of[kind] = self.met.num_of.get(kind, 0) + 1
         own = is_own(module_of(kind)) or kind in (argparse.Namespace, types.SimpleNamespace)
         filtered = few and own and not self.names.dynamic and not isinstance(thing, enum.Enum)
         if is_plain_instance(kind) and not filtered:
@@ -303,7 +310,7 @@ class ObjectGraph:
     def _hooks(self, kind: type) -> list[Any]:
         """Return the hooks that torch runs for every module, where objects of this class are modules."""
         module = sys.modules["torch"].nn.Module
-        if self._num_of[kind] > 1 or not issubclass(kind, module):
+        if self.met.num_of[kind] > 1 or not issubclass(kind, module):
             return []
         shared = vars(sys.modules[module.__module__])
         return [value for name, value in shared.items() if name.startswith("_global_") and isinstance(value, dict)]
