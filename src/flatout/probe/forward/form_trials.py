@@ -131,7 +131,7 @@ def _by_transforms(x: Any, weight: Any, bias: Any, strides: Any, paddings: Any, 
         product = torch.einsum("ngcf,gocf->ngof", left.flatten(3), right.flatten(3))
     spectrum = product.reshape(len(x), -1, *_halved(length))
     result: torch.Tensor = torch.fft.irfftn(spectrum, length, axes)
-    kept = tuple(
+    kept: tuple[Any, ...] = tuple(
         slice(0, size - taps + 1, step) for size, taps, step in zip(sizes, weight.shape[2:], strides, strict=True)
     )
     result = result[(..., *kept)]

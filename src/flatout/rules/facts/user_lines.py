@@ -118,12 +118,18 @@ def phase_of(run: Run, place: Frame | None) -> Phase:
     return max(seen, key=lambda phase: seen[phase], default=Phase.FORWARD)
 
 
-def share_below(run: Run, breakdown: Breakdown, place: Frame, function: str) -> tuple[float, int]:
-    """Return the share of the step that calls of `function` from the line `place` take, and the samples that saw it."""
+def share_below(
+    run: Run, breakdown: Breakdown, place: Frame, function: str, *, and_line: bool = False
+) -> tuple[float, int]:
+    """Return the share of the step that calls of `function` from the line `place` take, and the samples that saw it.
+
+    `and_line`: what that line does itself counts, too.
+    """
     share, samples = 0.0, 0
     for phase in STEP_PHASES:
         seen = costs(run, phase)
-        below = [cost for cost in seen if _calls(cost.stack, place, function)]
+        own = [place] if and_line else []
+        below = [cost for cost in seen if _calls(cost.stack, place, function) or list(cost.stack[:1]) == own]
         share += breakdown.share(phase) * seconds(below) / max(1e-9, seconds(seen))
         samples += sum(cost.samples for cost in below)
     return share, samples
