@@ -134,7 +134,7 @@ def _by_transforms(x: Any, weight: Any, bias: Any, strides: Any, paddings: Any, 
     kept: tuple[Any, ...] = tuple(
         slice(0, size - taps + 1, step) for size, taps, step in zip(sizes, weight.shape[2:], strides, strict=True)
     )
-    result = result[(..., *kept)]  # type: ignore[index]
+    result = result[(Ellipsis, *kept)]
     return result if bias is None else torch.add(result, bias.reshape(-1, *[1] * dims))
 
 
