@@ -55,6 +55,7 @@ class BackwardWatch:
     def install(self, seams: Seams) -> None:
         """Lie around what begins a pass."""
         self.lines.install(seams)
+        self._use.install()
         seams.wrap("torch.autograd:backward", lambda original, hits: self._around(original, hits, True))
         seams.wrap("torch.autograd:grad", lambda original, hits: self._around(original, hits, False))
 

@@ -36,13 +36,15 @@ class LeafUse:
         self._states: dict[int, tuple[int, ...]] = {}  # of gradients and weights after the latest pass
         self._step = 0  # of that pass
         self._read = False  # a gradient, since then
-        self._hook: Any = None
+
+    def install(self) -> None:
+        """Be told of steps of optimizers, for good: steps of a training may end while torch goes through such hooks."""
+        register_optimizer_step_pre_hook(self._stepping)
 
     def begin(self) -> None:
         """Watch."""
         self._watching = True
         self._seams.replace(torch.Tensor, "grad", self._watched())
-        self._hook = register_optimizer_step_pre_hook(self._stepping)
 
     def end(self) -> None:
         """Watch no more; what is left of inputs nobody has asked for."""
@@ -50,7 +52,6 @@ class LeafUse:
             return
         self._watching = False
         self._seams.undo()
-        self._hook.remove()
         for number in [number for number, (leaf, *_) in self._pending.items() if not leaf.is_parameter]:
             self._settle(number, used=False)
         self._pending.clear()
@@ -92,6 +93,8 @@ class LeafUse:
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         """An optimizer is about to read the gradients of what it holds, and to write to that."""
+        if not self._watching:
+            return
         for group in optimizer.param_groups:
             for tensor in group["params"]:
                 self._read = self._read or id(tensor) in self._states

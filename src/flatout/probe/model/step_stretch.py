@@ -32,7 +32,6 @@ class StepStretch:
         self._plain: bool | None = None  # whether the module that was called last is on the CPU, and not compiled
         self._depth = 0  # calls of outermost modules under way
         self._stepping = 0  # steps of optimizers under way
-        self._handles: list[Any] = []
 
     @property
     def in_module(self) -> bool:
@@ -46,10 +45,8 @@ class StepStretch:
 
     def install(self) -> None:
         """Be told of the steps of optimizers, and before this process forks."""
-        self._handles = [
-            register_optimizer_step_pre_hook(lambda optimizer, *_: self._step_begins()),
-            register_optimizer_step_post_hook(lambda optimizer, *_: self._step_ends(optimizer)),
-        ]
+        register_optimizer_step_pre_hook(lambda optimizer, *_: self._step_begins())
+        register_optimizer_step_post_hook(lambda optimizer, *_: self._step_ends(optimizer))
         leave = weakref.WeakMethod(self.leave)
 
         def before_fork() -> None:
@@ -70,10 +67,8 @@ class StepStretch:
             self._enter()
 
     def stop(self) -> None:
-        """Watch no more, and be told nothing more."""
+        """Watch no more. Hooks of optimizers stay: torch may be going through them, and does not take one that goes."""
         self.begin(None)
-        while self._handles:
-            self._handles.pop().remove()
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return what is called in place of `inner`, the call of an outermost module that trains."""

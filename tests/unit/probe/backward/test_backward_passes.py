@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.checkpoint import checkpoint
 
 from flatout.probe.backward.backward_passes import BackwardWatch
@@ -331,6 +332,27 @@ def test_an_optimizer_may_step_while_a_step_ends():
         optimizer.step()
         optimizer.zero_grad()
     training.seams.undo()
+    assert training.watch.facts().steps == 2
+
+
+def test_steps_may_end_while_torch_calls_the_hooks_of_all_optimizers():
+    """So they do where no loader marks them: whoever adds a hook then, or takes one away, ends the script."""
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training, numbers = Training([optimizer]), iter(range(1, 100))
+
+    def ends(*_):
+        training.watch.step(Step(start_ns=0, wall_ns=10**7, phases_ns=(0,) * 8), next(numbers))
+
+    handle = register_optimizer_step_pre_hook(ends)
+    try:
+        for _ in range(STEPS):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    finally:
+        handle.remove()
+        training.seams.undo()
     assert training.watch.facts().steps == 2
 
 
