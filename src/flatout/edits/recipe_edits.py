@@ -1,4 +1,7 @@
-"""A recipe carried out on a project: fix by fix, each on the code that the one before it has left."""
+"""A recipe carried out on a project: fix by fix, each on the code that the one before it has left.
+
+Edits come first: they are made for the files as these are, and the rest is written into what they leave.
+"""
 
 import inspect
 from collections.abc import Sequence
@@ -6,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from flatout.edits.autocast import autocast
 from flatout.edits.copies import copy_argument
+from flatout.edits.line_moves import moved_loaders
 from flatout.edits.loaders import loader_argument, wrapped_loader
 from flatout.edits.optimizers import optimizer_argument
 from flatout.edits.process_flags import anomaly_off, switch_line
@@ -13,6 +17,7 @@ from flatout.edits.reading.project import Project
 from flatout.edits.reading.training_loaders import loader_calls
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.trained_model import model_line
+from flatout.edits.written_diffs import write_edit_in
 from flatout.edits.written_edit import Context, WrittenEdit
 from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.edit import (
@@ -27,8 +32,9 @@ from flatout.fixes.core.edit import (
     Unwritten,
     WrappedLoader,
 )
+from flatout.fixes.source.source_edit import SourceEdit
 from flatout.schema.facts import LoaderFacts
-from flatout.schema.trial import Selection
+from flatout.schema.trial import EDITED_SOURCE, Selection
 
 __all__ = ["EditOutcome", "write_recipe_in"]
 
@@ -51,9 +57,13 @@ def write_recipe_in(
 
     `recorded`: what a recording knows of the loaders; `step_s`: seconds that a step takes, 0 where it is not known.
     """
-    loaders = tuple(loader_calls(project, recorded))
-    outcomes = []
-    for selection in selections:
+    before, outcomes = project, []
+    for selection in (each for each in selections if each.fix == EDITED_SOURCE):
+        done = write_edit_in(project, SourceEdit.of(selection))
+        project = done.project
+        outcomes.append(EditOutcome(selection.label, done.changed, done.there, done.left))
+    loaders = tuple(loader_calls(project, moved_loaders(recorded, before, project)))
+    for selection in (each for each in selections if each.fix != EDITED_SOURCE):
         settings = {**_defaults(selection.fix), **selection.settings}
         done = _write(selection.fix, project, Context(settings=settings, loaders=loaders, step_s=step_s))
         project = done.project
