@@ -46,8 +46,10 @@ def diff(project, name, edited, script=SCRIPT, of="train.py"):
     return name
 
 
-def report_of(project, *words, budget="120s"):
-    process = project.start("tune", "--budget", budget, "--json", "report.json", *words, "train.py")
+def report_of(project, *words, budget="200s"):
+    process = project.start(
+        "tune", "--equal", "bitwise", "--budget", budget, "--json", "report.json", *words, "train.py"
+    )
     ended = project.wait(process, timeout=300)
     path = project.folder / "report.json"
     return ended, json.loads(path.read_text()) if path.exists() else None

@@ -33,6 +33,7 @@ in a way of its own (`coverage run`, `python -m pdb`): there the edit does nothi
 
 from typing import Any
 
+from flatout.fixes.core.edit import OwnDiff
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.core.site import Site
 from flatout.fixes.source.served_files import served_here
@@ -60,4 +61,5 @@ FIX = Fix(
     phases=tuple(Phase),
     patch=edited_source,
     choices=choices,
+    edit=(OwnDiff(),),
 )

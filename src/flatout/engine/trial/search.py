@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flatout.analysis.epochs import epoch_steps, project_epoch, short_epochs
+from flatout.analysis.equality import fails_in_every_class
 from flatout.analysis.judge import compare, last_look
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import Failure, Measured
@@ -258,9 +259,11 @@ class Search:
     def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
         """Compare results by the class it claims, and then by the one that is allowed where nobody knows its class."""
         found, weakest = self._hold_to_class(candidate), candidate.weakest
-        if found[0] is Verdict.RESULTS_DIFFER and weakest is not None and weakest is not candidate.equivalence:
-            return self._hold_to_class(replace(candidate, equivalence=weakest))
-        return found
+        equality = found[2]
+        if equality is None or equality.equal is not False or weakest is None:
+            return found
+        weaker = weakest.rank > equality.claimed.rank and not fails_in_every_class(equality)
+        return self._hold_to_class(replace(candidate, equivalence=weakest)) if weaker else found
 
     def _hold_to_class(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
         """Compare results, under a larger batch at the script's own: there the candidate only has to train."""
