@@ -46,11 +46,11 @@ def diff(project, name, edited, script=SCRIPT, of="train.py"):
     return name
 
 
-def report_of(project, *words, budget="200s"):
+def report_of(project, *words, budget="240s"):
     process = project.start(
         "tune", "--equal", "bitwise", "--budget", budget, "--json", "report.json", *words, "train.py"
     )
-    ended = project.wait(process, timeout=300)
+    ended = project.wait(process, timeout=290)
     path = project.folder / "report.json"
     return ended, json.loads(path.read_text()) if path.exists() else None
 
@@ -95,8 +95,8 @@ def test_edits_that_change_results_or_break_the_script_are_refused_by_name(proje
     assert ended.code == 0, ended.err
     found = verdicts(report)
     assert found["wrong.diff"]["verdict"] == "RESULTS_DIFFER"
-    assert re.search(r"step \d+", found["wrong.diff"]["reason"])
-    assert found["broken.diff"]["verdict"] == "CRASHED"
+    assert found["wrong.diff"]["reason"] == "the learning rate of step 0 is 0.011, not 0.01"
+    assert found["broken.diff"]["verdict"] in ("CRASHED", "UNDECIDED")  # it runs well for a while
     assert "undefined" in found["broken.diff"]["reason"]
     assert report["recipe"] is None
     after = picture(project.folder)

@@ -73,8 +73,9 @@ class SourceEdit:
             try:
                 text = patched(patch, one.text)
             except PatchRefused as error:
-                beside = f" beside edit {' and '.join(one.edits)}" if one.edits else ""
-                raise _Dropped(f"{error} in {name}{beside}") from None
+                others = " and ".join(f"edit {edit}" for edit in one.edits)
+                fact = f"it changes lines of {name} that {others} has changed" if others else f"in {name} {error}"
+                raise _Dropped(fact) from None
             found[real] = EditedFile(path=real, digest=one.digest, text=text, edits=(*one.edits, self.name))
         return found
 

@@ -462,7 +462,7 @@ def test_several_edits_are_kept_on_top_of_each_other_and_sealed(edits):
 def test_an_edit_that_does_not_fit_beside_a_kept_one_is_not_applied_and_says_why(edits):
     found, _ = edits({"first": 1, "same_lines": 2}, {"first": 0.7, "same_lines": 0.5})
     assert labels(found) == {"first": Verdict.KEPT, "same_lines": Verdict.NOT_APPLIED}
-    assert found.trials[1].reason == "hunk 1 (line 1) shows lines that are not there in train.py beside edit first"
+    assert found.trials[1].reason == "it changes lines of train.py that edit first has changed"
 
 
 def test_an_edit_is_held_to_bit_equality_first_and_then_to_what_is_allowed(edits):

@@ -68,7 +68,7 @@ def test_an_edit_is_dropped_whole_where_one_of_its_files_has_changed(folder):
 
 def test_two_edits_of_the_same_lines_are_not_served_together(folder):
     other = edit("other", train=(OLD, OLD.replace("line_1 = 1", "line_1 = 'other'")))
-    said = "hunk 1 (line 1) shows lines that are not there in train.py beside edit first"
+    said = "it changes lines of train.py that edit first has changed"
     assert dropped(folder, FIRST, other) == {"other": said}
 
 
