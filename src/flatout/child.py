@@ -1,7 +1,7 @@
 """Entry point inside the user's process: attaches the probes that the order file asks for.
 
-Called by `inject/sitecustomize.py` right after `torch` was imported. Nothing here may stop the script: what fails is
-written beside the parts, and training goes on unobserved.
+Called by `inject/sitecustomize.py` right after `torch` was imported; edited files are served from the start of the
+process. Nothing here may stop the script: what fails is written beside the parts, and training goes on unobserved.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["attach", "protect", "protect_safetensors"]
+__all__ = ["attach", "protect", "protect_safetensors", "serve_edits"]
 
 
 def protect(order_file: str) -> None:
@@ -24,6 +24,15 @@ def protect(order_file: str) -> None:
     order = read_order(Path(order_file))
     if order.protect_files:
         keep_files(order.folder)
+
+
+def serve_edits(order_file: str) -> None:
+    """Let this process run the edited text of the files that the order has one for."""
+    from flatout.fixes.source.edited_loader import serve
+    from flatout.fixes.source.served_files import served_here
+    from flatout.schema.codec import read_order
+
+    serve(served_here(read_order(Path(order_file)).edited))
 
 
 def protect_safetensors(order_file: str) -> None:

@@ -25,9 +25,10 @@ def commands() -> dict[str, click.Command]:
 
 
 def options(command: click.Command) -> list[str]:
-    """Return the long names of a command's options, `--help` aside."""
+    """Return the long names of a command's options, `--help` aside; of one with two names both: `--also/--edit`."""
     named = [p for p in command.params if isinstance(p, click.Option)]
-    return sorted(max(p.opts, key=len) for p in named if "--help" not in p.opts)
+    long = [[name for name in p.opts if name.startswith("--")] for p in named if "--help" not in p.opts]
+    return sorted("/".join(names) for names in long)
 
 
 def test_the_public_names_are_sorted_and_few():

@@ -34,7 +34,7 @@ class FakeEngine:
     )
     calls: list[dict[str, object]] = field(default_factory=list)
 
-    def diagnose(self, target, *, limits, out, watch, echo):
+    def diagnose(self, target, *, limits, out, watch, echo, propose=None):
         self.calls.append({"target": target, "limits": limits, "out": out, "echo": echo})
         for moment in self.progress:
             watch(moment)
@@ -69,6 +69,7 @@ class TuneLimits:
     only: frozenset[str]
     also: frozenset[str]
     equal: str
+    edits: tuple[object, ...] = ()
 
 
 @pytest.fixture

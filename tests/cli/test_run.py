@@ -99,8 +99,12 @@ def test_what_will_be_applied_is_announced(capsys):
 def test_a_part_of_a_recipe_is_not_proven_as_a_whole(capsys):
     _announce("train.py", PATH, RECIPE, RECIPE.fixes[:1], [], verbose=False)
     assert capsys.readouterr().err.splitlines()[0] == "flatout: train.py trains under flatout.toml"
-    _announce("train.py", PATH, RECIPE, (), [], verbose=False)
-    assert "holds no fix: train.py trains unchanged" in capsys.readouterr().err
+    _announce("train.py", PATH, replace(RECIPE, fixes=()), (), [], verbose=False)
+    assert "flatout.toml holds no fix: train.py trains unchanged" in capsys.readouterr().err
+    _announce("train.py", PATH, RECIPE, (), ["edit e is left out: why"], verbose=False)
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["flatout: no fix of flatout.toml acts: train.py trains unchanged",
+                    "flatout: warning: edit e is left out: why"]  # fmt: skip
 
 
 def test_what_each_fix_did_is_told(capsys):

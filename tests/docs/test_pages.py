@@ -17,6 +17,7 @@ NOT_RUN = {
     "howto/torchrun.md": ["needs two machines"],
     "howto/trackers.md": ["installs packages", "needs a server"],
     "index.md": ["installs packages"],
+    "tune.md": ["needs diffs of the reader's own"],
 }
 """Blocks that no test runs, with the reason that stands in the page: a new one has to be added here."""
 

@@ -16,13 +16,24 @@ from flatout.analysis.invariants import common, finite_check, invariants
 from flatout.analysis.traces import Trace
 from flatout.schema.trial import Check, Equality, Equivalence
 
-__all__ = ["FEWEST_STEPS", "LIMITS", "MOST_LOSSES", "changed_by_watching", "deterministic", "judge"]
+__all__ = [
+    "FEWEST_STEPS",
+    "LIMITS",
+    "MOST_LOSSES",
+    "changed_by_watching",
+    "deterministic",
+    "fails_in_every_class",
+    "judge",
+]
 
 FEWEST_STEPS = 3
 """Steps below which nothing is said."""
 
 MOST_LOSSES = 1000
 """Losses that are kept with a trial, to be shown: more cannot be told apart on a page."""
+
+_OF_BITWISE = ("losses, every bit", "parameters, every bit", "optimizer steps", "module inputs")
+"""Names of checks that weaker classes do without, or make in a milder form."""
 
 LIMITS = {
     Equivalence.BITWISE: GateLimits(  # of a script that is not deterministic: held to its own spread
@@ -91,6 +102,11 @@ def judge(
     failed = [check for check in checks if not check.passed]
     first = min(failed, key=lambda check: math.inf if check.step is None else check.step, default=None)
     return replace(blank, equal=first is None, checks=checks, reason=first.detail if first else "")
+
+
+def fails_in_every_class(found: Equality) -> bool:
+    """Return whether what failed bit equality fails in weaker classes, too: other samples, another learning rate."""
+    return any(not check.passed and check.name not in _OF_BITWISE for check in found.checks)
 
 
 def _losses(trace: Trace) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ def rule_codes(words: Iterable[str]) -> frozenset[str]:
 
 
 def fix_names(words: Iterable[str]) -> frozenset[str]:
-    """Return the names of the fixes that `words` name; a rule stands for the fixes that address it.
+    """Return the names of the fixes that `words` name; a rule stands for the fixes that address it, and for its edit.
 
     Fixes that are tried on request only have to be requested by their own names.
 
@@ -49,6 +49,7 @@ def fix_names(words: Iterable[str]) -> frozenset[str]:
             named = {page.name}
         else:
             named = {fix.name for fix in fixes() if page.code in fix.addresses and not fix.on_request}
+            named |= {page.code} if page.edit else set()  # the rule's own change of the source
         if not named:
             raise UsageError(
                 f"No fix addresses {_title(page)}.",

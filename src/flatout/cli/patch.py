@@ -45,6 +45,7 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
     With `--findings` a recipe is not needed: what `flatout diagnose` found is cured where a change of its line does it.
     """
     from flatout.edits.recipe_edits import write_recipe_in
+    from flatout.edits.written_diffs import with_edited_files
     from flatout.engine.process.target import parse_target
 
     _check_options(words)
@@ -53,6 +54,7 @@ def patch(words: tuple[str, ...], recipe_file: Path | None, only: tuple[str, ...
         raise UsageError("--only names fixes of a recipe, --findings uses the newest recording.", "Use one of the two.")
     report = _diagnosed(target) if findings else None
     recipe, path, selections = _recipe(target, recipe_file, only, needed=not findings)
+    project = with_edited_files(project, selections, target.folders)
     loaders, step_s = _recorded(target, recipe)
     patched, outcomes = write_recipe_in(project, selections, loaders, step_s)
     if report is not None:

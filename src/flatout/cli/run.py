@@ -20,6 +20,7 @@ from flatout.schema.trial import Equivalence, Selection
 if TYPE_CHECKING:
     from flatout.engine.process.target import Target
     from flatout.engine.train import Trained
+    from flatout.schema.order import EditedFile
 
 __all__ = ["chosen", "run"]
 
@@ -42,6 +43,11 @@ _KILLED = 128  # what a shell adds to the number of the signal that ended a prog
     show_default=True,
     help="If kept samples changed after batches of them were served: stop the training, or warn and continue.",
 )
+@click.option(
+    "--allow-edits",
+    is_flag=True,
+    help="Run edits of the source in this recipe that your own tune did not make, now and later. Read them first.",
+)
 @click.option("--live", is_flag=True, help="Show the live state of the training below its own output.")
 @verbose_option("Show where the recipe was proven and what each fix did in each process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -50,6 +56,7 @@ def run(
     recipe_file: Path | None,
     only: tuple[str, ...],
     on_change: str,
+    allow_edits: bool,
     live: bool,
     verbose: bool,
 ) -> int:
@@ -58,6 +65,7 @@ def run(
     SCRIPT is as for `flatout diagnose`. Its input, output, signals and exit code are its own; what flatout has to say
     it says on stderr, before and after.
     """
+    from flatout.cli.trusted_edits import served_edits
     from flatout.engine.process.target import arguments_digests, parse_target
     from flatout.engine.provenance import here, require_same_script, warnings
     from flatout.engine.recipe import find_recipe, read_recipe
@@ -68,10 +76,11 @@ def run(
     require_same_script(recipe, path, target)
     if recipe.whole is not None:
         recipe = replace(recipe, whole=recipe.whole.asked_with(*arguments_digests(target)))
-    kept = chosen(recipe, only, path)
+    served = served_edits(chosen(recipe, only, path), target, path, allow_edits=allow_edits)
+    kept = served.kept
     known = warnings(recipe, target, here(target)) if kept else []
-    _announce(target.name, path, recipe, kept, known, verbose=verbose)
-    trained = _train(target, [_with(each.selection, on_change) for each in kept], live=live)
+    _announce(target.name, path, recipe, kept, [*served.left, *known], verbose=verbose)
+    trained = _train(target, [_with(each.selection, on_change) for each in kept], served.files, live=live)
     advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
     if advice and not trained.ranks:
         _say(advice)
@@ -92,19 +101,21 @@ def _with(selection: Selection, on_change: str) -> Selection:
     return replace(selection, settings={**selection.settings, "on_change": on_change})
 
 
-def _train(target: "Target", selections: Sequence[Selection], *, live: bool) -> "Trained":
+def _train(
+    target: "Target", selections: Sequence[Selection], edited: "Sequence[EditedFile]", *, live: bool
+) -> "Trained":
     """Train, and show how it goes where that is asked for and stderr is a terminal."""
     from flatout.engine.train import train
 
     if not live:
-        return train(target, selections)
+        return train(target, selections, edited=edited)
     from flatout.cli.live import Panel, can_show
 
     if not can_show():
         _say("--live needs a terminal, and stderr is not one: the training runs without the panel")
-        return train(target, selections)
+        return train(target, selections, edited=edited)
     with Panel() as panel:
-        trained = train(target, selections, panel)
+        trained = train(target, selections, panel, edited=edited)
     for sentence in panel.last_words:
         _say(sentence)
     return trained
@@ -137,7 +148,10 @@ def _announce(
 ) -> None:
     """Say what will be applied, and what is not as it was where that was proven."""
     if not kept:
-        _say(f"{path} holds no fix: {script} trains unchanged")
+        none = f"no fix of {path} acts" if recipe.fixes else f"{path} holds no fix"
+        _say(f"{none}: {script} trains unchanged")
+        for sentence in known if recipe.fixes else ():
+            _say(f"warning: {sentence}")
         return
     from flatout.report.expected import gain_in_words
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flatout.edits.reading.project import Project
     from flatout.schema.facts import LoaderFacts
 
-__all__ = ["changes_of", "recorded_loaders"]
+__all__ = ["changes_of", "recorded_loaders", "recorded_project"]
 
 _MOST_FINDINGS = 8
 _MOST_FILES = 30  # all of them are parsed, and a page is not worth a long wait
@@ -25,7 +25,7 @@ def changes_of(report: Report) -> ReportedChanges:
     It cannot where a file is gone or was written to since the recording.
     """
     try:
-        project = _project(report.run)
+        project = recorded_project(report.run)
         if project is None:
             return ReportedChanges()
         findings = {}
@@ -45,7 +45,8 @@ def recorded_loaders(run: Run) -> "tuple[LoaderFacts, ...]":
     return tuple(each for each in made if each.created_at and Path(each.created_at.file).stat().st_mtime < since)
 
 
-def _project(run: Run) -> "Project | None":
+def recorded_project(run: Run) -> "Project | None":
+    """Return the source as it was recorded, None where a file was written to since, or there are too many."""
     from flatout.edits.reading.project import read_project
 
     here = Path(run.header.working_folder)

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +13,11 @@ from flatout.errors import FlatoutError, UsageError
 from flatout.schema.files import read_whole
 from flatout.schema.report import Report
 from flatout.schema.secrets import masked_words
+from flatout.schema.trial import EDITED_SOURCE
 
 if TYPE_CHECKING:
+    from flatout.engine.process.target import Target
+    from flatout.engine.trial.edit_candidates import ProposedEdit
     from flatout.engine.tune import TuneLimits
     from flatout.report.tune_summary import HandoverStair
 
@@ -35,13 +38,17 @@ OURS = ("schema", "script", "proven")
 )
 @budget_option
 @click.option(
-    "--only", multiple=True, metavar="FIX", help="Try this fix only, or those for this finding; may be given again."
+    "--only",
+    multiple=True,
+    metavar="FIX|DIFF",
+    help="Try this fix or edit only, or those for this finding; may be given again.",
 )
 @click.option(
     "--also",
+    "--edit",
     multiple=True,
-    metavar="FIX",
-    help="Also try this fix, which is tried only on request (such as larger-batch).",
+    metavar="FIX|DIFF",
+    help="Also try this edit of the source (a diff), or this fix, tried only on request (such as larger-batch).",
 )
 @click.option(
     "--equal",
@@ -70,17 +77,21 @@ def tune(
     """Try cures on a script; keep what is faster with equal results.
 
     SCRIPT is as for `flatout diagnose`. What is kept is written to flatout.toml, and `flatout run` trains under it.
-    A fix that changes the training itself is tried only when --also or --only names it.
+    A fix that changes the training itself is tried only when --also or --only names it. An edit is tried as a fix is:
+    its text is served in place of the files, which stay as they are.
     """
+    from flatout.cli.given_edits import without_diffs
     from flatout.cli.names import fix_names
 
+    (only, edits), (also, more) = without_diffs(only), without_diffs(also)
     source = click.get_current_context().get_parameter_source("budget_s")
     tune_and_present(
         words,
         budget_s=budget_s,
         patience=1.0 if source is click.core.ParameterSource.COMMANDLINE else PATIENCE,
-        only=fix_names(only),
+        only=fix_names(only) | ({EDITED_SOURCE} if edits else set()),
         also=fix_names(also),
+        edits=(*edits, *more),
         equal=equal,
         recipe_file=recipe_file,
         json_file=json_file,
@@ -92,31 +103,29 @@ def tune(
 def tune_and_present(
     words: Sequence[str],
     *,
-    budget_s: float,
     recipe_file: Path,
-    patience: float = 1.0,
-    only: frozenset[str] = frozenset(),
-    also: frozenset[str] = frozenset(),
-    equal: str = "precision",
     json_file: Path | None = None,
     out: Path | None = None,
     verbose: bool = False,
+    **asked: Any,
 ) -> Report | None:
     """Tune what `words` start, write the recipe, show and store the report, also when the tune ended half-way.
+
+    What is `asked` for goes into the limits of the tune: see `_limits`.
 
     Raises:
         FlatoutError: what the engine says went wrong, after what was measured has been shown.
     """
     from flatout.cli.present import present, store, store_page
-    from flatout.engine.tune import TuneLimits
-    from flatout.schema.trial import Equivalence
+    from flatout.engine.process.target import parse_target
 
     _require_ours(recipe_file)
     failure: FlatoutError | None = None
     handover: HandoverStair | None = None
-    limits = TuneLimits(budget_s=budget_s, patience=patience, only=only, also=also, equal=Equivalence(equal.upper()))
+    target = parse_target(words)
+    limits = _limits(target, **asked)
     try:
-        found: Report | None = _tune(words, limits, out, verbose)
+        found: Report | None = _tune(target, limits, out, verbose)
     except FlatoutError as error:
         failure, found = error, getattr(error, "report", None)
     if found is not None:
@@ -130,15 +139,47 @@ def tune_and_present(
     return found
 
 
-def _tune(words: Sequence[str], limits: "TuneLimits", out: Path | None, verbose: bool) -> Report:
+def _limits(
+    target: "Target",
+    *,
+    budget_s: float,
+    patience: float = 1.0,
+    only: frozenset[str] = frozenset(),
+    also: frozenset[str] = frozenset(),
+    edits: Sequence[str] = (),
+    equal: str = "precision",
+) -> "TuneLimits":
+    """Return what bounds a tune; `edits` are files that hold diffs.
+
+    Raises:
+        UsageError: one of them does not fit.
+    """
+    from flatout.cli.given_edits import read_edits
+    from flatout.engine.tune import TuneLimits
+    from flatout.schema.trial import Equivalence
+
+    return TuneLimits(
+        budget_s=budget_s,
+        patience=patience,
+        only=only,
+        also=also,
+        equal=Equivalence(equal.upper()),
+        edits=read_edits(edits, target),
+    )
+
+
+def _tune(target: "Target", limits: "TuneLimits", out: Path | None, verbose: bool) -> Report:
     """Call the engine, with somebody watching."""
+    from flatout.cli.given_edits import proposed_edits
     from flatout.cli.progress import Watcher, echo_bytes
-    from flatout.engine.process.target import parse_target
     from flatout.engine.tune import tune as search
 
-    target = parse_target(words)
+    def propose(report: Report) -> "Sequence[ProposedEdit]":
+        return proposed_edits(report, target, limits.only)
+
+    echo = echo_bytes if verbose else None
     with Watcher(bar=not verbose) as watcher:
-        return search(target, limits=limits, out=out, watch=watcher.watch, echo=echo_bytes if verbose else None)
+        return search(target, limits=limits, out=out, watch=watcher.watch, echo=echo, propose=propose)
 
 
 def _hand_over(report: Report, words: Sequence[str], file: Path) -> "tuple[HandoverStair, FlatoutError | None]":

@@ -1,4 +1,7 @@
-"""A recipe carried out on a project: fix by fix, each on the code that the one before it has left."""
+"""A recipe carried out on a project: fix by fix, each on the code that the one before it has left.
+
+Edits come first: they are made for the files as these are, and the rest is written into what they leave.
+"""
 
 import inspect
 from collections.abc import Sequence
@@ -6,13 +9,15 @@ from dataclasses import dataclass, replace
 
 from flatout.edits.autocast import autocast
 from flatout.edits.copies import copy_argument
+from flatout.edits.line_moves import moved_loaders
 from flatout.edits.loaders import loader_argument, wrapped_loader
 from flatout.edits.optimizers import optimizer_argument
 from flatout.edits.process_flags import anomaly_off, switch_line
 from flatout.edits.reading.project import Project
-from flatout.edits.reading.training_loaders import loader_calls
+from flatout.edits.reading.training_loaders import LoaderCall, loader_calls
 from flatout.edits.rewrite import Unplaced
 from flatout.edits.trained_model import model_line
+from flatout.edits.written_diffs import write_edit_in
 from flatout.edits.written_edit import Context, WrittenEdit
 from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.edit import (
@@ -22,15 +27,29 @@ from flatout.fixes.core.edit import (
     LoaderArgument,
     ModelLine,
     OptimizerArgument,
+    OwnDiff,
     Piece,
     SwitchLine,
     Unwritten,
     WrappedLoader,
 )
+from flatout.fixes.source.source_edit import SourceEdit
 from flatout.schema.facts import LoaderFacts
-from flatout.schema.trial import Selection
+from flatout.schema.trial import EDITED_SOURCE, Selection
 
 __all__ = ["EditOutcome", "write_recipe_in"]
+
+_OfLines = (
+    LoaderArgument
+    | WrappedLoader
+    | SwitchLine
+    | ModelLine
+    | OptimizerArgument
+    | CopyArgument
+    | AnomalyOff
+    | Autocast
+    | Unwritten
+)
 
 
 @dataclass(frozen=True)
@@ -51,11 +70,14 @@ def write_recipe_in(
 
     `recorded`: what a recording knows of the loaders; `step_s`: seconds that a step takes, 0 where it is not known.
     """
-    loaders = tuple(loader_calls(project, recorded))
+    given = project
     outcomes = []
-    for selection in selections:
+    loaders: tuple[LoaderCall, ...] | None = None
+    for selection in sorted(selections, key=lambda each: each.fix != EDITED_SOURCE):
+        if loaders is None and selection.fix != EDITED_SOURCE:
+            loaders = tuple(loader_calls(project, moved_loaders(recorded, given, project)))
         settings = {**_defaults(selection.fix), **selection.settings}
-        done = _write(selection.fix, project, Context(settings=settings, loaders=loaders, step_s=step_s))
+        done = _write(selection.fix, project, Context(settings=settings, loaders=loaders or (), step_s=step_s))
         project = done.project
         outcomes.append(EditOutcome(selection.label, done.changed, done.there, tuple(dict.fromkeys(done.left))))
     return project, tuple(outcomes)
@@ -91,13 +113,15 @@ def _is_meant(piece: Unwritten, context: Context) -> bool:
 
 
 def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
+    if isinstance(piece, OwnDiff):
+        return write_edit_in(project, SourceEdit.of(Selection(EDITED_SOURCE, context.settings)))
     try:
         return _write_piece(piece, project, context)
     except (Unplaced, RecursionError):
         return WrittenEdit(project, left=("the surrounding code does not show where to write it",))
 
 
-def _write_piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
+def _write_piece(piece: _OfLines, project: Project, context: Context) -> WrittenEdit:
     match piece:
         case LoaderArgument():
             return loader_argument(piece, project, context)

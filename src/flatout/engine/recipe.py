@@ -23,7 +23,7 @@ from flatout.fixes.core.catalog import find_fix, fixes
 from flatout.schema.files import read_whole, write_whole
 from flatout.schema.plain import from_plain, to_plain
 from flatout.schema.recipe import SCHEMA, Kept, Proof, Recipe
-from flatout.schema.trial import Selection
+from flatout.schema.trial import EDITED_SOURCE, Selection
 from flatout.schema.whole_training import WholeTraining
 
 __all__ = ["RECIPE_FILE", "check_selection", "find_recipe", "read_recipe", "write_recipe"]
@@ -33,9 +33,13 @@ RECIPE_FILE = "flatout.toml"
 _HEAD = """\
 # What `flatout tune` kept for {script}: fixes that were measurably faster and kept training results as equal as stated.
 # Train under it with `flatout run`; leave a fix out by deleting its [[fix]] table or with `flatout run --only FIX`.
-# What a fix does and when it is wrong: `flatout explain NAME`. Nothing in this file is executed.
+# What a fix does and when it is wrong: `flatout explain NAME`. {executed}
 
 """
+_NOTHING_EXECUTED = "Nothing in this file is executed."
+_EDITS_EXECUTED = """\
+An edit (`diff`) is code: where this file
+# comes from somebody else, `flatout run` leaves it out until you have read it and said yes (`--allow-edits`)."""
 _POSITIVE, _NOT_NEGATIVE = ("speedup", "low", "high"), ("num_cpus", "world_size", "num_pairs", "baseline_ms")
 _PLAIN = (bool, int, float, str)
 _DIGITS = 4
@@ -97,7 +101,12 @@ def _text(recipe: Recipe) -> str:
     if recipe.whole is not None:
         body["whole"] = _rounded(_plain(recipe.whole))
     shown = "".join(letter if letter.isprintable() else "?" for letter in script)
-    return _HEAD.format(script=shown) + _INTERVAL.sub(r"interval = [\1, \2]", tomli_w.dumps(body))
+    edits = [kept for kept in recipe.fixes if kept.selection.fix == EDITED_SOURCE]
+    head = _HEAD.format(script=shown, executed=_EDITS_EXECUTED if edits else _NOTHING_EXECUTED)
+    whole = not any(
+        "\r" in str(kept.selection.settings.get("diff")) for kept in edits
+    )  # the writer of readable texts does not keep other line ends
+    return head + _INTERVAL.sub(r"interval = [\1, \2]", tomli_w.dumps(body, multiline_strings=bool(edits) and whole))
 
 
 def _table(kept: Kept) -> dict[str, Any]:
@@ -106,6 +115,7 @@ def _table(kept: Kept) -> dict[str, Any]:
         "equivalence": kept.equivalence.value,
         "speedup": _round(kept.speedup),
         "interval": [_round(kept.low), _round(kept.high)],
+        **({"seal": kept.seal} if kept.seal else {}),
         "settings": to_plain(kept.selection.settings),
     }
 
@@ -201,6 +211,7 @@ def _kept(table: Mapping[str, Any]) -> Kept:
             "selection": selection,
             "equivalence": table["equivalence"],
             "speedup": table.get("speedup", 1.0),
+            "seal": table.get("seal", ""),
             **_interval(table),
         },
     )

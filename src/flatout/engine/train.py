@@ -27,7 +27,7 @@ from flatout.fixes.checkpoint.rescuer import wait_for_rescuers
 from flatout.fixes.core.catalog import find_fix
 from flatout.loader_account import LoaderAccount
 from flatout.schema.codec import write_order
-from flatout.schema.order import ORDER_VARIABLE, Order
+from flatout.schema.order import ORDER_VARIABLE, EditedFile, Order
 from flatout.schema.trial import Selection
 
 if TYPE_CHECKING:
@@ -70,8 +70,16 @@ class Trained:
     notes: list[str] = field(default_factory=list)
 
 
-def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker | None" = None) -> Trained:
+def train(
+    target: Target,
+    selections: Sequence[Selection],
+    onlooker: "Onlooker | None" = None,
+    *,
+    edited: Sequence[EditedFile] = (),
+) -> Trained:
     """Run `target` to its end under `selections`; return its exit code, 128 + n where signal n ended it.
+
+    `edited`: what the edits among them make of their files.
 
     An `onlooker` is shown how it goes; the light probes are attached for that, and output that would go to the terminal
     goes to it.
@@ -84,12 +92,8 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
     with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "parts").mkdir()
-        order = folder / ORDER_FILE
         live = onlooker is not None
-        asked = Order(
-            mode="run", folder=name, script=target.name, protect_files=False, fixes=tuple(selections), live=live
-        )
-        write_order(asked, order)
+        order = _write_order(target, folder, selections, edited, live=live)
         environment, begin, beside = _environment(order, selections), time.monotonic(), ForeignLoad()
         if onlooker is None:
             code = _exit_code(_run(target, environment))
@@ -104,6 +108,23 @@ def train(target: Target, selections: Sequence[Selection], onlooker: "Onlooker |
         trained.took_s, trained.foreign_share = took_s, foreign
         trained.stepped_s = max(0.0, took_s - (ended_unix_s - last_step_unix_s)) if trained.ranks else 0.0
         return trained
+
+
+def _write_order(
+    target: Target, folder: Path, selections: Sequence[Selection], edited: Sequence[EditedFile], *, live: bool
+) -> Path:
+    """Write what the processes of the script are to do, and return the file."""
+    order = Order(
+        mode="run",
+        folder=str(folder),
+        script=target.name,
+        protect_files=False,
+        fixes=tuple(selections),
+        edited=tuple(edited),
+        live=live,
+    )
+    write_order(order, folder / ORDER_FILE)
+    return folder / ORDER_FILE
 
 
 def train_observed(target: Target, order: Path) -> int:

@@ -18,6 +18,7 @@ from flatout.engine.process.run_folder import one_at_a_time, run_folder
 from flatout.engine.process.target import Target, script_digest
 from flatout.engine.progress import Progress
 from flatout.engine.trial.candidates import candidates
+from flatout.engine.trial.edit_candidates import ProposedEdit
 from flatout.engine.trial.interrupted_tune import taken_up
 from flatout.engine.trial.journal import TrialJournal, TuneState, find_unfinished, read_state, write_state
 from flatout.engine.trial.pace import Pace
@@ -27,10 +28,10 @@ from flatout.errors import FlatoutError, Interrupted
 from flatout.rules.facts.machine_facts import busy_in_words, slowdown
 from flatout.schema.report import Report
 from flatout.schema.secrets import digest, masked_words
-from flatout.schema.trial import Equivalence, Trial, Verdict
+from flatout.schema.trial import Equivalence, Selection, Trial, Verdict
 from flatout.units import format_seconds
 
-__all__ = ["TuneLimits", "tune", "undecided_in_time"]
+__all__ = ["Propose", "TuneLimits", "tune", "undecided_in_time"]
 
 _DIAGNOSIS = 0.35  # of the budget, at most
 _LONGER = 3  # times the budget, where it was too short
@@ -48,14 +49,21 @@ class TuneLimits:
     only: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     equal: Equivalence = Equivalence.PRECISION
+    edits: tuple[Selection, ...] = ()  # of the source, that the user has given
+
+
+Propose = Callable[[Report], Sequence[ProposedEdit]]
+"""From the diagnosis, the edits of the source that cure findings of it."""
 
 
 def tune(
-    target: Target, *, limits: TuneLimits, out: Path | None, watch: Watch, echo: Callable[[bytes], None] | None
-) -> Report:
+    target: Target, *, limits: TuneLimits, out: Path | None, watch: Watch, echo: Callable[[bytes], None] | None,
+    propose: Propose = lambda report: (),
+) -> Report:  # fmt: skip
     """Return the report on `target` with every trial made and the recipe that came of them.
 
-    A tune of the same command that was interrupted is taken up where it ended.
+    A tune of the same command that was interrupted is taken up where it ended. `propose` names edits of the source that
+    are to be tried besides those of the user's.
 
     Raises:
         NothingMeasured: no training step was seen.
@@ -68,7 +76,7 @@ def tune(
         notes = settle_left_over(out, lambda text: watch(Progress(text, 0, 0.0, None)))
         report, folder = _diagnosis(target, limits, out, watch, echo, notes)
         report, limits = _beside_others(report, limits, watch)
-        session = _Session(target, folder, limits, watch, report, start)
+        session = _Session(target, folder, limits, watch, report, start, propose)
         try:
             return session.tune()
         except KeyboardInterrupt:
@@ -138,6 +146,8 @@ def _beside_others(report: Report, limits: TuneLimits, watch: Watch) -> tuple[Re
 def _told(target: Target, limits: TuneLimits) -> tuple[Target, dict[str, object]]:
     """Return the command line as it is kept, without its secrets, and what else tells this tune from others."""
     asked: dict[str, object] = {"only": sorted(limits.only), "also": sorted(limits.also), "equal": limits.equal.value}
+    if limits.edits:
+        asked["edits"] = {edit.label: digest([str(edit.settings)], own_key()) for edit in limits.edits}
     shown = dataclasses.replace(target, command=masked_words(target.command))
     if shown.command != target.command:
         asked["secrets"] = digest(target.command, own_key())
@@ -148,14 +158,18 @@ class _Session:
     """One tune under way."""
 
     def __init__(
-        self, target: Target, folder: Path, limits: TuneLimits, watch: Watch, report: Report, start: float
-    ) -> None:
+        self, target: Target, folder: Path, limits: TuneLimits, watch: Watch, report: Report, start: float,
+        propose: Propose,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._limits = limits
         self._watch = watch
         self._report = report
         run, breakdown, findings = report.run, report.breakdown, report.findings
-        offered = candidates(run, breakdown, findings, only=limits.only, also=limits.also, equal=limits.equal)
+        edits = [*(ProposedEdit(selection=each) for each in limits.edits), *propose(report)]
+        offered = candidates(
+            run, breakdown, findings, only=limits.only, also=limits.also, equal=limits.equal, edits=edits
+        )
         self._left = untried(run, breakdown, findings, offered, only=limits.only | limits.also, equal=limits.equal)
         self.search = Search(
             target,

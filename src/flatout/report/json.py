@@ -16,16 +16,20 @@ from typing import Any
 
 from flatout.errors import BadRecording
 from flatout.report.rows import ceiling_row, finding_row, finite, recipe_row, trial_row
-from flatout.schema.finding import Breakdown
+from flatout.report.user_source import source_lines
+from flatout.schema.finding import Breakdown, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.plain import LARGEST, to_plain
 from flatout.schema.report import Report
+from flatout.schema.run import Header
 from flatout.schema.secrets import masked_plain
 
 __all__ = ["CONTRACT", "REPORT_FILE", "SCHEMA", "dumps", "from_json", "to_json"]
 
 SCHEMA = 1
 REPORT_FILE = "report.json"
+
+_AROUND = 5  # lines before and after that of a finding
 
 _Kind = type | tuple[type, ...]
 _NUMBER: _Kind = (int, float)
@@ -71,7 +75,7 @@ _ROWS: Mapping[str, Mapping[str, _Kind]] = {
         "phase": str,  # where the time goes
         "share": _NUMBER,  # of the step, or of the recording without start-up where the phase lies outside the steps
         "max_speedup": _NUMBER,  # the most that removing it could give; a bound, not a promise
-        "location": (dict, type(None)),  # the line of the user's own code: file, line, function
+        "location": (dict, type(None)),  # in the user's own code: file, line, function, and the `code` around it
         "message": str,  # the finding in words
         "evidence": list,  # the numbers behind it: name, value, unit
         "fixes": list,  # names of the fixes that address it and may act on this script
@@ -158,10 +162,22 @@ def to_json(report: Report) -> dict[str, Any]:
             if part.phase is not Phase.ROLLOUT or part.s  # only where there is one: it came after schema 1 was promised
         ],
         "headroom": [ceiling_row(ceiling) for ceiling in report.headroom],
-        "findings": [finding_row(each) for each in sorted(report.findings, key=lambda each: -finite(each.max_speedup))],
+        "findings": [
+            _finding(each, report.run.header)
+            for each in sorted(report.findings, key=lambda each: -finite(each.max_speedup))
+        ],
         "trials": [trial_row(trial) for trial in report.trials],
         "recipe": None if report.recipe is None else recipe_row(report.recipe),
     }
+
+
+def _finding(finding: Finding, header: Header) -> dict[str, Any]:
+    """Return a finding, with the code around its line where that is as it was recorded."""
+    row = finding_row(finding)
+    lines = source_lines(finding.location, header.started_unix_s, around=_AROUND) if finding.location else []
+    if lines:
+        row["location"]["code"] = [{"line": number, "text": text} for number, text in lines]
+    return row
 
 
 def dumps(report: Report) -> str:

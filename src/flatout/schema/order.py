@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from flatout.schema.trial import Pair, Selection
 
-__all__ = ["ORDER_VARIABLE", "Order", "TimingOrder", "VerifyOrder"]
+__all__ = ["ORDER_VARIABLE", "EditedFile", "Order", "TimingOrder", "VerifyOrder"]
 
 ORDER_VARIABLE = "FLATOUT_ORDER"
 """The environment variable that names the order file; processes without it are left alone."""
@@ -62,6 +62,16 @@ class VerifyOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EditedFile:
+    """A file of the script that runs with another text in one execution; the file itself stays as it is."""
+
+    path: str  # absolute, without links
+    digest: str  # SHA-256 of what the file held when `text` was made of it
+    text: str
+    edits: tuple[str, ...] = ()  # names of those that have changed it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """One execution of the script under observation.
 
@@ -78,6 +88,7 @@ class Order:
     protect_files: bool = True
     all_devices: bool = False  # install the seams of transfers and syncs even when there is no accelerator
     fixes: tuple[Selection, ...] = ()  # applied from the start
+    edited: tuple[EditedFile, ...] = ()  # served from the start, in every process
     live: bool = False  # "run": each rank writes twice a second what it is doing
     timing: TimingOrder | None = None
     verify: VerifyOrder | None = None

@@ -20,6 +20,7 @@ class Kept:
     speedup: float = 1.0
     low: float = 1.0
     high: float = 1.0
+    seal: str = ""  # of an edit: shows the user whose tune has made it that it is his own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

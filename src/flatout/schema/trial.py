@@ -6,6 +6,7 @@ from enum import StrEnum
 
 __all__ = [
     "BUDGET_ENDED",
+    "EDITED_SOURCE",
     "Candidate",
     "Check",
     "Comparison",
@@ -21,6 +22,9 @@ __all__ = [
 
 BUDGET_ENDED = "the budget ended first"
 """Why a candidate was not tried."""
+
+EDITED_SOURCE = "edited-source"
+"""The fix whose settings are an edit of the script's source: a recipe may hold several."""
 
 
 class Equivalence(StrEnum):
@@ -61,8 +65,15 @@ class Selection:
 
     @property
     def label(self) -> str:
-        """Return the fix and its settings in one line: `loader-workers workers=2`."""
+        """Return the fix and its settings in one line: `loader-workers workers=2`; of an edit its name."""
+        if self.fix == EDITED_SOURCE:
+            return f"edit {self.settings.get('edit', '')}"
         return " ".join([self.fix, *(f"{name}={value}" for name, value in self.settings.items())])
+
+    @property
+    def key(self) -> str:
+        """Return what a recipe holds once: the fix, whatever its settings, or one edit."""
+        return self.label if self.fix == EDITED_SOURCE else self.fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +87,7 @@ class Candidate:
     switchable: bool = False  # can be switched on and off inside one process, between steps
     whole_epochs: bool = False  # what it shortens lies between the steps: blocks must be whole epochs
     reasons: tuple[str, ...] = ()  # codes of the findings it addresses
+    weakest: Equivalence | None = None  # class that it may have instead, where nobody knows which one it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

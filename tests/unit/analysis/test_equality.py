@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.analysis.equality import LIMITS, MOST_LOSSES, judge
+from flatout.analysis.equality import LIMITS, MOST_LOSSES, fails_in_every_class, judge
 from flatout.analysis.traces import Deviation, Interval, Replayed, Trace, TraceRow, read_trace
 from flatout.schema.trial import Equivalence
 
@@ -317,3 +317,20 @@ def test_the_losses_that_were_compared_are_kept_up_to_the_first_that_is_no_numbe
     assert found.candidate_losses == found.losses[:3]
     long = trace(steps=MOST_LOSSES + 5)
     assert len(judged(Equivalence.BITWISE, long, baseline=long, again=long).losses) == MOST_LOSSES
+
+
+@pytest.mark.parametrize(
+    ("changed", "fails"),
+    [
+        ({"rate": 0.2}, True),
+        ({"rows": (7, 8)}, True),
+        ({"prints": "1" * 16}, False),
+        ({"loss": 1.5}, False),
+    ],
+)
+def test_what_fails_bit_equality_by_more_than_bits_fails_in_every_class(changed, fails):
+    same = trace("baseline")
+    other = replace(same, intervals=(*same.intervals[:5], interval(5, **changed), *same.intervals[6:]))
+    found = judge(BITWISE, same, same, None, None, other)
+    assert found.equal is False
+    assert fails_in_every_class(found) is fails

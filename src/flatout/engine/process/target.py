@@ -29,6 +29,14 @@ class Target:
         kept = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in Path(self.name).name)
         return kept.strip("._")[:60] or "script"
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders in which the names of edited files are looked up: the working folder, and the script's."""
+        here = Path(self.folder).absolute()
+        script = here / self.name
+        beside = (script.parent,) if script.is_file() and script.parent != here else ()
+        return (here, *beside)
+
 
 def parse_target(words: Sequence[str]) -> Target:
     """Return what `train.py args`, `-m package.module args` or a launcher line stands for.

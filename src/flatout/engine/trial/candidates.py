@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from flatout.analysis.judge import FLOOR
+from flatout.engine.trial.edit_candidates import ProposedEdit, edit_candidates
 from flatout.fixes.core.catalog import fixes, from_second_pass
 from flatout.fixes.core.fix import Fix
 from flatout.rules.core.bounds import speedup_on_freed_cores
@@ -17,6 +18,10 @@ __all__ = ["Prospect", "candidates", "lifted", "of_later_passes"]
 
 _MOST = 50.0
 _BEHIND_BITWISE = Equivalence.BITWISE.rank + 0.5
+_FIRST = (-1.0,)
+
+_Place = tuple[tuple[float, ...], float, float, int]
+"""Where a candidate stands in the order, the smallest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ def candidates(
     also: frozenset[str] = frozenset(),
     equal: Equivalence = Equivalence.PRECISION,
     catalog: Iterable[Fix] | None = None,
+    edits: Iterable[ProposedEdit] = (),
 ) -> tuple[Candidate, ...]:
     """Return what to try on the script that `run` recorded: the strictest class first, most headroom first within it.
 
@@ -55,29 +61,36 @@ def candidates(
     finding that it addresses promises (collecting garbage falls in all phases), or what the cores of busy workers could
     do; no more than holding the batch gave, or the recording of what it works on says. Whatever is tried behind the
     input is offered by what it could give in a step without input (`Candidate.least`). Fixes on request, and those of
-    weaker classes than `equal`, are left out unless `only` or `also` names them.
+    weaker classes than `equal`, are left out unless `only` or `also` names them. Edits of the user's come before all
+    others, for they were asked for; those of findings stand among the fixes of their class.
     """
-    found: list[tuple[tuple[tuple[float, ...], float, float, int], Candidate]] = []
+    found: list[tuple[_Place, Candidate]] = []
     for fix in _asked_for(fixes() if catalog is None else catalog, only, only | also, equal):
-        prospect = Prospect.of(fix, run, breakdown, findings)
-        ceiling = prospect.ceiling
         least = 0.0 if fix.name in only | also else max(FLOOR, fix.least)  # with less it would not be kept
-        if prospect.reach < least:
-            continue
-        between = any(phase in _BOTH or phase not in STEP_PHASES for phase in fix.phases)
-        for number, settings in enumerate(fix.choices(run)):
-            candidate = Candidate(
-                selection=Selection(fix.name, settings),
-                equivalence=fix.equivalence,
-                ceiling=ceiling,
-                least=least,
-                switchable=fix.switchable and not fix.environment and not between,
-                whole_epochs=between,
-                reasons=prospect.reasons,
-            )
-            found.append(((_turn(fix, candidate.reasons), -min(prospect.hoped, ceiling), -ceiling, number), candidate))
+        found += _of_fix(fix, least, run, Prospect.of(fix, run, breakdown, findings))
+    given = edit_candidates(edits, run, breakdown, equal=equal)
+    found += [(_turn_of_edit(each, number), each) for number, each in enumerate(given)]
     found.sort(key=lambda each: each[0])
     return tuple(candidate for _, candidate in found)
+
+
+def _of_fix(fix: Fix, least: float, run: Run, prospect: Prospect) -> Iterator[tuple[_Place, Candidate]]:
+    """Yield a fix with each of its settings, and where it stands; nothing where it cannot reach `least`."""
+    if prospect.reach < least:
+        return
+    between = any(phase in _BOTH or phase not in STEP_PHASES for phase in fix.phases)
+    for number, settings in enumerate(fix.choices(run)):
+        candidate = Candidate(
+            selection=Selection(fix.name, settings),
+            equivalence=fix.equivalence,
+            ceiling=prospect.ceiling,
+            least=least,
+            switchable=fix.switchable and not fix.environment and not between,
+            whole_epochs=between,
+            reasons=prospect.reasons,
+        )
+        hoped = min(prospect.hoped, prospect.ceiling)
+        yield (_turn(fix, candidate.reasons), -hoped, -prospect.ceiling, number), candidate
 
 
 def _asked_for(catalog: Iterable[Fix], only: Set[str], named: Set[str], equal: Equivalence) -> Iterator[Fix]:
@@ -118,6 +131,12 @@ def _turn(fix: Fix, reasons: Sequence[str]) -> tuple[float, ...]:
     """
     rank = fix.equivalence.rank if fix.equivalence is not Equivalence.SEMANTIC else _BEHIND_BITWISE
     return fix.usual_s, rank, fix.seldom and not reasons
+
+
+def _turn_of_edit(edit: Candidate, number: int) -> _Place:
+    """Return where an edit stands: that of a finding as a fix would, one of the user's before all others."""
+    turn = (0.0, edit.equivalence.rank, False) if edit.reasons else _FIRST
+    return turn, -edit.ceiling, -edit.ceiling, number
 
 
 def _ceiling(fix: Fix, breakdown: Breakdown) -> float:

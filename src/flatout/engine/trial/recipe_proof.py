@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from flatout import __version__
 from flatout.analysis.judge import CONFIRM_LOOKS, compare, confirm
 from flatout.analysis.whole_gain import Gains, whole_gain
+from flatout.engine.process.edit_seal import seal
 from flatout.engine.process.target import Target, arguments_digests, script_digest
 from flatout.engine.trial.block_results import Measured, enough
 from flatout.engine.trial.timing import Bench
@@ -166,6 +167,7 @@ def make_recipe(
             speedup=trial.comparison.speedup if trial.comparison else 1.0,
             low=trial.comparison.low if trial.comparison else 1.0,
             high=trial.comparison.high if trial.comparison else 1.0,
+            seal=seal(trial.candidate.selection, trial.candidate.equivalence),
         )
         for trial in kept
     )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flatout.analysis.epochs import epoch_steps, project_epoch, short_epochs
+from flatout.analysis.equality import fails_in_every_class
 from flatout.analysis.judge import compare, last_look
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import Failure, Measured
@@ -21,8 +22,10 @@ from flatout.engine.trial.pace import Pace
 from flatout.engine.trial.recipe_proof import CONFIRM_PAIRS, Confirmation, make_recipe
 from flatout.engine.trial.time_budget import TimeBudget
 from flatout.engine.trial.timing import Bench
+from flatout.engine.trial.trial_log import SearchWatch, TrialLog
 from flatout.engine.trial.verify import Verifier
 from flatout.fixes.core.catalog import find_fix
+from flatout.fixes.source.source_edit import edited_files
 from flatout.schema.recipe import Recipe
 from flatout.schema.report import Report
 from flatout.schema.trial import (
@@ -49,55 +52,6 @@ _SEMANTIC = Equivalence.SEMANTIC
 _VERDICTS = {"slower": Verdict.SLOWER, "not faster": Verdict.NOT_FASTER, "not applied": Verdict.NOT_APPLIED}
 
 
-class SearchWatch:
-    """Who is told how far a search is."""
-
-    def __init__(self, tell: Callable[[str, int, float], None], until: float) -> None:
-        """Tell it of a search that ends at `until`, on the monotonic clock."""
-        self.stage = "trials"
-        self._tell = tell
-        self._until = until
-
-    def steps(self, steps: int) -> None:
-        """Tell how many steps the execution under way has made."""
-        self._tell(self.stage, steps, self._until - time.monotonic())
-
-
-class TrialLog:
-    """The trials that were made: in the journal, too; and the fixes that came to none, with the reason."""
-
-    def __init__(self, journal: TrialJournal) -> None:
-        """Begin with those in the journal."""
-        self.trials = list(journal.read())
-        self._left: dict[str, Untried] = {}  # by fix
-        self._journal = journal
-
-    def add(self, trial: Trial) -> None:
-        """Take one more.
-
-        Raises:
-            OSError: it could not be written to disk.
-        """
-        self.trials.append(trial)
-        self._journal.append(trial)
-
-    @property
-    def untried(self) -> tuple[Untried, ...]:
-        """The fixes that address a finding, and of which no setting was tried."""
-        tried = {trial.candidate.selection.fix for trial in self.trials}
-        return tuple(each for name, each in self._left.items() if name not in tried)
-
-    def leave(self, candidate: Candidate, reason: str) -> None:
-        """Note why one is not tried, if a finding offered it."""
-        fix = candidate.selection.fix
-        if candidate.reasons:
-            self._left.setdefault(fix, Untried(fix=fix, reason=reason, findings=candidate.reasons))
-
-    def change(self, trial: Trial, verdict: Verdict, reason: str) -> None:
-        """Give one of them another verdict, here alone."""
-        self.trials[self.trials.index(trial)] = replace(trial, verdict=verdict, reason=reason)
-
-
 class Search:
     """One search under way."""
 
@@ -106,7 +60,7 @@ class Search:
         journal: TrialJournal, alpha: float, until: float, watch: Callable[[str, int, float], None],
     ) -> None:  # fmt: skip
         """Take what is to be tried; trials in the journal count as made."""
-        self._log = TrialLog(journal)
+        self._log = TrialLog(journal, offered)
         self.recipe: Recipe | None = None
         self.confirmation: Comparison | None = None
         self.notes: list[str] = []
@@ -219,6 +173,10 @@ class Search:
         self._watch.stage = f"trying {candidate.selection.label}"
         measured = Measured()
         arm = (*self.base, candidate.selection)
+        dropped = edited_files(arm, self._target.folders).dropped
+        if dropped:
+            self._conclude(candidate, Measured(decision="not applied", stood_back=next(iter(dropped.values()))))
+            return
         queued = candidate.selection.settings.get("workers", 0)
         skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
         decide, epoch = self._decide(measured), epoch_steps(self._report.run) if candidate.whole_epochs else 0
@@ -299,6 +257,15 @@ class Search:
             self.notes.append(f"a trial could not be written to disk: {error.strerror}")
 
     def _hold_to_claim(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
+        """Compare results by the class it claims, and then by the one that is allowed where nobody knows its class."""
+        found, weakest = self._hold_to_class(candidate), candidate.weakest
+        equality = found[2]
+        if equality is None or equality.equal is not False or weakest is None:
+            return found
+        weaker = weakest.rank > equality.claimed.rank and not fails_in_every_class(equality)
+        return self._hold_to_class(replace(candidate, equivalence=weakest)) if weaker else found
+
+    def _hold_to_class(self, candidate: Candidate) -> tuple[Verdict, str, Equality | None]:
         """Compare results, under a larger batch at the script's own: there the candidate only has to train."""
         claimed = self._shares.claim(candidate, self.kept)
         if claimed is None:
@@ -330,16 +297,16 @@ class Search:
 
     def _drop_kept_fixes(self) -> None:
         """Drop other settings of kept fixes, and fixes that have nothing left to do beside them."""
-        names = {selection.fix for selection in self.base}
+        names = {selection.key for selection in self.base}
         replaced: dict[str, str] = {}  # by which kept fix
         for name in sorted(names):
             fix = find_fix(name)
             replaced |= dict.fromkeys(fix.replaces if fix is not None else (), name)
-        dropped = {one.selection.fix: None for one in self._queue if one.selection.fix in replaced.keys() - names}
+        dropped = {one.selection.key: None for one in self._queue if one.selection.key in replaced.keys() - names}
         if dropped:
             kept = " and ".join(sorted({replaced[name] for name in dropped}))
             self.notes.append(f"not tried, because {kept} leaves nothing to do: {', '.join(dropped)}")
-        self._queue = [one for one in self._queue if one.selection.fix not in names | dropped.keys()]
+        self._queue = [one for one in self._queue if one.selection.key not in names | dropped.keys()]
 
     # -- the whole ----------------------------------------------------------------------------------------------
 

@@ -80,8 +80,8 @@ class TimeBudget:
         What has nothing left to do beside this one has no share of its own.
         """
         fix = find_fix(candidate.selection.fix)
-        idle = {candidate.selection.fix, *(fix.replaces if fix is not None else ())}
-        others = [other for other in queue if other.selection.fix not in idle]
+        idle = {candidate.selection.key, *(fix.replaces if fix is not None else ())}
+        others = [other for other in queue if other.selection.key not in idle]
         mine, *hopes = [math.log(max(1.001, one.ceiling)) for one in (candidate, *others)]
         mine /= mine + math.fsum(hopes)
         return min(self.timing_s(candidate, kept), max(_LEAST_S, mine * self.left_s(kept)))

@@ -24,6 +24,7 @@ from flatout.engine.trial.execution_watch import Ended, Follower, trial_failure
 from flatout.engine.trial.pace import Pace
 from flatout.errors import FlatoutError
 from flatout.fixes.core.catalog import find_arm
+from flatout.fixes.source.source_edit import edited_files
 from flatout.schema.codec import write_order
 from flatout.schema.files import write_whole
 from flatout.schema.order import Order, TimingOrder
@@ -281,6 +282,7 @@ class Bench:
             script=self._target.name,
             launched_unix_s=time.time(),
             fixes=tuple(fixes),
+            edited=edited_files(fixes, self._target.folders).files,
             timing=replace(timing, as_trained=self._as_trained),
         )
 

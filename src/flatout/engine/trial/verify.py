@@ -21,6 +21,7 @@ from flatout.engine.process.launch import Execution, Outcome
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import read_parts
 from flatout.fixes.core.catalog import find_fix
+from flatout.fixes.source.source_edit import edited_files
 from flatout.loader_account import LoaderAccount
 from flatout.schema.codec import write_order
 from flatout.schema.order import Order, VerifyOrder
@@ -175,6 +176,7 @@ class Verifier:
             script=self._target.name,
             launched_unix_s=time.time(),
             fixes=tuple(fixes),
+            edited=edited_files(fixes, self._target.folders).files,
             verify=VerifyOrder(
                 role=role,
                 captures=self._captures.get("baseline", ""),

@@ -13,6 +13,7 @@ __all__ = [
     "LoaderArgument",
     "ModelLine",
     "OptimizerArgument",
+    "OwnDiff",
     "Piece",
     "SwitchLine",
     "Unwritten",
@@ -102,6 +103,11 @@ class Autocast:
     """bfloat16 autocast around the training calls of the model, and its output in float32."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnDiff:
+    """The diff that the settings hold; it is written before all other fixes, whole or not at all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwritten:
     """What cannot be written, and why; `when`: for these settings only; `rest`: the other pieces still can."""
@@ -120,5 +126,6 @@ Piece = (
     | CopyArgument
     | AnomalyOff
     | Autocast
+    | OwnDiff
     | Unwritten
 )

@@ -1,5 +1,6 @@
 """The search, on a scripted machine: true speeds, noise, crashes and wrong results are known by construction."""
 
+import math
 import random
 import re
 import time
@@ -12,6 +13,8 @@ from tests.examples import examples
 from tests.unit.report.specimens import report
 
 from flatout.analysis.judge import compare
+from flatout.edits.given_diff import edit_of
+from flatout.engine.process.edit_seal import is_trusted
 from flatout.engine.process.target import Target
 from flatout.engine.trial import search as searching
 from flatout.engine.trial.block_results import Failure
@@ -106,12 +109,12 @@ def scripted(monkeypatch, tmp_path):
 
     def search(
         names, *, factors=(), failures=(), wrong=(), noise=0.01, switchable=True, seed=1, folder=None, stop=None,
-        claimed=Equivalence.BITWISE, classes=None, steps=10, budget_s=1000, step_ms=None, odd=None,
+        claimed=Equivalence.BITWISE, classes=None, steps=10, budget_s=1000, step_ms=None, odd=None, offered=None,
     ):  # fmt: skip
         ScriptedBench.factors, ScriptedBench.failures = dict(factors), dict(failures)
         ScriptedBench.noise, ScriptedBench.rng = noise, random.Random(seed)
         ScriptedVerifier.wrong, ScriptedVerifier.steps = frozenset(wrong), steps
-        offered = [
+        offered = offered or [
             Candidate(
                 selection=Selection(name),
                 equivalence=(classes or {}).get(name, claimed),
@@ -400,3 +403,80 @@ def test_what_gains_in_later_passes_is_said_where_none_was_seen(scripted, monkey
     found = scripted([name], factors={name: 0.5})
     assert [fix.selection.fix for fix in found.recipe.fixes] == [name]
     assert found.notes == ([NO_SECOND_PASS] if said else [])
+
+
+# -------------------------------------------------------------------------------------------------- edits of the source
+SOURCE = "".join(f"line_{number} = {number}\n" for number in range(30))
+
+
+@pytest.fixture
+def edits(tmp_path, monkeypatch, scripted):
+    """Return a function that searches among edits of one file, each of another line, by their factors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "train.py").write_text(SOURCE)
+
+    def of_line(name, line):
+        after = SOURCE.replace(f"line_{line} = {line}\n", f"{name} = {line}\n")
+        return edit_of(name, {"train.py": (SOURCE.encode(), after.encode())}).selection
+
+    def search(lines, factors, *, wrong=None, weakest=None):
+        given = {name: of_line(name, line) for name, line in lines.items()}
+
+        def pair(bench, base, arm):
+            def block(fixes):
+                ms = 100.0 * bench.rng.lognormvariate(0, 0.01)
+                return ms * math.prod(factors.get(one.settings["edit"], 1.0) for one in fixes)
+
+            return Pair(block(base), block(arm))
+
+        def check(verifier, selections, claimed):
+            asked.append((selections[-1].settings["edit"], claimed))
+            bad = (wrong or {}).get(selections[-1].settings["edit"], ())
+            return Equality(claimed=claimed, equal=claimed not in bad, reason=f"step 3 differs ({claimed})")
+
+        asked = []
+        monkeypatch.setattr(ScriptedBench, "_pair", pair)
+        monkeypatch.setattr(ScriptedVerifier, "check", check)
+        candidates = [
+            Candidate(selection=each, equivalence=Equivalence.BITWISE, weakest=weakest, ceiling=4.0)
+            for each in given.values()
+        ]
+        found = scripted(["unused"], offered=candidates)
+        return found, asked
+
+    return search
+
+
+def labels(found):
+    return {trial.candidate.selection.settings["edit"]: trial.verdict for trial in found.trials}
+
+
+def test_several_edits_are_kept_on_top_of_each_other_and_sealed(edits):
+    found, _ = edits({"first": 1, "second": 20, "slow": 10}, {"first": 0.7, "second": 0.8, "slow": 1.3})
+    assert labels(found) == {"first": Verdict.KEPT, "second": Verdict.KEPT, "slow": Verdict.SLOWER}
+    assert [kept.selection.label for kept in found.recipe.fixes] == ["edit first", "edit second"]
+    assert all(is_trusted(kept) and kept.seal for kept in found.recipe.fixes)
+
+
+def test_an_edit_that_does_not_fit_beside_a_kept_one_is_not_applied_and_says_why(edits):
+    found, _ = edits({"first": 1, "same_lines": 2}, {"first": 0.7, "same_lines": 0.5})
+    assert labels(found) == {"first": Verdict.KEPT, "same_lines": Verdict.NOT_APPLIED}
+    assert found.trials[1].reason == "it changes lines of train.py that edit first has changed"
+
+
+def test_an_edit_is_held_to_bit_equality_first_and_then_to_what_is_allowed(edits):
+    wrong = {"rounds": {Equivalence.BITWISE}, "differs": set(Equivalence)}
+    found, asked = edits(
+        {"equal": 1, "rounds": 10, "differs": 20}, {"equal": 0.9, "rounds": 0.8, "differs": 0.7}, wrong=wrong,
+        weakest=Equivalence.ROUNDING,
+    )  # fmt: skip
+    assert asked == [
+        ("equal", Equivalence.BITWISE),
+        ("rounds", Equivalence.BITWISE),
+        ("rounds", Equivalence.ROUNDING),
+        ("differs", Equivalence.ROUNDING),  # on top of a weaker class no more than that can be shown
+    ]
+    assert labels(found)["differs"] is Verdict.RESULTS_DIFFER
+    assert found.trials[2].reason == "step 3 differs (ROUNDING)"
+    assert [kept.equivalence for kept in found.recipe.fixes] == [Equivalence.BITWISE, Equivalence.ROUNDING]

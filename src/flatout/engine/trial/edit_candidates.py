@@ -1,0 +1,69 @@
+"""Edits of the source as candidates: those that the user gave, and those that cure a finding."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flatout.analysis.epochs import epoch_steps, project_epoch
+from flatout.analysis.judge import FLOOR
+from flatout.schema.finding import Breakdown, Finding
+from flatout.schema.phase import STEP_PHASES
+from flatout.schema.run import Run
+from flatout.schema.trial import Candidate, Equivalence, Selection
+
+__all__ = ["ProposedEdit", "edit_candidates"]
+
+_UNKNOWN = 4.0  # what an edit of the user's may give at most, where time is shared out: nobody knows
+_SHORT_EPOCH_S = 10.0
+_BETWEEN_STEPS = 0.05  # share of an epoch from which on an edit of the user's may be about what lies between steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedEdit:
+    """An edit that is to be tried; without a finding it is the user's, and of a class that nobody knows."""
+
+    selection: Selection
+    finding: Finding | None = None
+
+
+def edit_candidates(
+    edits: Iterable[ProposedEdit], run: Run, breakdown: Breakdown, *, equal: Equivalence
+) -> list[Candidate]:
+    """Return the edits as candidates.
+
+    The user's are held to bit equality first, and then to `equal`. Those of findings leave every weight as it was, and
+    are tried where they can give enough.
+    """
+    found = []
+    for edit in edits:
+        if edit.finding is None:
+            found.append(_given(edit, run, breakdown, equal))
+        elif edit.finding.max_speedup >= FLOOR:
+            found.append(_cure(edit, edit.finding))
+    return found
+
+
+def _given(edit: ProposedEdit, run: Run, breakdown: Breakdown, equal: Equivalence) -> Candidate:
+    return Candidate(
+        selection=edit.selection,
+        equivalence=Equivalence.BITWISE,
+        weakest=equal,
+        ceiling=_UNKNOWN,
+        whole_epochs=_between_steps(run, breakdown),
+    )
+
+
+def _cure(edit: ProposedEdit, finding: Finding) -> Candidate:
+    return Candidate(
+        selection=edit.selection,
+        equivalence=Equivalence.BITWISE,
+        ceiling=finding.max_speedup,
+        least=FLOOR,
+        whole_epochs=finding.phase not in STEP_PHASES,
+        reasons=(finding.code,),
+    )
+
+
+def _between_steps(run: Run, breakdown: Breakdown) -> bool:
+    """Return whether blocks are to be whole epochs, so that what lies between steps counts: where these are short."""
+    epoch = project_epoch(run, breakdown) if epoch_steps(run) else None
+    return epoch is not None and epoch.seconds <= _SHORT_EPOCH_S and epoch.between_s >= _BETWEEN_STEPS * epoch.seconds

@@ -1,0 +1,61 @@
+"""Edits of the source as candidates, and their place among the fixes."""
+
+from tests.unit.report.specimens import finding, run
+
+from flatout.analysis.breakdown import account
+from flatout.engine.trial.candidates import candidates
+from flatout.engine.trial.edit_candidates import ProposedEdit, edit_candidates
+from flatout.fixes.core.fix import Fix
+from flatout.schema.phase import Phase
+from flatout.schema.trial import Equivalence, Selection
+
+RUN = run(input=60, forward=30, host=10)
+
+
+def edit(name, **about):
+    selection = Selection("edited-source", {"edit": name, "diff": "", "files": {}})
+    return ProposedEdit(selection=selection, finding=finding(**about) if about else None)
+
+
+def made(*edits, equal=Equivalence.PRECISION):
+    return edit_candidates(edits, RUN, account(RUN), equal=equal)
+
+
+def test_an_edit_of_the_user_s_is_held_to_bit_equality_first_and_to_what_he_allows_then():
+    (found,) = made(edit("change.diff"), equal=Equivalence.ROUNDING)
+    assert (found.equivalence, found.weakest) == (Equivalence.BITWISE, Equivalence.ROUNDING)
+    assert (found.least, found.switchable, found.reasons) == (0.0, False, ())
+
+
+def test_an_edit_that_cures_a_finding_promises_bit_equality_and_what_the_finding_says():
+    (found,) = made(edit("x", code="HO004", max_speedup=3.0, phase=Phase.HOST))
+    assert (found.equivalence, found.weakest, found.ceiling) == (Equivalence.BITWISE, None, 3.0)
+    assert (found.reasons, found.whole_epochs) == (("HO004",), False)
+
+
+def test_one_that_is_about_what_lies_between_steps_is_timed_by_whole_epochs():
+    assert made(edit("x", code="EP002", max_speedup=2.0, phase=Phase.VALIDATION))[0].whole_epochs
+
+
+def test_one_that_could_give_nothing_is_not_tried():
+    assert made(edit("x", code="HO004", max_speedup=1.01)) == []
+
+
+def test_the_user_s_come_first_and_those_of_findings_by_what_they_could_give():
+    def fix(name, equivalence, phase):
+        return Fix(name=name, equivalence=equivalence, phases=(phase,), patch=lambda site: None)
+
+    catalog = [
+        fix("much", Equivalence.BITWISE, Phase.INPUT),
+        fix("little", Equivalence.BITWISE, Phase.HOST),
+        fix("bits", Equivalence.PRECISION, Phase.INPUT),
+    ]
+    edits = [
+        edit("small", code="HO004", max_speedup=1.05),
+        edit("given.diff"),
+        edit("large", code="SY002", max_speedup=9.0),
+    ]
+    found = candidates(RUN, account(RUN), (), catalog=catalog, edits=edits)
+    assert [each.selection.label for each in found] == [
+        "edit given.diff", "edit large", "edit small", "much", "little", "bits"
+    ]  # fmt: skip
