@@ -77,7 +77,9 @@ def write_recipe_in(
         if loaders is None and selection.fix != EDITED_SOURCE:
             loaders = tuple(loader_calls(project, moved_loaders(recorded, given, project)))
         settings = {**_defaults(selection.fix), **selection.settings}
-        done = _write(selection.fix, project, Context(settings=settings, loaders=loaders or (), step_s=step_s))
+        named = frozenset(selection.settings)
+        context = Context(settings=settings, loaders=loaders or (), step_s=step_s, named=named)
+        done = _write(selection.fix, project, context)
         project = done.project
         outcomes.append(EditOutcome(selection.label, done.changed, done.there, tuple(dict.fromkeys(done.left))))
     return project, tuple(outcomes)
@@ -109,7 +111,8 @@ def _write(name: str, project: Project, context: Context) -> WrittenEdit:
 
 
 def _is_meant(piece: Unwritten, context: Context) -> bool:
-    return all(context.settings.get(name) == value for name, value in piece.when.items())
+    known = context.named if piece.where_named else frozenset(context.settings)
+    return all(name in known and context.settings[name] == value for name, value in piece.when.items())
 
 
 def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:

@@ -19,6 +19,7 @@ class Context:
     settings: Mapping[str, object]
     loaders: tuple[LoaderCall, ...]  # as they are in the project before any change, in the order of the text
     step_s: float = 0.0  # 0: not known
+    named: frozenset[str] = frozenset()  # settings that the recipe names itself; the others have their defaults
 
     def code(self, template: str, **more: str) -> str:
         """Return a piece of code with the settings in it."""

@@ -234,6 +234,7 @@ FIX = Fix(
             reason="samples that are random, or may be, are made early from predicted states of the random streams; "
             "workers in the source would draw from others",
             when={"predicted": True},
+            where_named=True,
         ),
         Unwritten(
             reason="workers are not kept from one epoch to the next: persistent_workers=True draws one random number "

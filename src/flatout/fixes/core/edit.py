@@ -110,11 +110,15 @@ class OwnDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwritten:
-    """What cannot be written, and why; `when`: for these settings only; `rest`: the other pieces still can."""
+    """What cannot be written, and why; `when`: for these settings only; `rest`: the other pieces still can.
+
+    `where_named`: only where the recipe names them itself.
+    """
 
     reason: str
     when: Mapping[str, object] = field(default_factory=dict)
     rest: bool = False
+    where_named: bool = False
 
 
 Piece = (
