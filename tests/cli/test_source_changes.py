@@ -11,7 +11,7 @@ from tests.unit.report.specimens import finding, report
 from flatout.cli import source_changes
 from flatout.cli.source_changes import changes_of, recorded_loaders
 from flatout.report.written_changes import NO_CHANGES
-from flatout.schema.facts import Frame, LoaderFacts
+from flatout.schema.facts import Frame, LoaderFacts, SamplePrefix
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.trial import Equivalence, Selection
 
@@ -33,7 +33,8 @@ def shown(tmp_path):
     )
     made = report(one)
     header = replace(made.run.header, working_folder=str(tmp_path), started_unix_s=time.time())
-    loader = LoaderFacts(is_training=True, created_at=Frame(str(path), 8, "<module>"))
+    looked_at = SamplePrefix(checked=4, deterministic=True)
+    loader = LoaderFacts(is_training=True, created_at=Frame(str(path), 8, "<module>"), prefix=looked_at)
     return replace(made, run=replace(made.run, header=header, loaders=(loader,)))
 
 

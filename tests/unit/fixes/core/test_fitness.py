@@ -27,7 +27,7 @@ STREAM = LoaderFacts(name="Stream", is_training=True, iterable_style=True)
 
 
 def a_run(*loaders, **machine):
-    return Run(header=Header(script="train.py"), loaders=loaders, environment=Environment(num_cpus=2, **machine))
+    return Run(header=Header(script="train.py"), loaders=loaders, environment=Environment(**{"num_cpus": 2, **machine}))
 
 
 def test_a_recording_that_was_ended_has_not_told_which_loaders_there_are():
@@ -70,16 +70,24 @@ def test_samples_that_are_drawn_are_named_with_generator_class_and_line():
     assert drawn(replace(DRAWN, prefix=replace(OF_NUMPY, deterministic=True))) == ""
 
 
-@pytest.mark.parametrize("name", ["loader-workers", "core-split", "compiled-input", "cached-input"])
+@pytest.mark.parametrize("name", ["loader-workers", "compiled-input", "cached-input"])
 def test_nothing_that_keeps_or_moves_samples_is_offered_where_the_data_set_draws_them(name):
-    why = BY_NAME[name].unfit(a_run(DRAWN))
+    workers = int(name == "loader-workers")  # where there are none, states of the streams are predicted
+    why = BY_NAME[name].unfit(a_run(replace(DRAWN, num_workers=workers), num_cpus=4))
     assert why.startswith("samples are drawn from numpy's global generator (Drawn, train.py:23)")
+
+
+@pytest.mark.parametrize("name", ["loader-workers", "core-split"])
+def test_a_loader_without_workers_gets_some_though_its_samples_are_drawn(name):
+    assert BY_NAME[name].unfit(a_run(DRAWN, num_cpus=4)) == ""
+    offered = BY_NAME[name].choices(a_run(DRAWN, num_cpus=4))
+    assert all(each["predicted"] is True for each in offered)
 
 
 def test_samples_drawn_by_a_transform_may_be_kept_before_it():
     augmented = replace(DRAWN, prefix=replace(OF_NUMPY, has_transform=True))
     assert BY_NAME["compiled-input"].unfit(a_run(augmented)) == ""
-    assert BY_NAME["loader-workers"].unfit(a_run(augmented)) != ""
+    assert BY_NAME["loader-workers"].unfit(a_run(replace(augmented, num_workers=1), num_cpus=4)) != ""
 
 
 def test_a_validation_loader_whose_samples_are_the_same_may_be_kept_beside_a_training_that_draws():
@@ -87,7 +95,7 @@ def test_a_validation_loader_whose_samples_are_the_same_may_be_kept_beside_a_tra
     assert BY_NAME["compiled-input"].unfit(a_run(DRAWN, steady)) == ""
 
 
-@pytest.mark.parametrize("name", ["loader-workers", "core-split", "compiled-input", "cached-input"])
+@pytest.mark.parametrize("name", ["loader-workers", "compiled-input", "cached-input"])
 def test_a_stream_is_named(name):
     assert BY_NAME[name].unfit(a_run(STREAM)).startswith("Stream is an iterable data set")
 
