@@ -58,7 +58,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to the kernel, which clears memory that the "
         f"step before has given back: {found.faults // found.steps:,} page faults a step, and "
         f"{format_share(found.system_s / found.wall_s)} of the time in the kernel. Let the C library keep what was "
-        "freed: `flatout.keep_freed_memory()`.",
+        "freed: raise MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_.",
         evidence=(
             Evidence("page faults a step", found.faults / found.steps, ""),
             Evidence("one fault", found.fault_s * 1e6, "us"),

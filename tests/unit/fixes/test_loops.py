@@ -34,7 +34,11 @@ NEAR = {Equivalence.ROUNDING: 1e-4, Equivalence.PRECISION: 0.2}
 
 @functools.cache
 def plain(name):
-    """Return what comes of a loop without anything of ours in the process."""
+    """Return what comes of a loop without anything of ours in the process.
+
+    A scripted function runs otherwise once torch has seen it run, on some processors with other bits.
+    """
+    LOOPS[name]()
     found = LOOPS[name]()
     torch._dynamo.reset()
     return found

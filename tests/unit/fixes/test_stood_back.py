@@ -123,9 +123,10 @@ def given(rows, width=4):
 
 OF_NUMPY = {"dataset": lambda: Drawing(draw=numpy.random.rand)}
 WORKERS = {"workers": 2}
+NOT_AHEAD = {**WORKERS, "predicted": False}
 CASES = {
-    "drawn": ("loader-workers", WORKERS, walked(**OF_NUMPY), "Drawing draws random numbers"),
-    "a generator": ("loader-workers", WORKERS, walked(OwnGenerator), "OwnGenerator draws from a random generator of"),
+    "drawn": ("loader-workers", NOT_AHEAD, walked(**OF_NUMPY), "Drawing draws random numbers"),
+    "a generator": ("loader-workers", NOT_AHEAD, walked(OwnGenerator), "OwnGenerator draws from a random generator of"),
     "a stream": ("loader-workers", WORKERS, walked(Stream), "the loader of Stream reads an iterable data set"),
     "short": ("loader-workers", WORKERS, walked(short), "the loader of Rows has 2 batches a pass"),
     "cheap": ("loader-workers", WORKERS, walked(cheap), "list makes a batch in "),

@@ -12,6 +12,7 @@ from threading import get_ident
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -118,12 +119,16 @@ class StepStretch:
         self._on = True
 
     def _step_begins(self) -> None:
-        if get_ident() == self._event_log.thread:
+        if not self._is_traced() and get_ident() == self._event_log.thread:
             self._stepping += 1
             self.leave()
 
+    def _is_traced(self) -> bool:
+        """Return whether torch.compile reads a step of an optimizer: it goes through these hooks, too."""
+        return self._event_log.tracing.possible and is_dynamo_compiling()
+
     def _step_ends(self, optimizer: Any) -> None:
-        if get_ident() != self._event_log.thread:
+        if self._is_traced() or get_ident() != self._event_log.thread:
             return
         self._stepping = max(0, self._stepping - 1)
         if self._mode is not None and _is_on_cpu(group["params"] for group in optimizer.param_groups):
