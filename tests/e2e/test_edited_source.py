@@ -46,7 +46,7 @@ def diff(project, name, edited, script=SCRIPT, of="train.py"):
     return name
 
 
-def report_of(project, *words, budget="240s"):
+def report_of(project, *words, budget="150s"):
     process = project.start(
         "tune", "--equal", "bitwise", "--budget", budget, "--json", "report.json", *words, "train.py"
     )
@@ -104,6 +104,7 @@ def test_edits_that_change_results_or_break_the_script_are_refused_by_name(proje
 
 
 @pytest.mark.alone
+@pytest.mark.full
 def test_a_finding_s_line_is_tried_as_an_edit(project):
     heap = "import gc\nheap = [[number] for number in range(400_000)]"
     project.write(training(step_s=0.001, before=heap, each_step="gc.collect()"))
