@@ -1,0 +1,1 @@
+"""Federated averaging of a cough classifier over the recordings of a dozen clinics."""

@@ -1,0 +1,4 @@
+from .train import fit
+
+if __name__ == "__main__":
+    fit()

@@ -1,0 +1,1 @@
+"""Behaviour cloning of planar pushing from camera demonstrations."""
