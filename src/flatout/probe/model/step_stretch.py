@@ -45,7 +45,11 @@ class StepStretch:
         return not self._event_log.fetching
 
     def install(self) -> None:
-        """Be told of the steps of optimizers, and before this process forks."""
+        """Be told of the steps of optimizers, and before this process forks.
+
+        The hooks outlive the recording, and torch.compile goes through them when it reads a step: what they ask first
+        is answered by the compiler, whatever this recording knows of it.
+        """
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._step_begins())
         register_optimizer_step_post_hook(lambda optimizer, *_: self._step_ends(optimizer))
         leave = weakref.WeakMethod(self.leave)
@@ -119,16 +123,12 @@ class StepStretch:
         self._on = True
 
     def _step_begins(self) -> None:
-        if not self._is_traced() and get_ident() == self._event_log.thread:
+        if not is_dynamo_compiling() and get_ident() == self._event_log.thread:
             self._stepping += 1
             self.leave()
 
-    def _is_traced(self) -> bool:
-        """Return whether torch.compile reads a step of an optimizer: it goes through these hooks, too."""
-        return self._event_log.tracing.possible and is_dynamo_compiling()
-
     def _step_ends(self, optimizer: Any) -> None:
-        if self._is_traced() or get_ident() != self._event_log.thread:
+        if is_dynamo_compiling() or get_ident() != self._event_log.thread:
             return
         self._stepping = max(0, self._stepping - 1)
         if self._mode is not None and _is_on_cpu(group["params"] for group in optimizer.param_groups):

@@ -138,3 +138,12 @@ def test_nothing_passes_of_what_is_compiled_or_on_a_device(watch, setting):
     watch.stretch.begin(watch.seen)
     assert watch.stretch.around(model, model) is model
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+@pytest.mark.slow
+def test_a_compiled_step_after_the_recording_goes_through_the_hooks_that_stayed(watch):
+    weight = nn.Parameter(torch.ones(3))
+    weight.grad = torch.ones(3)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    torch.compile(optimizer.step, backend="eager")()
+    assert weight.tolist() == [0.5, 0.5, 0.5]
