@@ -42,6 +42,7 @@ class Script:
     quick: bool = False
     ranks: int = 1
     style: str = ""
+    semantic: bool = False  # its twin is another training
     suite: Path = SUITE
 
     @property

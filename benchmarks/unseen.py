@@ -5,7 +5,9 @@ healthy ones. Its first score stays in the history; a later one (`--mended`) sta
 is what a person would ask: is the phase right, is one of the first two lines that are named the cause, is anything said
 at all, and does the mend give what was promised. Codes are not judged: whoever wrote the scripts does not know them.
 
-Scripts and twins are run as those of `planted.py` are.
+Scripts and twins run with the environment of `planted.py`, as they are written. The gain of a twin is that of the same
+number of optimizer steps, from the end of the first one on: of those that the flawed script takes in 15 s, or of the
+whole training where the flaw lies between steps. Pairs run in turns, each first in every other one.
 
     python benchmarks/unseen.py 1
     python benchmarks/unseen.py 1 --only NAME --again NAME
@@ -15,16 +17,44 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import planted
-from planted_suite import Script, read_truth
+from planted_suite import Script, read_truth, write_texts
 from record import record
 
 SETS = Path(__file__).resolve().parent / "unseen"
 SAID_SHARE = 0.10  # of a finding that counts
+CUT_S = 15.0
+WHOLE_S = 300.0
+IN_STEPS = {"input", "copy", "forward", "backward", "optimizer", "host"}
+PAIRS = 2
+CLOCK = """
+import os
+file = os.environ.pop("UNSEEN_CLOCK", None)
+if file:
+    import atexit, json, time
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    cut_s, most = float(os.environ["UNSEEN_SECONDS"]), int(os.environ["UNSEEN_STEPS"])
+    steps = []
+
+    def write():
+        with open(file, "w") as out:
+            json.dump([len(steps), time.perf_counter() - steps[0]], out)
+
+    def stepped(*_):
+        steps.append(time.perf_counter())
+        if len(steps) >= most or steps[-1] - steps[0] > cut_s:
+            write()
+            os._exit(0)
+
+    register_optimizer_step_post_hook(stepped)
+    atexit.register(write)
+"""
 
 
 def judge(script: Script, result: dict) -> dict:
@@ -70,6 +100,46 @@ def figures(judged: dict[Script, dict]) -> dict[str, tuple[float, int, str]]:
     return found
 
 
+def steps_and_seconds(script: Script, folder: Path, *, cut_s: float, most: int) -> tuple[int, float]:
+    """Train until `most` optimizer steps are done or `cut_s` are over since the first; return their number and seconds.
+
+    Raises `subprocess.SubprocessError` where that fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="unseen-") as tmp, tempfile.TemporaryDirectory() as beside:
+        (Path(beside) / "sitecustomize.py").write_text(CLOCK)
+        env = planted.environment_for(folder)
+        env |= {"PYTHONPATH": os.pathsep.join([beside, env["PYTHONPATH"]]), "UNSEEN_CLOCK": f"{beside}/clock"}
+        env |= {"UNSEEN_SECONDS": str(cut_s), "UNSEEN_STEPS": str(most)}
+        words = [sys.executable, *script.command(folder)]
+        setting = {"cwd": tmp, "env": env, "timeout": WHOLE_S, "start_new_session": True}
+        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, **setting)
+        steps, seconds = json.loads((Path(beside) / "clock").read_text())
+        return steps, seconds
+
+
+def measure_trainings(script: Script, before: dict) -> dict:
+    """Return the seconds of the flawed script and of its twin, pair after pair, those of `before` first.
+
+    Or what went wrong.
+    """
+    times = {name: list(before.get(name, ())) for name in ("flawed", "repaired")}
+    cut_s = CUT_S if set(script.causes[0].phases[:1]) <= IN_STEPS else WHOLE_S
+    with tempfile.TemporaryDirectory(prefix="unseen-twin-") as twin:
+        write_texts(script.twin(), Path(twin))
+        folders = {"flawed": script.home, "repaired": Path(twin)}
+        try:
+            most, _ = steps_and_seconds(script, script.home, cut_s=cut_s, most=sys.maxsize)
+            for pair in range(len(times["flawed"]), PAIRS):
+                for name in list(folders)[:: -1 if pair % 2 else 1]:
+                    steps, seconds = steps_and_seconds(script, folders[name], cut_s=WHOLE_S, most=most)
+                    if steps < most and cut_s < WHOLE_S:
+                        return {"error": f"the {name} script ends after {steps} of {most} steps"}
+                    times[name].append(seconds)
+        except (subprocess.SubprocessError, FileNotFoundError) as failure:
+            return {"error": f"plain run: {failure}", "tail": (getattr(failure, "stderr", b"") or b"").decode()[-800:]}
+    return times
+
+
 def measured(script: Script, known: dict, recordings: Path, options: argparse.Namespace) -> dict:
     """Return the stored result of a script, with what was missing."""
     digest = script.digest()
@@ -77,9 +147,9 @@ def measured(script: Script, known: dict, recordings: Path, options: argparse.Na
         known = {"digest": digest, "load": os.getloadavg()[0], "diagnosis": planted.diagnose(script, recordings)}
     elif script.name in options.again:
         known["diagnosis"] = planted.diagnose(script, recordings)
-    before = {key: known.get("epochs_s", {}).get(key, []) for key in ("flawed", "repaired")}
-    if script.kind == "flawed" and not (options.no_gains or planted.enough_pairs(before)):
-        known["epochs_s"] = planted.measure_epochs(script, before)
+    before = known.get("epochs_s", {})
+    if script.kind == "flawed" and not options.no_gains and len(before.get("flawed", ())) < PAIRS:
+        known["epochs_s"] = measure_trainings(script, before)
     return known
 
 
