@@ -35,17 +35,18 @@ class ShortEpochs:
 
     batches: int = 0  # of a pass; 0: passes end by themselves
     first_whole: bool = False  # but the first one over each loader
+    before: int = 0  # steps of another training that comes first
 
 
 def short_epochs(run: Run, breakdown: Breakdown, window_s: float) -> ShortEpochs:
     """Return where passes are to end early, so that some epochs end in the `window_s` seconds of a comparison."""
-    steps = epoch_steps(run)
+    steps, before = epoch_steps(run), run.first_step - 1
     if steps <= _SHORT_ENOUGH or not any(loader.is_training for loader in run.loaders):
-        return ShortEpochs()
+        return ShortEpochs(before=before)
     epoch = project_epoch(run, breakdown)
     takes_s = epoch.seconds if epoch is not None else float("inf")
     per_step = median([step.num_batches for step in run.steps]) if run.steps else 1
-    return ShortEpochs(_SHORT * max(1, round(per_step)), takes_s <= _WHOLE_SHARE * window_s)
+    return ShortEpochs(_SHORT * max(1, round(per_step)), takes_s <= _WHOLE_SHARE * window_s, before)
 
 
 def epoch_steps(run: Run) -> int:

@@ -214,6 +214,7 @@ class _Session:
             folder=str(self.folder),
             script=self.target.name,
             steps=self._limits.steps,
+            first_step=self._timed.first_step if self._timed is not None else 1,
             max_s=max(1.0, self._left_s() * share * 0.7),
             launched_unix_s=time.time(),
             all_devices=self._limits.all_devices,

@@ -153,6 +153,7 @@ class DeepWatch:
             in_step=place.in_step,
             between_epochs=place.between_epochs,
             optimizers=recorder.probes.training.optimizers,
+            over=recorder.probes.training.over,
             modules=lambda: self._recorder.probes.modules.modules(),
             aside=lambda: self._settings.other,
             offer=lambda name, switch: self._offered.append((name, switch)),
@@ -211,10 +212,17 @@ class DeepWatch:
         self._timeline.changed(moment)
 
     def _called(self, module: Any, arguments: Any) -> None:
-        self._probes.tell("called", module, arguments)
+        if not self._waits():
+            self._probes.tell("called", module, arguments)
+
+    def _waits(self) -> bool:
+        """Return whether the script is at another training, before that which is looked into."""
+        return self._recorder.probes.event_log.tracker.num_steps + 1 < self._recorder.order.first_step
 
     @guarded
     def _before_backward(self, tensor: Any) -> None:
+        if self._waits():
+            return
         self._probes.tell("backward", tensor)
         self._anomaly.apply()
 

@@ -213,16 +213,19 @@ class Recorder:
             if self._leaving is not None and self._leaving.may():
                 raise StopRecording
             return
+        tracker, receiver = self.probes.event_log.tracker, self.receiver
+        number = self._number(step)
+        if number < 1:
+            return
         self.part.step(step)
         if self._finishing:
             return
-        tracker, receiver = self.probes.event_log.tracker, self.receiver
-        self._device.step_done(tracker.num_steps)
+        self._device.step_done(number)
         if not self._span.first_ns:
             self._span.begin(step)
             self.part.put("environment", describe_environment())
         if self.deep is not None:
-            self.deep.step(step, tracker.num_steps)
+            self.deep.step(step, number)
         if receiver.step(step) if receiver is not None else self._span.suffices(step, tracker):
             self.finish("steps")
             self.done = "stopped"
@@ -230,12 +233,30 @@ class Recorder:
             if self._leaving.may():
                 raise StopRecording
 
+    def _number(self, step: Step) -> int:
+        """Return which of the steps that are asked for it is, from 1 on; less where it comes before them.
+
+        In a timed run, note where another training has begun.
+        """
+        probes, tracker, order = self.probes, self.probes.event_log.tracker, self.order
+        number = tracker.num_steps - order.first_step + 1
+        optimizers = tracker.optimizers.of_step
+        if order.mode == "timed":
+            first = self._span.stage(step, tracker, probes.training.held_by(optimizers))
+            if first:
+                self.part.put_line(dump_record("stage", {"step": first}))
+                probes.training.stays(optimizers)
+        elif number == 1 < order.first_step:
+            probes.training.stays(optimizers)
+        optimizers.clear()
+        return number
+
     def write(self, kind: str, body: Mapping[str, object]) -> None:
         """Write one record of a timing or a verification."""
         self.part.put_line(dump_record(kind, body))
 
     def _outside(self, stretch: Outside) -> None:
-        if not self.done:
+        if not self.done and (self._span.first_ns or self.order.first_step == 1):
             self.part.outside(stretch)
 
     # -- facts --------------------------------------------------------------------------------------------------

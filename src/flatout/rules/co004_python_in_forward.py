@@ -40,7 +40,7 @@ and are not reported.
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from flatout.rules.core.bounds import speedup_without
@@ -49,8 +49,9 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_step, within
 from flatout.rules.facts.host_python import TORCH
 from flatout.rules.facts.user_lines import Hotspot, costs, hottest, seconds
-from flatout.rules.source.loop_turns import counted_loops
-from flatout.rules.source.loops import data_loop, in_loop, may_multiply
+from flatout.rules.source.invariant_lines import is_invariant
+from flatout.rules.source.loop_turns import counted_loops, makes_few_turns
+from flatout.rules.source.loops import data_loop, in_loop, loops_around, may_multiply
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, LineOperations, Run
@@ -71,8 +72,18 @@ MIN_FRACTION = 0.25
 MIN_GAIN = 0.08  # of the step, by a loop that was counted
 MIN_STEPS, MIN_REFINING = 20, 0.60  # turns of a solver, and their part of the forward pass
 SPARED = 0.5  # of its turns
+MIN_AGAIN = 0.3  # of a loop, that is the same in each turn
 OVERHEAD = 0.65  # of a loop of small operations; the rest are products that one large operation does too
 UPDATE = {"SGD": 6, "Adam": 34, "AdamW": 34, "": 20}  # what an optimizer does to a tensor, in short operations
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """A line of a loop that computes the same in each turn, and what it takes in the deep run."""
+
+    place: Frame
+    turns: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +108,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     spot = hottest(worst, among=lines)
     if spot is None or fraction < MIN_FRACTION:
         return None
-    share = forward * fraction
-    gone = share  # of a library that is not torch: it has no backward pass
-    if kind.line:
-        loop_s = fraction * breakdown.ms(Phase.FORWARD) / 1e3
-        gone = (forward + breakdown.share(Phase.BACKWARD)) * fraction * _overhead(run, kind, worst, loop_s)
-        gone += min(breakdown.share(Phase.OPTIMIZER), _updates_s(run, kind, worst) / breakdown.mean_ms * 1e3)
+    share, again = forward * fraction, _computed_again(run, kind, worst)
+    gone = _gone(run, breakdown, kind, worst, fraction)
+    if again is not None:
+        both = forward + breakdown.share(Phase.BACKWARD)
+        gone = both * fraction * again.seconds / seconds(worst) * (1 - 1 / again.turns)
     if (kind.turns and gone < MIN_GAIN) or (kind.refines and fraction < MIN_REFINING):
         return None
     return Finding(
@@ -112,9 +122,10 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         share=share,
         max_speedup=speedup_without(gone),
         bound_by="the loop's backward pass goes with it" if gone > share else "matrix products in the loop stay",
-        location=_loop(kind, worst) if kind.turns else spot.place,
+        location=_place(kind, worst, spot, again),
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} goes to {_what(kind, spot)}: "
-        f"{format_share(fraction)} of the forward pass ({spot.samples} stack samples). {_instead(run, kind, worst)}",
+        f"{format_share(fraction)} of the forward pass ({spot.samples} stack samples). "
+        f"{_instead(run, kind, worst, again)}",
         evidence=(
             Evidence("share of the forward pass", fraction, ""),
             Evidence("cost in each forward pass", share * breakdown.mean_ms, "ms"),
@@ -122,6 +133,33 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         ),
         fixes=(),
     )
+
+
+def _gone(run: Run, breakdown: Breakdown, kind: _Suspect, worst: Sequence[LineCost], fraction: float) -> float:
+    """Return which share of the step one operation, or torch in place of a library, would save."""
+    forward = breakdown.share(Phase.FORWARD)
+    if not kind.line:  # a library that is not torch: it has no backward pass
+        return forward * fraction
+    loop_s = fraction * breakdown.ms(Phase.FORWARD) / 1e3
+    gone = (forward + breakdown.share(Phase.BACKWARD)) * fraction * _overhead(run, kind, worst, loop_s)
+    return gone + min(breakdown.share(Phase.OPTIMIZER), _updates_s(run, kind, worst) / breakdown.mean_ms * 1e3)
+
+
+def _computed_again(run: Run, kind: _Suspect, worst: Sequence[LineCost]) -> _Again | None:
+    """Return the line of a loop that computes the same in each turn, where that is much of what the loop takes."""
+    by_line: dict[Frame, float] = defaultdict(float)
+    for cost in worst if kind.line else ():
+        for frame in cost.stack:
+            if frame.file == kind.name and frame.line >= kind.line:
+                by_line[frame] += cost.seconds
+    found = []
+    for frame, taken in by_line.items():
+        turns = next((loop.turns for loop in counted_loops(run, frame, least=2)), 0)
+        around = next(iter(loops_around(frame)), None)
+        if turns > 1 and around is not None and is_invariant(around, frame.line):
+            found.append(_Again(frame, turns, taken))
+    most = max(found, key=lambda again: again.seconds, default=None)
+    return most if most is not None and most.seconds >= MIN_AGAIN * seconds(worst) else None
 
 
 def _overhead(run: Run, kind: _Suspect, worst: Sequence[LineCost], loop_s: float) -> float:
@@ -156,6 +194,13 @@ def _in(kind: _Suspect, lines: Sequence[LineCost]) -> set[Frame]:
     return {frame for frame in frames if data_loop(frame) == kind.line}
 
 
+def _place(kind: _Suspect, worst: Sequence[LineCost], spot: Hotspot, again: _Again | None) -> Frame | None:
+    """Return the line to be named."""
+    if again is not None:
+        return again.place
+    return _loop(kind, worst) if kind.turns else spot.place
+
+
 def _loop(kind: _Suspect, worst: Sequence[LineCost]) -> Frame | None:
     """Return the line that a loop begins at."""
     inside = (frame for cost in worst for frame in cost.stack if frame.file == kind.name)
@@ -171,7 +216,9 @@ def _what(kind: _Suspect, spot: Hotspot) -> str:
     return f"the Python loop that begins at line {kind.line}, {turns}mostly in {within(spot)}"
 
 
-def _instead(run: Run, kind: _Suspect, worst: Sequence[LineCost]) -> str:
+def _instead(run: Run, kind: _Suspect, worst: Sequence[LineCost], again: _Again | None) -> str:
+    if again is not None:
+        return f"Line {again.place.line} computes the same in each of {again.turns} turns: do it once, before the loop."
     if not kind.turns:
         return "Use one torch operation on the whole tensor."
     if kind.refines:
@@ -189,15 +236,36 @@ def _suspicious(run: Run, lines: tuple[LineCost, ...]) -> dict[_Suspect, list[Li
     groups: dict[_Suspect, list[LineCost]] = defaultdict(list)
     for cost in lines:
         inside = _inside_the_model(cost)
-        loops = ((frame.file, begins) for frame in reversed(inside) if (begins := data_loop(frame)) is not None)
-        outermost = next(loops, None)
+        outermost = next(_data_loops(run, inside), None)
         if outermost is not None:
             groups[_Suspect(*outermost)].append(cost)
-        elif (counted := _counted(run, inside)) is not None:
+        elif (counted := _counted(run, inside) or _around_the_model(run, cost)) is not None:
             groups[counted].append(cost)
         elif (cost.part == "loss" or (inside and cost.part != "lead")) and _leaves_torch(cost):
             groups[_Suspect(cost.leaf)].append(cost)
     return groups
+
+
+def _data_loops(run: Run, frames: Sequence[Frame]) -> Iterator[tuple[str, int]]:
+    """Yield file and line of loops over the data, the outermost first; of those counted, that make many turns."""
+    for frame in reversed(frames):
+        begins = data_loop(frame)
+        if begins is not None and not makes_few_turns(run, frame, begins):
+            yield frame.file, begins
+
+
+def _around_the_model(run: Run, cost: LineCost) -> _Suspect | None:
+    """Return the loop that calls the model many times in a step: turn by turn of a sequence, or row by row."""
+    forwards = [at for at, frame in enumerate(cost.stack) if frame.function.rpartition(".")[2] == "forward"]
+    callers = cost.stack[: forwards[-1] : -1] if forwards else ()
+    loops = [(frame, loop) for frame in callers for loop in reversed(list(counted_loops(run, frame)))]
+    for frame, loop in loops:
+        if loop.independent:
+            return _Suspect(frame.file, loop.line, loop.turns)
+    for frame, loop in loops:
+        if data_loop(frame) == loop.line:
+            return _Suspect(frame.file, loop.line)
+    return None
 
 
 def _counted(run: Run, inside: Sequence[Frame]) -> _Suspect | None:

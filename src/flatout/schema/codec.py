@@ -89,7 +89,8 @@ def _lines(run: schema.Run) -> Iterator[str]:
     yield dump_record("losses", {"values": list(run.losses)})
     kept = {"value": run.steps_each, "total": run.total_steps, "epochs": list(run.epoch_lengths)}
     yield dump_record("steps_each", kept)
-    facts = {"samples_per_step": run.samples_per_step, "probe_us": run.probe_us, "seams": dict(run.seams)}
+    facts: dict[str, Any] = {"first_step": run.first_step} if run.first_step > 1 else {}
+    facts |= {"samples_per_step": run.samples_per_step, "probe_us": run.probe_us, "seams": dict(run.seams)}
     yield dump_record("facts", {**facts, "planned": to_plain(run.planned), "epoch_end": to_plain(run.epoch_end)})
     yield dump_record("notes", {"values": list(run.notes)})
 
@@ -166,6 +167,7 @@ def build_run(records: Iterable[Mapping[str, Any]]) -> schema.Run:
         elif kind == "facts":
             singles["samples_per_step"] = from_plain(float | None, record.get("samples_per_step"))
             singles["probe_us"] = from_plain(float, record.get("probe_us", 0.0))
+            singles["first_step"] = from_plain(int, record.get("first_step", 1))
             singles["seams"] = from_plain(Mapping[str, int], record.get("seams", {}))
             singles["planned"] = from_plain(schema.Planned, record.get("planned", {}))
             singles["epoch_end"] = from_plain(schema.EpochEnd | None, record.get("epoch_end"))

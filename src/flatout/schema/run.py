@@ -334,6 +334,7 @@ class Run:
     losses: tuple[float, ...] = ()
     samples_per_step: float | None = None
     steps_each: int = 1  # steps that one entry of `steps` is the mean of; more than one of a long whole training
+    first_step: int = 1  # of the script's, from 1 on: those before belong to another training
     total_steps: int = 0  # where entries are means: how many there were; 0: as many as entries
     epoch_lengths: tuple[int, ...] = ()  # steps of each epoch, the first 4096, in the record of a whole training
     planned: Planned = field(default_factory=Planned)

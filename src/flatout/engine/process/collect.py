@@ -128,10 +128,12 @@ def _read_part(path: Path) -> Run:
     latest: dict[str, dict[str, Any]] = {}
     kept = []
     device: dict[int, list[int]] = {}
-    batch_samples = None
+    batch_samples, first = None, 1
     for record in records:
         if record["kind"] == "device":
             device[int(record["step"])] = record["ns"]
+        elif record["kind"] == "stage":
+            first = int(record["step"])
         elif record["kind"] in ("steps", "outside", "notes", "losses"):
             kept.append(record)
         else:
@@ -142,8 +144,26 @@ def _read_part(path: Path) -> Run:
     samples = None
     if batch_samples and steps:
         samples = float(batch_samples) * statistics.median(step.num_batches for step in steps)
-    run = dataclasses.replace(run, steps=steps, samples_per_step=samples)
+    run = _from_step(dataclasses.replace(run, steps=steps, samples_per_step=samples), first)
     return run if run.end.at_ns else dataclasses.replace(run, end=_cut_off(run))
+
+
+def _from_step(run: Run, first: int) -> Run:
+    """Leave out what came before step `first`, counted from 1: another training."""
+    if not 1 < first <= len(run.steps):
+        return run
+    over, steps = run.steps[: first - 1], run.steps[first - 1 :]
+    begin, epoch = steps[0].start_ns, steps[0].epoch
+    seconds = (begin - over[0].start_ns) / 1e9
+    said = f"the first {first - 1:,} steps ({seconds:.1f} s) train something else: figures are of what follows"
+    return dataclasses.replace(
+        run,
+        steps=tuple(step._replace(epoch=step.epoch - epoch) for step in steps),
+        outside=tuple(stretch for stretch in run.outside if stretch.start_ns >= begin),
+        losses=run.losses[first - 1 :] if len(run.losses) >= len(run.steps) else run.losses,
+        first_step=first,
+        notes=(*run.notes, said),
+    )
 
 
 def _with_device(step: Step, nanoseconds: list[int] | None) -> Step:

@@ -68,7 +68,7 @@ def measure_headroom(
     places = _places(loaders, run.environment, breakdown)[: max(0, fitting)]
     if not places or run.header.world_size > 1:
         return ()
-    pace = Pace(step_s=step_s, skip=skip, block_s=block_s)
+    pace = Pace(step_s=step_s, first_step=run.first_step, skip=skip, block_s=block_s)
     bench = Bench(target, folder / "headroom", watch, pace, stall_s=_STALL_S)
     measured = [Measured() for _ in (*places, LOADER_ALONE)]
     arms = [(selection,) for _, selection in places]

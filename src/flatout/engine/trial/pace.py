@@ -38,6 +38,7 @@ class Pace:
     """The pace of a script."""
 
     step_s: float = 0.01
+    first_step: int = 1  # of the script's, that is timed
     startup_s: float = 0.0
     skip: int = 2  # steps left out after each switch
     block_s: float = _BLOCK_S
@@ -54,6 +55,7 @@ class Pace:
         queued = max((loader.num_workers * max(2, loader.prefetch_factor) for loader in loaders), default=0)
         return cls(
             step_s=step_s,
+            first_step=report.run.first_step,
             startup_s=report.breakdown.outside_s(Phase.STARTUP),
             skip=2 + queued,
             block_s=max(_BLOCK_S, min(_LONGEST_BLOCK_S, _BLOCK_STEPS * step_s)),

@@ -280,6 +280,7 @@ class Bench:
             mode="timing",
             folder=str(folder),
             script=self._target.name,
+            first_step=self._pace.first_step,
             launched_unix_s=time.time(),
             fixes=tuple(fixes),
             edited=edited_files(fixes, self._target.folders).files,

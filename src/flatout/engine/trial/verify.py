@@ -167,7 +167,7 @@ class Verifier:
         """Run the script in one role and return what each rank wrote."""
         folder = self._next(role)
         baseline = self._traces.get("baseline", {})
-        steps = max((len(trace.intervals) for trace in baseline.values()), default=_STEPS)
+        steps = max((len(trace.intervals) for trace in baseline.values()), default=_STEPS + self._epochs.before)
         if role in ("baseline", "reference"):
             self._captures[role] = str(folder / "captures")
         order = Order(

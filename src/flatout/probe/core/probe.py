@@ -8,7 +8,7 @@ import functools
 import graphlib
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +33,7 @@ class DeepContext:
         in_step: whether the training is within a step that counts: no validation, not between epochs.
         between_epochs: whether it is between two epochs.
         optimizers: those that made a step.
+        over: those of a training that is over, in a script that makes several.
         modules: the outermost modules.
         aside: whether this step runs with another setting than the script's, to learn what that costs.
         offer: `offer(name, switch)` asks for blocks of steps with `switch(True)` and `switch(False)` in turn.
@@ -50,6 +51,7 @@ class DeepContext:
     offer: Callable[[str, Callable[[bool], None]], None]
     since_unix_s: float = 0.0
     unread: set[int] = field(default_factory=set)
+    over: Callable[[], Collection[Any]] = tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ class OptimizerSteps:
         self.cycle: set[int] = set()  # optimizers that have stepped in the step under way, without a loader
         self.cycle_size = 0
         self.on_batch = 0
+        self.of_step: set[int] = set()  # optimizers that have stepped since the latest step was reported
         self.resident = False  # batches stay for many optimizer steps: these make the steps
 
     def replaced(self) -> bool:
@@ -160,6 +161,7 @@ class StepTracker:
     def optimizer_done(self, optimizer: int) -> None:
         """That optimizer has made its step, or its gradient scaler has skipped it."""
         self.optimizers.steps += 1
+        self.optimizers.of_step.add(optimizer)
         self._optimizer_ended(optimizer)
 
     def finish(self) -> None:

@@ -29,6 +29,9 @@ from flatout.schema.run import Frame, LineOperations, NeedlessCopy
 __all__ = ["PROBE", "OperationsWatch"]
 
 _AT_STEP = 8
+_LEFT = {"addmm": 1, "mm": 0}  # products, and which argument has the rows
+_FEW_ROWS = 4
+_OFTEN = 6  # is the same matrix multiplied with few rows
 _LEAST_OF_LINE = 8  # operations of a line in a pass
 _MOST_PLACES = 100
 _MOST_OPERATIONS = 50_000  # of a pass, that are followed
@@ -111,6 +114,7 @@ class _Operation:
     copies: str = ""  # the kind of copy that it may be
     storages: tuple[int, ...] = ()
     parameters: tuple[int, ...] = ()  # the identities of those that it was given
+    rows: int = 0  # of a product with a matrix: those of the other factor
 
 
 class _Pass(TorchDispatchMode):
@@ -145,6 +149,8 @@ class _Pass(TorchDispatchMode):
         one.is_view = bool(aliased) and not any(info.is_write for info in aliased)
         one.num_bytes = sum(each.nbytes for each in results)
         one.parameters = tuple(id(each) for each in given if isinstance(each, torch.nn.Parameter))
+        if one.name in _LEFT and one.is_view is False:
+            one.rows = len(args[_LEFT[one.name]])
         one.made_of = [made for made in map(self._origin, given) if made is not None]
         self._operations.append(one)
         for made in one.made_of:
@@ -239,7 +245,7 @@ def _of_line(place: Frame, some: list[_Operation], floors: dict[str, int]) -> Li
     taken: dict[str, list[int]] = defaultdict(list)
     for one in some:
         taken[one.name].append(one.taken)
-    views = {one.name for one in some if one.is_view}
+    views = {one.name for one in some if one.is_view} | _thin(some)
     usual = {name: statistics.median(times) for name, times in taken.items()}
     whole = {name: usual[name] * len(times) for name, times in taken.items()}
     least = {name: usual[name] if name in views else min(usual[name], _floor(floors, name)) for name in taken}
@@ -252,6 +258,14 @@ def _of_line(place: Frame, some: list[_Operation], floors: dict[str, int]) -> Li
         parameters=len({key for one in some for key in one.parameters}),
         kinds=tuple(sorted(whole, key=lambda name: -whole[name])[:4]),
     )
+
+
+def _thin(some: list[_Operation]) -> set[str]:
+    """Return the products of few rows with the same matrices again and again: with all rows, they are read once."""
+    products = [one for one in some if one.rows]
+    times = len(products) / max(1, len({one.parameters for one in products}))
+    few = bool(products) and max(one.rows for one in products) <= _FEW_ROWS
+    return {one.name for one in products} if few and times >= _OFTEN and products[0].parameters else set()
 
 
 def _called_at(frame: Any) -> tuple[Frame | None, bool]:

@@ -1,6 +1,7 @@
 """Calls of a step whose result comes sooner in another form: both are timed on other numbers of the same shapes.
 
-Convolutions with long kernels, distances from all differences, and convolutions of single points after an enlargement.
+Convolutions with long kernels, distances from all differences, convolutions of single points after an enlargement, and
+products with a matrix that is nearly all zeros.
 One step is watched by a dispatch mode, on the CPU, in a deep run, where nothing is compiled; the costliest calls are
 timed in both ways when the script has ended, with their backward passes where gradients are asked for.
 """
@@ -23,6 +24,7 @@ from flatout.probe.core.seams import Seams
 from flatout.probe.core.user_places import caller
 from flatout.probe.forward.form_trials import FormTrial, convolution, enlargement, timed
 from flatout.probe.forward.pairwise_differences import PairsFollowed
+from flatout.probe.forward.zero_products import ZeroProducts
 from flatout.probe.model.step_stretch import StepStretch
 from flatout.schema.run import Frame, SlowForm
 
@@ -138,6 +140,7 @@ class _Pass(TorchDispatchMode):
         self._seen = 0
         self._long: list[_Call] = []
         self._pairs = PairsFollowed()
+        self._zeros = ZeroProducts()
         self._enlarged: dict[int, tuple[weakref.ref[Any], _Enlarged]] = {}
         self._all: list[_Enlarged] = []
 
@@ -160,6 +163,7 @@ class _Pass(TorchDispatchMode):
         elif name.startswith("upsample_"):
             self._enlarge(func, args, kwargs, result, taken)
         self._pairs.note(name, args, kwargs, result, taken, lambda: caller(5))
+        self._zeros.note(name, args, result, taken, lambda: caller(4))
 
     def _convolution(self, args: Any, result: Any, taken: int) -> None:
         x, weight, bias, stride, padding, dilation, transposed, _, groups = args
@@ -214,7 +218,8 @@ class _Pass(TorchDispatchMode):
                 words = f"all {rows[0]} x {rows[1]} differences of {width} numbers"
                 size = 4 * found.batch * rows[0] * rows[1] * width * found.dtype.itemsize
                 pairs.append(_Call(found.place, words, trial, found.taken, size))
-        return [*self._long, *mixed, *pairs]
+        zeros = [_Call(each.place, each.words, each.trial, each.taken, each.num_bytes) for each in self._zeros.found]
+        return [*self._long, *mixed, *pairs, *zeros]
 
 
 def _learns(*given: Any) -> tuple[bool, ...]:

@@ -1,8 +1,10 @@
 """The seams of the training loop: backward, optimizer, gradient scaler, compiled functions."""
 
+import contextlib
 import gc
 import os
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Collection, Iterator, Set
 from threading import get_ident
 from typing import Any
 
@@ -40,10 +42,13 @@ class KnownOptimizers:
         self._let_go: list[OptimizerFacts] = []  # of a script that makes one after the other
         self._events: dict[int, tuple[Event, Event]] = {}  # begin and end of a step, by the optimizer's identity
         self._created: dict[int, Frame | None] = {}
+        self._held: dict[int, tuple[int, int]] = {}
+        self.over: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers of a training that is over
 
     def created(self, optimizer: Any) -> None:
         """Take one that was made, and where: in what has called the caller."""
-        self._turns.pop(id(optimizer), None)  # of one that is gone, and had this place in memory
+        for known in (self._turns, self._held):
+            known.pop(id(optimizer), None)  # of one that is gone, and had this place in memory
         if len(self._created) < 1000:
             self._created[id(optimizer)] = caller(3)
 
@@ -64,6 +69,21 @@ class KnownOptimizers:
     def parameters(self) -> set[int]:
         """Return the identities of the parameters that they have."""
         return {id(p) for made, _ in self._made.values() for p in parameters_of(made)}
+
+    def held(self, number: int) -> tuple[int, int] | None:
+        """Return how many tensors and numbers the optimizer with that identity holds; None of one that is not known."""
+        if number not in self._held and number in self._made:
+            parameters = list(parameters_of(self._made[number][0]))
+            self._held[number] = len(parameters), sum(one.numel() for one in parameters)
+        return self._held.get(number)
+
+    def keep(self, numbers: Set[int]) -> None:
+        """Hold on to these alone: the others belong to a training that is over."""
+        self._let_go.clear()
+        for number in self._made.keys() - numbers:
+            with contextlib.suppress(TypeError):  # of a class that cannot be referred to weakly
+                self.over.add(self._made[number][0])
+            del self._made[number], self._events[number], self._turns[number]
 
     def forget(self) -> None:
         """Hold on to none."""
@@ -270,6 +290,18 @@ class TrainingWatch:
     def forget(self) -> None:
         """Hold on to no optimizer."""
         self._known.forget()
+
+    def held_by(self, optimizers: Set[int]) -> set[tuple[int, int]]:
+        """Return what the optimizers with these identities hold: tensors, numbers."""
+        return {held for number in optimizers if (held := self._known.held(number)) is not None}
+
+    def stays(self, optimizers: Set[int]) -> None:
+        """Another training has begun, which these make the steps of; the others are over."""
+        self._known.keep(optimizers)
+
+    def over(self) -> Collection[Any]:
+        """Return the optimizers of a training that is over."""
+        return self._known.over
 
     def optimizers(self) -> tuple[Any, ...]:
         """Return the optimizers that have made a step, the latest where there are very many."""

@@ -87,15 +87,16 @@ class GradientWatch:
         trouble: Callable[[Exception], None],
         optimizers: Callable[[], Iterable[Any]] = tuple,
         copied: Collection[int] = (),
+        over: Callable[[], Collection[Any]] = tuple,
     ) -> None:
         """Have seen nothing yet; errors of its own go to `trouble`, and `optimizers` gives those that have stepped.
 
         `copied` holds the identities of parameters whose gradients nobody reads although their values may change: a
-        target network gets those of the trained one.
+        target network gets those of the trained one. `over` gives the optimizers that step no more.
         """
         self.trouble = trouble
         self._optimizers = optimizers
-        self._copied = copied
+        self._copied, self._over = copied, over
         self._places: dict[int, Frame | None] = {}  # of calls, by the module's identity
         self._steps = 1  # that were finished: the first one is not told
         self._taken_s: list[float] = []  # a step that was looked at
@@ -177,7 +178,8 @@ class GradientWatch:
 
     def _still_unread(self, copied: Collection[int]) -> list[Any]:
         """Return the parameters seen, where no optimizer that there is holds one, and none but `copied` has changed."""
-        held = {id(one) for one in _held_by(_living_optimizers())}
+        over = {id(one) for one in self._over()}
+        held = {id(one) for one in _held_by(one for one in _living_optimizers() if id(one) not in over)}
         seen = [(one, before) for ref, before in self._unread.values() if (one := ref()) is not None]
         unread = [one for one, before in seen if id(one) not in held and (id(one) in copied or _sum(one) == before)]
         return unread if len(unread) == len(self._unread) else []
@@ -287,7 +289,7 @@ def _offer_to_freeze(both: tuple[GradientWatch, DeepContext], step: Step, number
 
 PROBE: Probe[tuple[GradientWatch, DeepContext]] = Probe(
     name="unused-gradients",
-    make=lambda deep: (GradientWatch(deep.fail, deep.optimizers, deep.unread), deep),
+    make=lambda deep: (GradientWatch(deep.fail, deep.optimizers, deep.unread, deep.over), deep),
     install=lambda both, seams: both[0].install(seams),
     called=lambda both, module, arguments: both[0].called(module, arguments),
     backward=lambda both, tensor: both[0].backward(tensor),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from flatout.rules.source.loops import Loop, LoopAround, loops_around
 from flatout.schema.run import Frame, Run
 
-__all__ = ["CountedLoop", "counted_loops", "turns_are_independent"]
+__all__ = ["CountedLoop", "counted_loops", "makes_few_turns", "turns_are_independent", "written"]
 
 LEAST_TURNS = 6
 _GROWS = frozenset({"append", "extend", "add", "update", "insert"})
@@ -29,7 +29,7 @@ class CountedLoop:
     refines: bool  # each turn does to the result of the one before what that did: the number of turns is a choice
 
 
-def counted_loops(run: Run, frame: Frame) -> Iterator[CountedLoop]:
+def counted_loops(run: Run, frame: Frame, *, least: int = LEAST_TURNS) -> Iterator[CountedLoop]:
     """Yield the loops around a line within its function that made many turns, innermost first."""
     counts = _counts(run, frame)
     if not counts:
@@ -38,9 +38,16 @@ def counted_loops(run: Run, frame: Frame) -> Iterator[CountedLoop]:
         if _trains(around.loop):
             return
         turns = _turns(counts, around)
-        if turns >= LEAST_TURNS:
+        if turns >= least:
             independent = turns_are_independent(around.loop, around.turn)
             yield CountedLoop(around.line, turns, independent, not independent and _refines(around))
+
+
+def makes_few_turns(run: Run, frame: Frame, line: int) -> bool:
+    """Return whether the loop around `frame` that begins at `line` was counted, and makes few turns each time."""
+    counts = _counts(run, frame)
+    turns = [_turns(counts, around) for around in loops_around(frame) if around.line == line] if counts else []
+    return any(0 < each < LEAST_TURNS for each in turns)
 
 
 def _trains(loop: Loop) -> bool:
@@ -78,8 +85,8 @@ def turns_are_independent(loop: Loop, turn: Sequence[ast.AST]) -> bool:
         return True
     if isinstance(loop, ast.While):
         return False
-    read = _read_before(turn, set(_written([loop.target])))
-    return all(_only_gathers(turn, name) for name in read & set(_written(turn)))
+    read = _read_before(turn, set(written([loop.target])))
+    return all(_only_gathers(turn, name) for name in read & set(written(turn)))
 
 
 def _refines(around: LoopAround) -> bool:
@@ -89,7 +96,7 @@ def _refines(around: LoopAround) -> bool:
         return False
     if any(word in ast.unparse(loop.iter) for word in ("shape", "size(", "len(")):
         return False
-    names = set(_written([loop.target]))
+    names = set(written([loop.target]))
     picks = (node.slice for each in around.turn for node in ast.walk(each) if isinstance(node, ast.Subscript))
     return not any(names & _read(each) for each in picks)
 
@@ -104,18 +111,18 @@ def _read_before(statements: Sequence[ast.AST], known: set[str]) -> set[str]:
             heads = [part for part in ast.iter_child_nodes(statement) if not isinstance(part, ast.stmt)]
             for head in heads:
                 found |= _read(head) - known
-            within = known | set(_written([*inner, *heads]))
+            within = known | set(written([*inner, *heads]))
             for branch in (statement.body, getattr(statement, "orelse", [])):
                 found |= _read_before(branch, within)
             if isinstance(statement, ast.With):
-                known |= set(_written([statement]))
+                known |= set(written([statement]))
         else:
             found |= _read(statement) - known
-            known |= set(_written([statement]))
+            known |= set(written([statement]))
     return found
 
 
-def _written(nodes: Sequence[ast.AST]) -> Iterator[str]:
+def written(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield what is assigned or added to: names, attributes, and what elements are assigned of."""
     for node in (inner for each in nodes for inner in ast.walk(each)):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):

@@ -39,7 +39,7 @@ class LoopAround:
 
 SHORT = 8  # a loop with at most this many turns counts as healthy
 PARTS_OF_THE_MODEL = re.compile(
-    r"layer|block|depth|stage|level|head|module|scale|branch|expert|cell|norm|conv|tower|pyramid|feature|group|unit"
+    r"layer|block|depth|stage|level|head|module|scale|branch|expert|cell|norm|conv|tower|pyramid|feature|group|unit|param|weight"
 )
 ELEMENTS_OF_THE_DATA = re.compile(
     r"(^|_)(t|b|n|batch|boxes|char|classes|documents?|elements?|examples?|frames?|images?|items?|labels?|len|length"
