@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.analysis.breakdown import account
+from flatout.analysis.pauses import steps_to_a_pause
 from flatout.engine.offered_fixes import with_offered_fixes
 from flatout.engine.process.collect import assemble, collect_run
 from flatout.engine.process.failure import explain_nothing, script_failure
@@ -215,6 +216,7 @@ class _Session:
             script=self.target.name,
             steps=self._limits.steps,
             first_step=self._timed.first_step if self._timed is not None else 1,
+            least_steps=steps_to_a_pause(self._timed) if self._timed is not None else 0,
             max_s=max(1.0, self._left_s() * share * 0.7),
             launched_unix_s=time.time(),
             all_devices=self._limits.all_devices,

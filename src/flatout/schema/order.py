@@ -89,6 +89,7 @@ class Order:
     all_devices: bool = False  # install the seams of transfers and syncs even when there is no accelerator
     fixes: tuple[Selection, ...] = ()  # applied from the start
     edited: tuple[EditedFile, ...] = ()  # served from the start, in every process
+    least_steps: int = 0  # of a deep run, where it has time for them: there is something to be seen after so many
     first_step: int = 1  # that is recorded, timed or compared: those before belong to another training of the script
     live: bool = False  # "run": each rank writes twice a second what it is doing
     timing: TimingOrder | None = None

@@ -29,7 +29,7 @@ def enough(order: Order, num_steps: int, elapsed_s: float, epochs: int, *, befor
     Short steps need time (drift, gaps between epochs), long steps need number;
     a whole training is recorded to its end. A timed run lasts 5 s, up to 9 s to
     see a second epoch, and longer only until it has 24 steps; a deep run is shorter.
-    `before_s`: seconds of a training that was over before.
+    A deep run goes on until `order.least_steps`, where that is soon. `before_s`: seconds of a training before this one.
     """
     if order.mode == "whole":
         return False
@@ -41,6 +41,8 @@ def enough(order: Order, num_steps: int, elapsed_s: float, epochs: int, *, befor
     wanted = 24 if order.mode == "timed" else 12
     if elapsed_s >= 4 * long:
         return num_steps >= 8
+    if num_steps < order.least_steps:
+        return False
     return num_steps >= wanted and (elapsed_s >= long or (elapsed_s >= short and epochs >= 3))
 
 

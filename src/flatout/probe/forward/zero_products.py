@@ -100,12 +100,12 @@ def _trial(matrix: Any, other: Any, on_left: bool) -> FormTrial:
     def compressed() -> torch.Tensor:
         with warnings.catch_warnings():  # that the layout is young
             warnings.simplefilter("ignore")
-            return (matrix if on_left else matrix.mT).to_sparse_csr()
+            rows: torch.Tensor = (matrix if on_left else matrix.mT).to_sparse_csr()
+        return rows
 
     def by_rows(x: torch.Tensor) -> torch.Tensor:
         rows = compressed()
-        product: torch.Tensor = torch.matmul(rows, x if on_left else x.mT)
-        return product if on_left else product.mT
+        return torch.matmul(rows, x) if on_left else torch.matmul(rows, x.mT).mT
 
     words = "with that matrix as `to_sparse_csr()`, made once,"
     return FormTrial((shape,), (learns,), matrix.dtype, written, ((words, by_rows),))

@@ -94,12 +94,22 @@ def _is_filled(made: ast.AST, around: tuple[ast.AST, ...], function: ast.AST) ->
     if not isinstance(statement, ast.Assign) or _sizes_of_the_batch(made, function):
         return False
     names = {ast.unparse(target) for target in statement.targets}
+    names |= set(_rows_of(names, function))
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) in names:
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             if any(isinstance(part, ast.Slice) and part.upper is not None and part.lower is None for part in parts):
                 return True
     return False
+
+
+def _rows_of(names: set[str], function: ast.AST) -> Iterator[str]:
+    """Yield the variables that loops give the rows of one of the arrays `names` to: `for row, text in zip(out, texts)`."""
+    for loop in ast.walk(function):
+        if isinstance(loop, ast.For):
+            over = loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]
+            if any(ast.unparse(each) in names for each in over):
+                yield from (part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name))
 
 
 def _sizes_of_the_batch(made: ast.AST, function: ast.AST) -> bool:

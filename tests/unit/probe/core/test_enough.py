@@ -35,6 +35,19 @@ def test_long_steps_need_number_and_short_ones_time(mode, steps, elapsed_s, epoc
     assert enough(order(mode), steps, elapsed_s, epochs) is expected
 
 
+@pytest.mark.parametrize(
+    ("mode", "steps", "elapsed_s", "expected"),
+    [("deep", 39, 9.0, False), ("deep", 40, 9.0, True), ("deep", 12, 24.0, True), ("deep", 40, 3.0, False)],
+)
+def test_a_deep_run_goes_on_to_where_something_is_to_be_seen(mode, steps, elapsed_s, expected):
+    assert enough(order(mode, least_steps=40), steps, elapsed_s, 1) is expected
+
+
+def test_the_time_of_a_training_before_counts_for_the_whole_time_alone():
+    assert not enough(order(max_s=20.0), 30, 4.0, 1, before_s=12.0)
+    assert enough(order(max_s=20.0), 5, 8.0, 1, before_s=12.0)
+
+
 @pytest.mark.parametrize(("steps", "expected"), [(10, False), (11, True)])
 def test_a_number_that_was_asked_for_counts_past_the_first_step(steps, expected):
     assert enough(order(steps=10), steps, 0.1, 1) is expected

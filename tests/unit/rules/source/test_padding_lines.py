@@ -29,6 +29,11 @@ def found(tmp_path, text):
             "def f(rows):\n x = np.zeros((n, 80))\n for i, r in enumerate(rows):\n  x[i, :len(r)] = r\n return x",
             (2, "f"),
         ),
+        (
+            "class C:\n def __call__(self, rows):\n  x = torch.full((len(rows), self.width), PAD)\n"
+            "  for line, r in zip(x, rows):\n   line[:len(r)] = r\n  return x",
+            (3, "C.__call__"),
+        ),
     ],
 )
 def test_a_line_that_pads_to_one_length_is_found(tmp_path, text, expected):
@@ -42,6 +47,7 @@ def test_a_line_that_pads_to_one_length_is_found(tmp_path, text, expected):
         "def collate(b):\n return [r + [0] * (max(map(len, b)) - len(r)) for r in b]",
         "def collate(b):\n n = max(map(len, b))\n x = zeros(8, n)\n for i, r in enumerate(b):\n  x[i, :len(r)] = r",
         "def f(b):\n x = torch.zeros(8, 4)\n x[0] = 1\n return x",
+        "def f(b):\n x = torch.zeros(8, 4)\n for r in b:\n  r[:3] = 1\n return x",
         "x = tok(texts, padding=True)",
         "x = [0] * (5 - n)",
         "x = (",
