@@ -32,6 +32,7 @@ is full. The growth is measured; the reported line is only where that phase spen
 
 from collections.abc import Sequence
 
+from flatout.analysis.epochs import epoch_steps
 from flatout.analysis.statistics import median
 from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line, steps_of
@@ -44,7 +45,7 @@ from flatout.rules.facts.user_lines import Hotspot, costs, hottest, outer_lines,
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import LoaderFacts, Run, Step
-from flatout.units import format_ms, format_ratio
+from flatout.units import format_ms, format_ratio, format_share
 
 MIN_SHARE = 0.05
 MIN_SHARE_OF_PHASE = 0.3
@@ -61,7 +62,9 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if not rises or breakdown.mean_ms <= 0:
         return None
     phase, rise = max(rises, key=lambda found: found[1].extra_ms)
-    share = min(1.0, rise.extra_ms / breakdown.mean_ms)
+    extra_ms, length = _over_the_epoch(run, rise)
+    mean_ms = breakdown.mean_ms - rise.extra_ms + extra_ms
+    share = min(1.0, extra_ms / mean_ms)
     if share < MIN_SHARE:
         return None
     spot = _hotspot(run, phase)
@@ -77,13 +80,33 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=spot.place if spot else None,
         message=f"{phase.value} time grows {format_ratio(rise.factor)} {when}, from {format_ms(rise.first_ms)} to "
         f"{format_ms(rise.last_ms)} a step{f', mostly in {within(spot)}' if spot else ''}: "
-        f"{of_step(breakdown, rise.extra_ms)} is that growth. Keep a running value instead of all earlier values.",
+        f"{_so_far(breakdown, rise, share, length)}. Keep a running value instead of all earlier values.",
         evidence=(
             Evidence("first third", rise.first_ms, "ms"),
             Evidence("last third", rise.last_ms, "ms"),
             Evidence("steps compared", rise.n, ""),
         ),
         fixes=(),
+    )
+
+
+def _over_the_epoch(run: Run, rise: Growth) -> tuple[float, int]:
+    """Return the mean growth of a step of a whole epoch, in ms, and the steps of one: 0 where the recording saw it all.
+
+    As it began, it goes on: on a straight line.
+    """
+    length = epoch_steps(run)
+    if rise.every_epoch or run.epoch_lengths or rise.n >= length or run.steps[-1].epoch > run.steps[0].epoch:
+        return rise.extra_ms, 0
+    return rise.extra_ms * length / rise.n, length
+
+
+def _so_far(breakdown: Breakdown, rise: Growth, share: float, length: int) -> str:
+    if not length:
+        return f"{of_step(breakdown, rise.extra_ms)} is that growth"
+    return (
+        f"{of_step(breakdown, rise.extra_ms)} is that growth so far, and {format_share(share)} over the whole epoch of "
+        f"{length:,} steps if it goes on"
     )
 
 

@@ -32,6 +32,7 @@ from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_step
 from flatout.rules.facts.loader_facts import training_loader
+from flatout.rules.facts.manual_loading import plays_most
 from flatout.schema.facts import HELD_INPUT
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
@@ -44,6 +45,8 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     """IN001: at least a tenth of the step passes in `next(loader)`, and disappears when a batch is held."""
     share = breakdown.share(Phase.INPUT)
     if share < MIN_SHARE or not _goes(run, breakdown, headroom) or acts_in_many_environments(run):
+        return None
+    if plays_most(run):
         return None
     loader = training_loader(run)
     ms = breakdown.ms(Phase.INPUT)

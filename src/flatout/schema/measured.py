@@ -299,6 +299,7 @@ class RepeatedLine:
 
     place: Frame
     count: int = 0
+    seconds: float = 0.0  # in that step, while it was traced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

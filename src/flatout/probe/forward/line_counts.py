@@ -1,4 +1,4 @@
-"""How often each line of the user's code runs in one step, of the deep run.
+"""How often each line of the user's code runs in one step, of the deep run, and what it takes while it is traced.
 
 The training thread is traced for one step, lines of the user's own files alone. It is not where somebody else traces it
 (a debugger, a measure of coverage) or where code is compiled, and tracing ends early where a step runs very many lines.
@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from threading import get_ident
+from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
 
@@ -33,6 +34,9 @@ class LineCountWatch:
         self._event_log = event_log
         self.trouble: Callable[[Exception], None] = lambda error: event_log.tracker.trouble(error)
         self._counts: dict[tuple[CodeType, int], int] = {}
+        self._taken: dict[tuple[CodeType, int], int] = {}
+        self._at: tuple[CodeType, int] | None = None  # the line that runs
+        self._since = 0
         self._runs = 0
         self._over = self._under_way = False
         self._traced: list[FrameType] = []  # frames that were under way when tracing began
@@ -74,11 +78,14 @@ class LineCountWatch:
             return None
         if event == "line":
             key = (frame.f_code, frame.f_lineno)
+            if self._at is not None:
+                self._taken[self._at] = self._taken.get(self._at, 0) + perf_counter_ns() - self._since
             self._counts[key] = self._counts.get(key, 0) + 1
             self._runs += 1
             if self._runs > _MOST_RUNS:
                 self._over, self._under_way = True, False
                 sys.settrace(None)
+            self._at, self._since = key, perf_counter_ns()
         return self._line
 
     def facts(self) -> tuple[RepeatedLine, ...]:
@@ -88,7 +95,11 @@ class LineCountWatch:
         often = [(count, code, line) for (code, line), count in self._counts.items() if count >= _LEAST]
         often.sort(key=lambda each: -each[0])
         return tuple(
-            RepeatedLine(place=Frame(os.path.abspath(code.co_filename), line, code.co_qualname), count=count)
+            RepeatedLine(
+                place=Frame(os.path.abspath(code.co_filename), line, code.co_qualname),
+                count=count,
+                seconds=self._taken.get((code, line), 0) / 1e9,
+            )
             for count, code, line in often[:_MOST_LINES]
         )
 

@@ -10,6 +10,7 @@ from flatout.rules.core.framework_settings import setting_sentence
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.same_time import with_same_time
 from flatout.rules.core.stage_bounds import bounded
+from flatout.rules.facts.loop_lines import in_their_lines
 from flatout.rules.facts.machine_facts import is_disturbed
 from flatout.schema.finding import Breakdown, Ceiling, Finding
 from flatout.schema.phase import Phase
@@ -43,6 +44,7 @@ def examine(
     """Apply `rules` (all of them when None); a rule that fails becomes a note, and only its own finding is lost."""
     made: list[tuple[Rule, Finding]] = []
     notes: list[str] = []
+    run = in_their_lines(run)
     for rule in catalog() if rules is None else rules:
         try:
             finding = rule.check(run, breakdown, headroom)

@@ -6,12 +6,14 @@ from collections import defaultdict
 
 from flatout.rules.facts.loader_facts import gave_batches
 from flatout.rules.facts.user_lines import COMPILED, costs, function_key, seconds
+from flatout.rules.source.environments import acts
 from flatout.rules.source.source_code import Function, ancestors, enclosing_function, statement
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
 
-__all__ = ["batch_making", "fed_by_torch", "in_forward_time", "in_host_time"]
+__all__ = ["batch_making", "fed_by_torch", "in_forward_time", "in_host_time", "plays_most"]
 
+MOSTLY = 0.5
 OUTSIDE_TORCH = 0.5  # of the time below a function that makes batches: spent in libraries that do not use torch
 CALLS_LIBRARIES = re.compile(r"\b(np|numpy|pd|pandas|pl|polars|scipy|math|random|cv2|PIL|json)\.")
 MAKES_TENSORS = re.compile(r"\btorch\.(from_numpy|as_tensor|tensor|frombuffer)\(")
@@ -29,9 +31,19 @@ def fed_by_torch(run: Run) -> bool:
 def batch_making(run: Run) -> tuple[LineCost, ...]:
     """Return what the recording itself attributed to a batch generator of the script.
 
-    A compiled model hides where its forward pass begins, so time inside it is excluded.
+    A compiled model hides where its forward pass begins, so time inside it is excluded; so is acting in an environment.
     """
-    return costs(run, Phase.INPUT, stages=("generator",), keep=lambda cost: not _in_model(cost))
+    return costs(run, Phase.INPUT, stages=("generator",), keep=lambda cost: not (_in_model(cost) or _acts(cost)))
+
+
+def plays_most(run: Run) -> bool:
+    """Return whether most of the time before batches goes to functions that act in an environment."""
+    seen = costs(run, Phase.INPUT)
+    return seconds(filter(_acts, seen)) > MOSTLY * seconds(seen)
+
+
+def _acts(cost: LineCost) -> bool:
+    return any(acts(frame) for frame in cost.stack)
 
 
 def in_host_time(run: Run) -> tuple[LineCost, ...]:
@@ -42,7 +54,8 @@ def in_host_time(run: Run) -> tuple[LineCost, ...]:
     """
     if fed_by_torch(run):
         return ()
-    return costs(run, Phase.HOST, keep=lambda cost: cost.part == "lead" and any(map(_makes_batches, cost.stack)))
+    lead = costs(run, Phase.HOST, keep=lambda cost: cost.part == "lead" and not _acts(cost))
+    return tuple(cost for cost in lead if any(map(_makes_batches, cost.stack)))
 
 
 def in_forward_time(run: Run) -> tuple[LineCost, ...]:

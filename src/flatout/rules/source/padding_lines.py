@@ -104,7 +104,7 @@ def _is_filled(made: ast.AST, around: tuple[ast.AST, ...], function: ast.AST) ->
 
 
 def _rows_of(names: set[str], function: ast.AST) -> Iterator[str]:
-    """Yield the variables that loops give the rows of one of the arrays `names` to: `for row, text in zip(out, texts)`."""
+    """Yield the variables that loops give the rows of an array in `names` to: `for row, text in zip(out, texts)`."""
     for loop in ast.walk(function):
         if isinstance(loop, ast.For):
             over = loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]
