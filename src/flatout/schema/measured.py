@@ -29,6 +29,7 @@ __all__ = [
     "SettingTrial",
     "SlowReduction",
     "Span",
+    "UntrainedCalls",
     "UnusedGradients",
     "UnusedGraphs",
     "UnusedRows",
@@ -340,6 +341,19 @@ class FrozenCalls:
     repeated: int = 0  # of these, rows that had been seen in an earlier step
     row_bytes: int = 0  # of one row of the input
     output_bytes: int = 0  # of one row of the output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntrainedCalls:
+    """Calls, from one place, of a module whose results no update of a weight depends on."""
+
+    place: Frame | None = None
+    module: str = ""
+    calls: int = 0
+    steps: int = 0  # that were followed
+    seconds: float = 0.0  # of all these calls
+    whole_s: float = 0.0  # of all calls of outermost modules in these steps
+    with_grad: bool = False  # they recorded gradients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ from flatout.schema.measured import (
     SlowReduction,
     Span,
     UnchangingCall,
+    UntrainedCalls,
     UnusedGradients,
     UnusedGraphs,
     UnusedRows,
@@ -113,6 +114,7 @@ __all__ = [
     "SyncPoint",
     "Transfer",
     "UnchangingCall",
+    "UntrainedCalls",
     "UnusedGradients",
     "UnusedGraphs",
     "UnusedRows",
@@ -311,6 +313,7 @@ class Causes:
     line_operations: tuple[LineOperations, ...] = ()
     needless_copies: tuple[NeedlessCopy, ...] = ()
     frozen_calls: tuple[FrozenCalls, ...] = ()
+    untrained_calls: tuple[UntrainedCalls, ...] = ()
     unused_rows: UnusedRows | None = None
     layout_trial: LayoutTrial | None = None
     backward: BackwardFacts | None = None

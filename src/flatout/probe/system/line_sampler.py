@@ -64,6 +64,8 @@ _OWN_WORK = {  # no cost of the script; in "collector" a sample lands that waite
         "forward.pairwise_differences",
         "forward.slow_forms",
         "forward.unchanging_calls",
+        "forward.untrained_calls",
+        "forward.zero_products",
         "backward.backward_passes",
         "backward.embedding_tables",
         "backward.forward_lines",
