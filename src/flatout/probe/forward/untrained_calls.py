@@ -7,6 +7,7 @@ read (a loss, a count) is no use; an index that was chosen is.
 """
 
 import contextlib
+import sys
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe import Probe
 from flatout.probe.core.seams import Hits, Seams
-from flatout.probe.core.user_places import caller
+from flatout.probe.core.user_places import user_stack
 from flatout.probe.model.step_stretch import StepStretch
 from flatout.schema.run import Frame, UntrainedCalls
 
@@ -39,7 +40,7 @@ _LEAVES = ("numpy", "tolist", "__array__", "__dlpack__")  # methods of tensors
 class _Call:
     """A call of an outermost module."""
 
-    place: Frame | None
+    stack: tuple[Frame, ...]  # of the user's lines that led to it, the innermost first
     module: str
     taken: int
     with_grad: bool
@@ -142,7 +143,7 @@ class CallsFollowed:
         self._now: _Followed | None = None
         self._past: _Followed | None = None
         self._whole_ns = 0
-        self._seen: list[dict[tuple[Frame | None, str], list[_Call]]] = []
+        self._seen: list[dict[tuple[Frame | None, str], list[_Call]]] = []  # calls in vain, by where they come from
 
     def install(self, seams: Seams) -> None:
         """Be told of the steps of optimizers, and of what leaves torch."""
@@ -182,7 +183,8 @@ class CallsFollowed:
             result = inner(*args, **kwargs)
             taken = perf_counter_ns() - begin
             if self._now is now:
-                now.returned(_Call(caller(2), type(module).__name__, taken, torch.is_grad_enabled()), result)
+                stack = tuple(Frame(*each) for each in user_stack(sys._getframe(1)))
+                now.returned(_Call(stack, type(module).__name__, taken, torch.is_grad_enabled()), result)
             return result
 
         return call
@@ -204,10 +206,13 @@ class CallsFollowed:
         if not any(call.used for call in followed.calls):  # nothing reached an optimizer: it was not followed well
             return
         self._whole_ns += sum(call.taken for call in followed.calls)
+        needed = {frame for call in followed.calls if call.used for frame in call.stack}
         found: dict[tuple[Frame | None, str], list[_Call]] = defaultdict(list)
         for call in followed.calls:
-            found[call.place, call.module].append(call)
-        self._seen.append({key: calls for key, calls in found.items() if not any(call.used for call in calls)})
+            own = [frame for frame in call.stack if frame not in needed]  # the outermost line that no used call passes
+            if own and not call.used:
+                found[own[-1], call.module].append(call)
+        self._seen.append(dict(found))
 
     def stop(self) -> None:
         """The last step is over."""

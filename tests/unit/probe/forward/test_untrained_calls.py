@@ -61,6 +61,17 @@ def by_derivatives(self):
     self.values.append(torch.autograd.grad(energy, test_x, create_graph=True)[0].square().mean().item())
 
 
+def energy_of(self, x):
+    return self.call(self.model)(x.requires_grad_()).sum()  # both calls come from here
+
+
+def through_one_function(self):
+    (x, _), (test_x, _) = self.batch(), self.batch()
+    self.update(torch.autograd.grad(energy_of(self, x), x, create_graph=True)[0].square().mean())
+    test = torch.autograd.grad(energy_of(self, test_x), test_x, create_graph=True)[0]  # EVALUATED
+    self.values.append(test.square().mean().item())
+
+
 def distils(self):
     x, _ = self.batch()
     with torch.no_grad():
@@ -131,7 +142,12 @@ def followed(step):
 
 @pytest.mark.parametrize(
     ("step", "with_grad"),
-    [(evaluates_in_each_step, False), (evaluates_with_gradients, True), (by_derivatives, True)],
+    [
+        (evaluates_in_each_step, False),
+        (evaluates_with_gradients, True),
+        (by_derivatives, True),
+        (through_one_function, True),
+    ],
     ids=lambda each: getattr(each, "__name__", each),
 )
 def test_an_evaluation_in_each_step_is_found(step, with_grad):

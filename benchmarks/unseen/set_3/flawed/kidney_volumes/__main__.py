@@ -1,0 +1,4 @@
+from .train import Trainer
+
+if __name__ == "__main__":
+    Trainer().fit()

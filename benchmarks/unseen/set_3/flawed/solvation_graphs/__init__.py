@@ -1,0 +1,1 @@
+"""Message passing on small organic molecules, target: free energy of solvation (synthetic)."""

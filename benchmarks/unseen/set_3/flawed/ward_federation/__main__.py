@@ -1,0 +1,3 @@
+from ward_federation.server import main
+
+main()
