@@ -2,7 +2,7 @@
 
 Python lets another thread look where a loop goes back and where something is called, so that a sample of a line that
 calls nothing, or calls C code that keeps the lock, is taken at the head of its loop. In one step the lines were traced
-and clocked: what takes most of the loop there has its samples.
+and clocked: what takes most of the loop there has its samples. A line that calls functions in Python has its own.
 """
 
 import ast
@@ -22,12 +22,14 @@ def in_their_lines(run: Run) -> Run:
     causes = run.causes
     if causes is None or not causes.repeated_lines:
         return run
+    calling = {cost.stack[0] for cost in causes.lines if cost.stack and cost.leaf and cost.process == "main"}
+    counted = [each for each in causes.repeated_lines if each.place not in calling]
     known: dict[Frame, int] = {}
     lines = []
     for cost in causes.lines:
         own = cost.process == "main" and cost.stack and not cost.leaf
         if own and cost.stack[0] not in known:
-            known[cost.stack[0]] = _dearest(cost.stack[0], causes.repeated_lines)
+            known[cost.stack[0]] = _dearest(cost.stack[0], counted)
         lines.append(_moved(cost, known[cost.stack[0]]) if own and known[cost.stack[0]] else cost)
     return replace(run, causes=replace(causes, lines=tuple(lines)))
 

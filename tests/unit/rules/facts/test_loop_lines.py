@@ -27,13 +27,16 @@ def seen(tmp_path):
     path = tmp_path / "data.py"
     path.write_text(TEXT)
 
-    def at(sampled, traced, **facts):
+    def at(sampled, traced, calling=0, **facts):
+        below = [line(0.1, (str(path), calling, "negatives"), leaf="random")] if calling else []
         cost = line(0.9, (str(path), sampled, "negatives"), phase=Phase.INPUT, samples=90, **facts)
         lines = tuple(
             RepeatedLine(place=Frame(str(path), number, "negatives"), count=50, seconds=taken)
             for number, taken in traced.items()
         )
-        run = in_their_lines(replace(example().run, causes=Causes(lines=(cost,), num_steps=40, repeated_lines=lines)))
+        run = in_their_lines(
+            replace(example().run, causes=Causes(lines=(cost, *below), num_steps=40, repeated_lines=lines))
+        )
         some = costs(run, Phase.INPUT, process=cost.process)
         return hottest(some, among=some).place.line
 
@@ -56,6 +59,11 @@ def test_the_dearest_line_of_a_loop_has_the_samples_of_its_head(seen):
 )
 def test_others_stay_where_they_were_seen(seen, sampled, traced):
     assert seen(sampled, traced) == sampled
+
+
+def test_a_line_that_calls_functions_in_python_has_samples_of_its_own(seen):
+    assert seen(3, {3: 0.01, 4: 0.09, 5: 0.08, 6: 0.01}, calling=4) == 5
+    assert seen(3, {3: 0.01, 4: 0.09, 5: 0.07, 6: 0.01}) == 4
 
 
 def test_what_ran_below_a_line_was_seen_where_it_is(seen):
