@@ -95,7 +95,7 @@ def _over_the_epoch(run: Run, rise: Growth) -> tuple[float, int]:
 
     As it began, it goes on: on a straight line.
     """
-    length = epoch_steps(run)
+    length = epoch_steps(run) or run.planned.pass_steps
     if rise.every_epoch or run.epoch_lengths or rise.n >= length or run.steps[-1].epoch > run.steps[0].epoch:
         return rise.extra_ms, 0
     return rise.extra_ms * length / rise.n, length

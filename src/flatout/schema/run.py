@@ -231,6 +231,7 @@ class Planned:
     passes: int = 0  # over the training data
     steps: int = 0  # batches in all, where the loops count them
     updates: int = 0  # steps of the optimizer in all, where a counter of those ends the training
+    pass_steps: int = 0  # turns of the innermost loop, where it counts them: an epoch, it may be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ def _asked_for(loops: list[Loop]) -> Planned:
     *outer, inner = loops
     if inner.is_pass:
         return Planned(passes=_product(outer))
-    return Planned(steps=_product(loops))
+    return Planned(steps=_product(loops), pass_steps=inner.times or 0)
 
 
 def _product(loops: list[Loop]) -> int:

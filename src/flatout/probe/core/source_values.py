@@ -12,6 +12,7 @@ __all__ = ["Scope", "count_of", "length_of", "object_of"]
 
 _MOST, _DIGITS = 10**12, 12
 _BARS = ("tqdm", "trange", "track", "prange", "progress_bar", "auto")
+_ARRAYS = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("numpy", "ndarray"))
 _CONTAINERS = (list, tuple, range, dict, set, frozenset, str, bytes)
 
 
@@ -29,8 +30,39 @@ def length_of(node: ast.expr, scope: Scope) -> int | None:
         return None if any(isinstance(each, ast.Starred) for each in node.elts) else len(node.elts)
     if isinstance(node, ast.Call):
         return _length_of_call(node, scope)
+    return _held(object_of(node, scope))
+
+
+def _held(found: Any) -> int | None:
+    """Return how many things a container, or rows an array, holds; None of what is neither."""
+    kind = type(found)
+    if kind in _CONTAINERS:
+        return len(found)
+    if (kind.__module__, kind.__name__) in _ARRAYS:
+        return int(found.shape[0]) if len(found.shape) else None
+    return None
+
+
+def _parts_of(node: ast.Call, scope: Scope) -> int | None:
+    """Return how many parts rows are cut into: `torch.randperm(n).split(size)`, `torch.split(rows, size)`."""
+    cut = node.func
+    if not isinstance(cut, ast.Attribute) or cut.attr not in ("split", "chunk"):
+        return None
+    as_function = isinstance(cut.value, ast.Name) and cut.value.id == "torch"
+    rows, *sizes = node.args if as_function else [cut.value, *node.args]
+    whole, size = _rows_of(rows, scope), count_of(sizes[0], scope) if len(sizes) == 1 else None
+    if whole is None or not size or size < 1:
+        return None
+    return -(-whole // size) if cut.attr == "split" else min(whole, size)
+
+
+def _rows_of(node: ast.expr, scope: Scope) -> int | None:
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        drawn = name in ("randperm", "arange", "permutation") and len(node.args) == 1
+        return count_of(node.args[0], scope) if drawn else None
     found = object_of(node, scope)
-    return len(found) if type(found) in _CONTAINERS else None
+    return _held(found) if (type(found).__module__, type(found).__name__) in _ARRAYS else None
 
 
 def _length_of_call(node: ast.Call, scope: Scope) -> int | None:
@@ -43,7 +75,7 @@ def _length_of_call(node: ast.Call, scope: Scope) -> int | None:
             return None
     if name in (*_BARS, "enumerate", "reversed", "sorted", "list", "tuple", "iter") and node.args:
         return length_of(node.args[0], scope)
-    return None
+    return _parts_of(node, scope)
 
 
 def count_of(node: ast.expr, scope: Scope) -> int | None:

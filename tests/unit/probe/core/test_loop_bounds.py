@@ -252,7 +252,7 @@ class Endless:
 
 
 GENERATORS = {
-    "one after the other": ("for number in range(480):\n    batch = next(batches)", Planned(steps=480)),
+    "one after the other": ("for number in range(480):\n    batch = next(batches)", Planned(steps=480, pass_steps=480)),
     "walked through": ("for batch in batches:\n    pass", Planned()),
 }
 

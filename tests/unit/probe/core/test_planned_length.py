@@ -101,7 +101,7 @@ SCRIPTS = {
             batch = next(batches)
             step()
         """,
-        Planned(steps=5000),
+        Planned(steps=5000, pass_steps=5000),
     ),
     "hand-made batches": (
         """
@@ -110,7 +110,35 @@ SCRIPTS = {
             for begin in range(0, n, size):
                 step()
         """,
-        Planned(steps=48),
+        Planned(steps=48, pass_steps=16),
+    ),
+    "rows in a new order": (
+        """
+        import torch
+        rows = torch.zeros(1000, 4)
+        for epoch in range(3):
+            for batch in torch.randperm(len(rows)).split(64):
+                step()
+        """,
+        Planned(steps=48, pass_steps=16),
+    ),
+    "rows cut up": (
+        """
+        import torch
+        order = torch.arange(100)
+        for epoch in range(2):
+            for batch in torch.split(order, 32):
+                step()
+        """,
+        Planned(steps=8, pass_steps=4),
+    ),
+    "words cut up": (
+        """
+        for epoch in range(3):
+            for word in "a b c".split(" "):
+                step()
+        """,
+        Planned(passes=3),
     ),
     "while steps": (
         """
