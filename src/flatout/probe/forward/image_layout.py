@@ -22,7 +22,8 @@ __all__ = ["PROBE", "LayoutWatch"]
 
 _AT_CALL = 5
 _PAIRS = 7
-_LONGEST_S = 1.5
+_LEAST = 3  # passes, the first of which is left out
+_LONGEST_S, _TOO_LONG_S = 1.5, 5.0
 _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
 
 
@@ -75,7 +76,9 @@ def _compared(kept: KeptCall, place: Frame | None) -> LayoutTrial | None:
     first, last = kept.copied(), kept.copied().to(memory_format=torch.channels_last)
     taken: tuple[list[float], list[float]] = ([], [])
     begin = perf_counter()
-    while len(taken[1]) <= _PAIRS and (len(taken[1]) < 2 or perf_counter() - begin < _LONGEST_S):
+    while len(taken[1]) <= _PAIRS and (len(taken[1]) < _LEAST or perf_counter() - begin < _LONGEST_S):
+        if len(taken[1]) == _LEAST - 1 and perf_counter() - begin > _TOO_LONG_S:
+            break
         for model, convert, times in zip((first, last), (lambda value: value, _last), taken, strict=True):
             times.append(timed_pass(partial(_converted, model, convert), model, kept.given()))
     first_s, last_s = (median(times[1:]) for times in taken)
