@@ -351,8 +351,8 @@ class UntrainedCalls:
     module: str = ""
     calls: int = 0
     steps: int = 0  # that were followed
-    seconds: float = 0.0  # of all these calls
-    whole_s: float = 0.0  # of all calls of outermost modules in these steps
+    seconds: float = 0.0  # of the operations in them, and of those on their results
+    whole_s: float = 0.0  # of all operations of these steps
     with_grad: bool = False  # they recorded gradients
 
 

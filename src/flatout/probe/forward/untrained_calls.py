@@ -42,8 +42,8 @@ class _Call:
 
     stack: tuple[Frame, ...]  # of the user's lines that led to it, the innermost first
     module: str
-    taken: int
     with_grad: bool
+    taken: int = 0  # by its operations, and by those on what it returned
     used: bool = False
 
 
@@ -53,18 +53,26 @@ class _Followed(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[_Call] = []
+        self.whole_ns = 0  # of all operations
+        self.inside: _Call | None = None  # the call that is under way
+        self._later: dict[frozenset[int], int] = defaultdict(int)  # what operations take on what calls returned
         self._of: dict[int, tuple[weakref.ref[Any], frozenset[int], bool]] = {}  # calls of a tensor; whether chosen
         self._made: dict[int, weakref.ref[Any]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Do the operation, and note what it was given."""
+        begin = perf_counter_ns()
         result = func(*args, **(kwargs or {}))
+        taken = perf_counter_ns() - begin
+        self.whole_ns += taken
+        if self.inside is not None:
+            self.inside.taken += taken
         if len(self._made) < _MOST_TENSORS:
             with contextlib.suppress(Exception):  # tensors of any kind: a probe must not end the script
-                self._note(func, args, kwargs or {}, result)
+                self._note(func, args, kwargs or {}, result, taken)
         return result
 
-    def _note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _note(self, func: Any, args: Any, kwargs: Any, result: Any, taken: int) -> None:
         name = func._overloadpacket.__name__
         for each in _tensors(result):
             self._made.setdefault(id(each), weakref.ref(each))
@@ -74,10 +82,16 @@ class _Followed(TorchDispatchMode):
         calls = frozenset().union(*(self.calls_of(each) for each in given))
         if not calls:
             return
+        if self.inside is None:
+            self._later[calls] += taken
         if name.lstrip("_") == "local_scalar_dense":
             if any(self._is_chosen(each) for each in given):
                 self.use(calls)
             return
+        self._follow(func, args, given, result, calls)
+
+    def _follow(self, func: Any, args: Any, given: list[Any], result: Any, calls: frozenset[int]) -> None:
+        name = func._overloadpacket.__name__
         chosen = name in _CHOOSES or (name in ("select", "view", "squeeze") and any(map(self._is_chosen, given)))
         for each in _tensors(result):
             self.mark(each, calls, chosen)
@@ -130,6 +144,9 @@ class _Followed(TorchDispatchMode):
             tensor = ref()
             if tensor is not None and tensor.numel() > _SMALL:
                 self.use(calls)
+        for calls, taken in self._later.items():
+            if not any(self.calls[number].used for number in calls):
+                self.calls[max(calls)].taken += taken
 
 
 class CallsFollowed:
@@ -179,12 +196,14 @@ class CallsFollowed:
             return inner
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            begin = perf_counter_ns()
-            result = inner(*args, **kwargs)
-            taken = perf_counter_ns() - begin
+            stack = tuple(Frame(*each) for each in user_stack(sys._getframe(1)))
+            now.inside = made = _Call(stack, type(module).__name__, torch.is_grad_enabled())
+            try:
+                result = inner(*args, **kwargs)
+            finally:
+                now.inside = None
             if self._now is now:
-                stack = tuple(Frame(*each) for each in user_stack(sys._getframe(1)))
-                now.returned(_Call(stack, type(module).__name__, taken, torch.is_grad_enabled()), result)
+                now.returned(made, result)
             return result
 
         return call
@@ -205,7 +224,7 @@ class CallsFollowed:
         followed.left()
         if not any(call.used for call in followed.calls):  # nothing reached an optimizer: it was not followed well
             return
-        self._whole_ns += sum(call.taken for call in followed.calls)
+        self._whole_ns += followed.whole_ns
         needed = {frame for call in followed.calls if call.used for frame in call.stack}
         found: dict[tuple[Frame | None, str], list[_Call]] = defaultdict(list)
         for call in followed.calls:
