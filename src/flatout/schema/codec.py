@@ -89,7 +89,7 @@ def _lines(run: schema.Run) -> Iterator[str]:
     yield dump_record("losses", {"values": list(run.losses)})
     kept = {"value": run.steps_each, "total": run.total_steps, "epochs": list(run.epoch_lengths)}
     yield dump_record("steps_each", kept)
-    facts: dict[str, Any] = {"first_step": run.first_step} if run.first_step > 1 else {}
+    facts: dict[str, Any] = {"first_step": run.first_step} if run.first_step != 1 else {}
     facts |= {"samples_per_step": run.samples_per_step, "probe_us": run.probe_us, "seams": dict(run.seams)}
     yield dump_record("facts", {**facts, "planned": to_plain(run.planned), "epoch_end": to_plain(run.epoch_end)})
     yield dump_record("notes", {"values": list(run.notes)})
