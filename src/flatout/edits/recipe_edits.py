@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flatout.edits.autocast import autocast
+from flatout.edits.compiled_functions import compiled_functions
 from flatout.edits.copies import copy_argument
 from flatout.edits.line_moves import moved_loaders
 from flatout.edits.loaders import loader_argument, wrapped_loader
@@ -23,6 +24,7 @@ from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.edit import (
     AnomalyOff,
     Autocast,
+    CompiledFunctions,
     CopyArgument,
     LoaderArgument,
     ModelLine,
@@ -48,6 +50,7 @@ _OfLines = (
     | CopyArgument
     | AnomalyOff
     | Autocast
+    | CompiledFunctions
     | Unwritten
 )
 
@@ -142,5 +145,7 @@ def _write_piece(piece: _OfLines, project: Project, context: Context) -> Written
             return anomaly_off(piece, project, context)
         case Autocast():
             return autocast(piece, project, context)
+        case CompiledFunctions():
+            return compiled_functions(piece, project, context)
         case Unwritten():
             return WrittenEdit(project, left=(piece.reason,))
