@@ -9,7 +9,14 @@ from tests.architecture.source import LEVEL, Import, Module, imports, is_stdlib,
 
 PARENT = ("", "__main__", "cli", "engine", "report", "edits", "rules", "fixes", "analysis", "schema", "units", "errors")
 CHILD_ONLY = ("child", "probe")
-BELOW = ("pipeline", "optimizers", "numeric", "torch_loader", "watch", "native")  # of these, fixes import what needs no torch
+BELOW = (
+    "pipeline",
+    "optimizers",
+    "numeric",
+    "torch_loader",
+    "watch",
+    "native",
+)  # of these, fixes import what needs no torch
 NOT_THE_ENGINES = (*CHILD_ONLY, *BELOW)
 LOADED_BY = {"flatout.inside.pytest_plugin": "pytest"}  # a module that only this package imports
 TORCH_AT_MODULE_LEVEL = (*BELOW, "probe")

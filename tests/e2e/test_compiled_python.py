@@ -111,7 +111,9 @@ def recipe(project, functions):
 
 
 def tuned(project):
-    process = project.start("tune", "--only", "compiled-python", "--budget", "150s", "--json", "report.json", "train.py")
+    process = project.start(
+        "tune", "--only", "compiled-python", "--budget", "150s", "--json", "report.json", "train.py"
+    )
     ended = project.wait(process, timeout=290)
     assert ended.code == 0, ended.err
     return json.loads((project.folder / "report.json").read_text())

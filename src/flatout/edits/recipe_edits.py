@@ -4,7 +4,7 @@ Edits come first: they are made for the files as these are, and the rest is writ
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flatout.edits.autocast import autocast
@@ -128,24 +128,19 @@ def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
 
 
 def _write_piece(piece: _OfLines, project: Project, context: Context) -> WrittenEdit:
-    match piece:
-        case LoaderArgument():
-            return loader_argument(piece, project, context)
-        case WrappedLoader():
-            return wrapped_loader(piece, project, context)
-        case SwitchLine():
-            return switch_line(piece, project, context)
-        case ModelLine():
-            return model_line(piece, project, context)
-        case OptimizerArgument():
-            return optimizer_argument(piece, project, context)
-        case CopyArgument():
-            return copy_argument(piece, project, context)
-        case AnomalyOff():
-            return anomaly_off(piece, project, context)
-        case Autocast():
-            return autocast(piece, project, context)
-        case CompiledFunctions():
-            return compiled_functions(piece, project, context)
-        case Unwritten():
-            return WrittenEdit(project, left=(piece.reason,))
+    if isinstance(piece, Unwritten):
+        return WrittenEdit(project, left=(piece.reason,))
+    return _WRITERS[type(piece)](piece, project, context)
+
+
+_WRITERS: Mapping[type, Callable[..., WrittenEdit]] = {
+    LoaderArgument: loader_argument,
+    WrappedLoader: wrapped_loader,
+    SwitchLine: switch_line,
+    ModelLine: model_line,
+    OptimizerArgument: optimizer_argument,
+    CopyArgument: copy_argument,
+    AnomalyOff: anomaly_off,
+    Autocast: autocast,
+    CompiledFunctions: compiled_functions,
+}

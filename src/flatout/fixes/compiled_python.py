@@ -71,7 +71,11 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
     if find_spec("numba") is None:
         return Unfit("it needs numba: pip install flatout[numba]")
     named = [shown for file, function in hot if FUNCTIONS.holds(shown := f"{_shown(file, run)}:{function}")]
-    return ({"functions": ", ".join(sorted(named))},) if named else Unfit("the hot loops stand outside the script's folder")
+    return (
+        ({"functions": ", ".join(sorted(named))},)
+        if named
+        else Unfit("the hot loops stand outside the script's folder")
+    )
 
 
 def bound(run: Run) -> float:

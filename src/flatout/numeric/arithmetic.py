@@ -63,7 +63,9 @@ def call(name: str, *arguments: ast.expr) -> ast.expr:
 
 def converted(node: ast.expr, kind: Kind, wanted: str) -> ast.expr:
     """Return a number as an "int64", "float64" or "float32"."""
-    carried = "int64" if is_whole(kind) else "float32" if kind.dtype == "f4" else "float64" if is_float(kind) else "bool"
+    carried = (
+        "int64" if is_whole(kind) else "float32" if kind.dtype == "f4" else "float64" if is_float(kind) else "bool"
+    )
     if carried == wanted:
         return node
     if isinstance(node, ast.Constant) and wanted == "float64":
@@ -232,4 +234,3 @@ _SIGNS: dict[type[ast.operator], str] = {ast.Pow: "**", ast.MatMult: "@", ast.LS
 
 def _shown(op: ast.operator) -> str:
     return _SIGNS.get(type(op), type(op).__name__)
-

@@ -57,7 +57,9 @@ def _like(one: types.CodeType, other: types.CodeType) -> bool:
         and one.co_varnames == other.co_varnames
         and len(one.co_consts) == len(other.co_consts)
         and all(
-            _like(mine, theirs) if isinstance(mine, types.CodeType) and isinstance(theirs, types.CodeType) else mine == theirs
+            _like(mine, theirs)
+            if isinstance(mine, types.CodeType) and isinstance(theirs, types.CodeType)
+            else mine == theirs
             for mine, theirs in constants
         )
     )
@@ -81,4 +83,3 @@ def code_of(tree: Function, function: types.FunctionType, more: Sequence[str]) -
     whole = compile(module, function.__code__.co_filename, "exec", flags=flags, dont_inherit=True)
     around = next(each for each in whole.co_consts if isinstance(each, types.CodeType))
     return next(each for each in around.co_consts if isinstance(each, types.CodeType) and each.co_name == tree.name)
-

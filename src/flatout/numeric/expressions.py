@@ -307,4 +307,3 @@ def _renamed(node: ast.expr, name: str, other: str) -> ast.expr:
 
 def _at(node: ast.expr, place: int) -> ast.expr:
     return ast.Subscript(node, ast.Constant(place), ast.Load())
-

@@ -137,4 +137,3 @@ def _type_of(kind: Kind) -> Any:
     if is_whole(kind):
         return types.int64
     return types.float32 if kind.dtype == "f4" else types.float64
-

@@ -147,7 +147,7 @@ class Kernel:
         return Unfinished(self, state, (restored, took, written))
 
     def _failed(self, state: _State) -> None:
-        """Note that a call is left to Python: where most are, all are, for machine code that ends early keeps memory."""
+        """Note that a call is left to Python: where most are, all are; machine code that ends early keeps memory."""
         state.failures += 1
         if state.failures >= _MANY_FAILURES and state.failures > state.served:
             self.leave(state, "Python has to do most of its calls")
@@ -199,6 +199,8 @@ class Unfinished:
 def _overlap(arguments: Arguments, form: Any) -> bool:
     """Return whether an array that is written to may share memory with another argument."""
     return any(
-        np.may_share_memory(arguments[at], arguments[other]) for at in form.written for other in form.arrays if other != at
+        np.may_share_memory(arguments[at], arguments[other])
+        for at in form.written
+        for other in form.arrays
+        if other != at
     )
-

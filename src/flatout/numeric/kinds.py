@@ -99,7 +99,7 @@ def is_float(kind: Kind) -> bool:
 
 def is_number(kind: Kind) -> bool:
     """Return whether it is any number, truth values among them."""
-    return kind == BOOL or kind == NUMPY_BOOL or is_whole(kind) or is_float(kind)
+    return kind in (BOOL, NUMPY_BOOL) or is_whole(kind) or is_float(kind)
 
 
 def limits(dtype: str) -> tuple[int, int]:

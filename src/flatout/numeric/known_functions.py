@@ -11,7 +11,21 @@ __all__ = ["LIBRARY", "TYPES", "known_name"]
 LIBRARY = ("exp", "sin", "cos", "tan", "atan", "tanh", "sinh", "cosh", "log", "log2", "log10", "asin", "acos", "expm1")
 """Functions of one number that Python's `math` takes from the C library as they are, where they get an ordinary one."""
 
-_BUILTINS = ("abs", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "range", "reversed", "round", "zip")
+_BUILTINS = (
+    "abs",
+    "bool",
+    "enumerate",
+    "float",
+    "int",
+    "len",
+    "list",
+    "max",
+    "min",
+    "range",
+    "reversed",
+    "round",
+    "zip",
+)
 _MATH = (*LIBRARY, "sqrt", "floor", "ceil", "fabs", "isnan", "isinf", "isfinite")
 _MAKERS = ("zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like")
 TYPES = {

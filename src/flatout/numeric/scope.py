@@ -7,13 +7,25 @@ from dataclasses import dataclass, field
 from flatout.numeric.arithmetic import Untranslatable, converted
 from flatout.numeric.kinds import BOOL, FLOAT, INT, LETTER, NUMPY_BOOL, Kind, is_float, is_whole, list_of, number
 
-__all__ = ["FLOAT64", "TAGS", "NotYet", "Scope", "Typed", "Variable", "carried", "carrier", "as_carried", "joined", "packed_tuple", "single", "tag_of"]
+__all__ = [
+    "FLOAT64",
+    "TAGS",
+    "NotYet",
+    "Scope",
+    "Typed",
+    "Variable",
+    "as_carried",
+    "carried",
+    "carrier",
+    "joined",
+    "packed_tuple",
+    "single",
+    "tag_of",
+]
 
 FLOAT64 = Kind("number", "f8")
 _NUMBERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "f4", "f8", "b1")
-TAGS: dict[Kind, int] = {
-    kind: tag for tag, kind in enumerate((INT, FLOAT, BOOL, *filter(None, map(number, _NUMBERS))))
-}
+TAGS: dict[Kind, int] = {kind: tag for tag, kind in enumerate((INT, FLOAT, BOOL, *filter(None, map(number, _NUMBERS))))}
 """Numbers by which compiled code tells which kind a value has, where it may have one of several."""
 
 

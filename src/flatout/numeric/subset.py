@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Unit", "assigned", "changed_in", "has_to_run", "must_run", "outer_names", "refused", "units"]
+__all__ = ["Unit", "assigned", "ends_by_itself", "has_to_run", "must_run", "outer_names", "refused", "units"]
 
 _STATEMENTS = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.For, ast.While, ast.Return, ast.Expr, ast.Pass, ast.Break,
@@ -21,7 +21,9 @@ _EXPRESSIONS = (
 _PARTS = (
     ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context, ast.comprehension, ast.keyword,
 )  # fmt: skip
-_FUNCTIONS = frozenset("abs bool enumerate float int len list max min range reversed round zip".split())
+_FUNCTIONS = frozenset(
+    {"abs", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "range", "reversed", "round", "zip"}
+)
 _METHODS = frozenset({"append", "copy", "item"})
 _OF_ARRAYS = frozenset({"append", "copy", "item", "ndim", "shape", "size"})
 _LIBRARIES = frozenset({"math", "np", "numpy"})
@@ -157,7 +159,18 @@ def assigned(body: Iterable[ast.AST]) -> set[str]:
     return found
 
 
-def changed_in(body: Sequence[ast.stmt]) -> set[str]:
+def ends_by_itself(loop: ast.While) -> bool:
+    """Return whether a loop changes something that it looks at to see whether it is to end."""
+    looked_at = {each.id for each in ast.walk(loop.test) if isinstance(each, ast.Name)}
+    for each in ast.walk(ast.Module(loop.body, [])):
+        if isinstance(each, ast.If) and any(
+            isinstance(inner, ast.Break | ast.Return | ast.Raise) for inner in ast.walk(each)
+        ):
+            looked_at |= {inner.id for inner in ast.walk(each.test) if isinstance(inner, ast.Name)}
+    return bool(looked_at & _changed_in(loop.body))
+
+
+def _changed_in(body: Sequence[ast.stmt]) -> set[str]:
     """Return the names that statements store, or of which they store an element or add one."""
     found = assigned(body)
     for node in (each for statement in body for each in ast.walk(statement)):
@@ -194,7 +207,9 @@ def _read_outside(function: Function, loop: ast.stmt) -> set[str]:
             look(child, counters)
 
     look(function, frozenset())
-    around = [each for each in ast.walk(function) if isinstance(each, _LOOPS) and loop in ast.walk(each) and each is not loop]
+    around = [
+        each for each in ast.walk(function) if isinstance(each, _LOOPS) and loop in ast.walk(each) and each is not loop
+    ]
     return found | (_read_again(loop) if around else set())
 
 

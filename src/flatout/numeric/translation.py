@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from flatout.numeric.arithmetic import Untranslatable, call
 from flatout.numeric.expressions import Expressions
 from flatout.numeric.kinds import INT, LETTER, NONE, Kind, is_number, list_of
+from flatout.numeric.results import Results
 from flatout.numeric.scope import NotYet, Scope, Typed, as_carried, carried, packed_tuple, single
-from flatout.numeric.subset import changed_in, has_to_run
+from flatout.numeric.subset import ends_by_itself, has_to_run
 
 __all__ = ["Translation", "translated"]
 
 _MOST_PASSES = 12
-_RETURNED = "returned__"
 _RAN = "ran__"
 
 
@@ -63,7 +63,7 @@ def translated(
             raise Untranslatable("a list is made that is never filled")
     names, first = _entered(scope, given)
     function = ast.FunctionDef(name, ast.arguments([], names, None, [], [], None, []), [*first, *made], [])
-    return Translation(function, found.shape(), not found.as_tuple, frozenset(scope.written))
+    return Translation(function, found.results.shape(), not found.results.as_tuple, frozenset(scope.written))
 
 
 def _entered(scope: Scope, given: Mapping[str, Kind]) -> tuple[list[ast.arg], list[ast.stmt]]:
@@ -82,11 +82,9 @@ class _Statements:
 
     def __init__(self, scope: Scope, outer: Mapping[str, "Typed | str"], arguments: Mapping[str, Kind]) -> None:
         self.scope = scope
-        self.as_tuple = False
+        self.results = Results(scope)
         self._of = Expressions(scope, outer)
         self._arguments = arguments
-        self._num_returned: int | None = None
-        self._identity: dict[int, str] = {}
         self._known: dict[type[ast.stmt], Callable[..., list[ast.stmt]]] = {
             ast.Assign: self._assign,
             ast.AnnAssign: self._annotated,
@@ -108,19 +106,8 @@ class _Statements:
         self.scope.bound = set(arguments)
         made = self._block(body)
         if not _ends(body):
-            if self._num_returned:
-                raise Untranslatable("it returns a value at one place and none at another")
-            self._num_returned = 0
-            made.append(ast.Return(ast.Tuple([ast.Constant(0)], ast.Load())))
+            made.append(self.results.statement(single(ast.Constant(0), NONE)))
         return made
-
-    def shape(self) -> tuple[tuple[Kind, ...] | str, ...]:
-        """Return what the function returns."""
-        found: list[tuple[Kind, ...] | str] = []
-        for at in range(self._num_returned or 0):
-            kinds = self.scope.variables[f"{_RETURNED}{at}"].kinds
-            found.append(self._identity.get(at) or tuple(kinds))
-        return tuple(found)
 
     def _block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         made: list[ast.stmt] = []
@@ -261,7 +248,7 @@ class _Statements:
     def _while(self, node: ast.While) -> list[ast.stmt]:
         if node.orelse:
             raise Untranslatable("a loop has an else")
-        if not _ends_by_itself(node):
+        if not ends_by_itself(node):
             raise Untranslatable("a loop waits for what is done elsewhere")
         test, before = self._of.condition(node.test), set(self.scope.bound)
         body = self._block(node.body)
@@ -361,34 +348,9 @@ class _Statements:
             raise NotYet("an element")
         return single(place, source.kind.inner[0])
 
-    # -- what it returns ----------------------------------------------------------------------------------------
-
     def _return(self, node: ast.Return) -> list[ast.stmt]:
         value = single(ast.Constant(0), NONE) if node.value is None else self._of.translated(node.value)
-        parts = () if value.kinds == {NONE} else value.parts if value.form == "tuple" else (value,)
-        self.as_tuple = value.kinds != {NONE} and value.form == "tuple"
-        if self._num_returned not in (None, len(parts)):
-            raise Untranslatable("it returns different numbers of values")
-        self._num_returned = len(parts)
-        made: list[ast.expr] = []
-        for at, part in enumerate(parts):
-            made += self._returned(at, part)
-        return [ast.Return(ast.Tuple(made or [ast.Constant(0)], ast.Load()))]
-
-    def _returned(self, at: int, part: Typed) -> list[ast.expr]:
-        name = f"{_RETURNED}{at}"
-        variable = self.scope.learn(name, part)
-        kind = next(iter(part.kinds))
-        if kind.name == "array" and part.origins:
-            origin = next(iter(part.origins))
-            if not part.whole or len(part.origins) > 1 or self._identity.setdefault(at, origin) != origin:
-                raise Untranslatable("it returns a part of an array that it was given")
-            return [ast.Constant(0), ast.Constant(0)]
-        if at in self._identity or kind.name in ("listed", "text", "tuple", "letter", "none"):
-            raise Untranslatable("it returns something that Python would return in another form")
-        if kind.name == "list" and not (kind.inner and is_number(kind.inner[0])):
-            raise Untranslatable("it returns a list of lists")
-        return [as_carried(part, carried(variable.kinds)), part.tagged]
+        return [self.results.statement(value)]
 
 
 def _give_up() -> ast.stmt:
@@ -421,21 +383,9 @@ def _ends(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue)
 
 
-def _ends_by_itself(loop: ast.While) -> bool:
-    """Return whether a loop changes something that it looks at to see whether it is to end."""
-    looked_at = {each.id for each in ast.walk(loop.test) if isinstance(each, ast.Name)}
-    for each in ast.walk(ast.Module(loop.body, [])):
-        if isinstance(each, ast.If) and any(
-            isinstance(inner, ast.Break | ast.Return | ast.Raise) for inner in ast.walk(each)
-        ):
-            looked_at |= {inner.id for inner in ast.walk(each.test) if isinstance(inner, ast.Name)}
-    return bool(looked_at & changed_in(loop.body))
-
-
 def _is_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
 def _changes_lists(node: ast.AST) -> bool:
     return any(isinstance(each, ast.Attribute) and each.attr in ("append", "pop") for each in ast.walk(node))
-

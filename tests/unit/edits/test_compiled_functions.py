@@ -34,7 +34,9 @@ def test_functions_get_the_decorator_and_their_file_the_import(tmp_path):
 
 
 def test_what_is_there_already_is_left_as_it_is(tmp_path):
-    text = TRAIN.replace("def blur", "@flatout.compiled\ndef blur").replace("import torch\n", "import flatout\nimport torch\n")
+    text = TRAIN.replace("def blur", "@flatout.compiled\ndef blur").replace(
+        "import torch\n", "import flatout\nimport torch\n"
+    )
     texts, (outcome,) = written(tmp_path, {"compiled-python": {"functions": "train.py:blur"}}, train=text)
     assert texts["train"].decode() == text
     assert (outcome.changed, outcome.there) == (0, 1)

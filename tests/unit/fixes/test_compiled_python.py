@@ -45,7 +45,9 @@ def recorded(tmp_path, monkeypatch):
     path.write_text(TEXT)
 
     def make(*found, process="main", leaf=""):
-        lines = [line(s, (str(path), n, f), phase=Phase.HOST, part="tail", process=process, leaf=leaf) for s, n, f in found]
+        lines = [
+            line(s, (str(path), n, f), phase=Phase.HOST, part="tail", process=process, leaf=leaf) for s, n, f in found
+        ]
         rest = line(1.0, (str(path), 1, "<module>"), phase=Phase.FORWARD, leaf="torch", process=process)
         return example(step_ms=100, forward=50, backward=20, lines=[*lines, rest]).run
 

@@ -34,8 +34,8 @@ class Program:
 
     def _loop(self):
         name = f"i{len(self.loops)}"
-        over = self.rng.choice([f"for {name} in range(n):", f"for {name} in range(len(a)):", f"for {name}, v in enumerate(a):",
-                                f"for {name} in reversed(range(n)):"])  # fmt: skip
+        over = self.rng.choice(("range(n)", "range(len(a))", "enumerate(a)", "reversed(range(n))"))
+        over = f"for {name}{', v' if 'enumerate' in over else ''} in {over}:"
         self._put(over)
         self.depth += 1
         self.loops.append(name)
@@ -78,7 +78,9 @@ class Program:
     def value(self, depth):
         rng = self.rng
         if depth <= 0 or rng.random() < 0.2:
-            leaf = rng.choice([*self.names, *self.names, f"a[{self.index()}]", f"b[{self.index()}]", "2", "0.5", "-3", "True", "7"])
+            leaf = rng.choice(
+                [*self.names, *self.names, f"a[{self.index()}]", f"b[{self.index()}]", "2", "0.5", "-3", "True", "7"]
+            )
             return leaf
         one, other = self.value(depth - 1), self.value(depth - 1)
         return rng.choice(
@@ -96,8 +98,15 @@ def arguments(seed, count=6):
     """Return arguments for `f`, all with the same kinds."""
     rng = random.Random(seed)
     kinds = [rng.choice(DTYPES) for _ in range(2)]
-    return [(rng.choice([0, 1, 3, 4]), rng.choice([1, 0, -2, 5, 2**40, 2**62]), rng.choice([0.5, -0.0, 3.0, 1e200, math.inf, -7.25]),
-             *(_array(rng, kind) for kind in kinds)) for _ in range(count)]  # fmt: skip
+    return [
+        (
+            rng.choice([0, 1, 3, 4]),
+            rng.choice([1, 0, -2, 5, 2**40, 2**62]),
+            rng.choice([0.5, -0.0, 3.0, 1e200, math.inf, -7.25]),
+            *(_array(rng, kind) for kind in kinds),
+        )
+        for _ in range(count)
+    ]
 
 
 def _array(rng, dtype):

@@ -10,7 +10,8 @@ from flatout.numeric.kinds import Kind, kind_of, packed, restored
 
 
 @pytest.mark.parametrize(
-    "value", [1, -7, 1.5, True, np.uint8(3), np.int64(-3), np.float32(2.5), np.float64(2.5), np.bool_(True), (1, np.int16(2))]
+    "value",
+    [1, -7, 1.5, True, np.uint8(3), np.int64(-3), np.float32(2.5), np.float64(2.5), np.bool_(True), (1, np.int16(2))],
 )
 def test_a_number_comes_back_as_what_it_was(value):
     kind = kind_of(value)

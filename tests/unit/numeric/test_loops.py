@@ -77,24 +77,37 @@ def test_an_error_is_that_of_the_line_in_the_file(tmp_path):
         ("for i in range(len(k)):\n        last = k[i] * 2\n    return str(last)", [([1.0, 2.0],), ([],)]),
         ("i = 7\n    for i in range(len(k)):\n        pass\n    return str(i)", [([1.0, 2.0],), ([],)]),
         ("best = None\n    for v in k:\n        best = v\n    return str(best)", [([1, 2],), ([],)]),
-        ("best = None\n    for v in k:\n        if v > 1:\n            best = v\n    return str(best)", [([1, 2],), ([0],)]),
-        ("n = 0\n    while n < len(k):\n        n += 1\n    return str(n)", [([1, 2],), ([],)]),
-        ("t = 0\n    for v in k:\n        if v < 0:\n            break\n        t += v\n    return str((t, v))", [([1, -2],), ([3],)]),
         (
-            "out = {}\n    for n in range(3):\n        t = 0\n        for v in k:\n            t = t * n + v\n        out[n] = t\n"
+            "best = None\n    for v in k:\n        if v > 1:\n            best = v\n    return str(best)",
+            [([1, 2],), ([0],)],
+        ),
+        ("n = 0\n    while n < len(k):\n        n += 1\n    return str(n)", [([1, 2],), ([],)]),
+        (
+            "t = 0\n    for v in k:\n        if v < 0:\n            break\n        t += v\n    return str((t, v))",
+            [([1, -2],), ([3],)],
+        ),
+        (
+            "out = {}\n    for n in range(3):\n        t = 0\n"
+            "        for v in k:\n            t = t * n + v\n        out[n] = t\n"
             "    return out",
             [([1, 2, 3],)],
         ),
         (
-            "out, t = {}, 1\n    for n in range(3):\n        for v in k:\n            t = t + v\n        out[n] = t\n    return out",
+            "out, t = {}, 1\n    for n in range(3):\n        for v in k:\n"
+            "            t = t + v\n        out[n] = t\n    return out",
             [([1, 2, 3],), ([],)],
         ),
         (
-            "out = {}\n    try:\n        for v in range(len(k)):\n            k[v] = 1 / (v - 2)\n    except ZeroDivisionError as e:\n"
+            "out = {}\n    try:\n        for v in range(len(k)):\n"
+            "            k[v] = 1 / (v - 2)\n    except ZeroDivisionError as e:\n"
             "        out[0] = str(e)\n    return out, v",
             [(np.zeros(2),), (np.zeros(4),)],
         ),
-        ("t = sum(k)\n    for y in range(2):\n        t += y\n    for y in range(3):\n        t -= y\n    return str(t)", [([1, 2],)]),
+        (
+            "t = sum(k)\n    for y in range(2):\n        t += y\n"
+            "    for y in range(3):\n        t -= y\n    return str(t)",
+            [([1, 2],)],
+        ),
     ],
 )
 def test_what_a_loop_leaves_in_its_variables_is_what_python_leaves(body, calls, tmp_path, told):

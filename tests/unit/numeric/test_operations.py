@@ -9,10 +9,10 @@ import pytest
 
 numba = pytest.importorskip("numba")
 
-from flatout.numeric.arithmetic import Untranslatable, common  # noqa: E402
-from flatout.numeric.comparison import same_bits  # noqa: E402
-from flatout.numeric.kinds import FLOAT, INT, NUMPY_BOOL, kind_of, number  # noqa: E402
-from flatout.numeric.operations import operations  # noqa: E402
+from flatout.numeric.arithmetic import Untranslatable, common
+from flatout.numeric.comparison import same_bits
+from flatout.numeric.kinds import FLOAT, INT, NUMPY_BOOL, kind_of, number
+from flatout.numeric.operations import operations
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,8 @@ def machine(function, *values):
 @pytest.mark.parametrize(
     ("name", "act"),
     [
-        ("add", operator.add), ("subtract", operator.sub), ("multiply", operator.mul), ("floor_divide", operator.floordiv),
+        ("add", operator.add), ("subtract", operator.sub), ("multiply", operator.mul),
+        ("floor_divide", operator.floordiv),
         ("modulo", operator.mod), ("bit_and", operator.and_), ("bit_or", operator.or_), ("bit_xor", operator.xor),
     ],
 )  # fmt: skip
@@ -98,7 +99,11 @@ def test_a_function_of_math_is_python_s_to_the_last_bit(name):
 
 def test_a_power_is_python_s_to_the_last_bit():
     function, rng = compiled("power", 2), random.Random(2)
-    for one, other in [(rng.uniform(0, 30), rng.uniform(-9, 9)) for _ in range(3000)] + [(2.5, 2.0), (0.0, 0.0), (7.1, 3.0)]:
+    for one, other in [(rng.uniform(0, 30), rng.uniform(-9, 9)) for _ in range(3000)] + [
+        (2.5, 2.0),
+        (0.0, 0.0),
+        (7.1, 3.0),
+    ]:
         assert same_bits(machine(function, one, other), one**other)
     assert machine(function, -2.0, 0.5) is OverflowError  # a complex number
 

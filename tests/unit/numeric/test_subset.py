@@ -99,7 +99,9 @@ def test_what_the_next_run_of_a_loop_may_read_is_left_there():
 
 
 def test_names_around_a_function_are_those_that_are_no_variables():
-    body = function_of("for i in range(SIZE):\n    k[i] = math.sqrt(self.table[i]) + np.pi\nx = [z for z in range(3)]").body
+    body = function_of(
+        "for i in range(SIZE):\n    k[i] = math.sqrt(self.table[i]) + np.pi\nx = [z for z in range(3)]"
+    ).body
     names = {"k", "self", *assigned(body)}
     assert outer_names(body, names) == ["range", "SIZE", "math.sqrt", "self.table", "np.pi"]
     assert assigned(body) == {"i", "x"}

@@ -5,7 +5,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FOLDER", "FUNCTIONS", "KIND", "ON_CHANGE", "PLACE", "THREADS", "WORKERS", "Bound", "Bounds", "among", "within"]
+__all__ = [
+    "FOLDER",
+    "FUNCTIONS",
+    "KIND",
+    "ON_CHANGE",
+    "PLACE",
+    "THREADS",
+    "WORKERS",
+    "Bound",
+    "Bounds",
+    "among",
+    "within",
+]
 
 _LONGEST_SHOWN = 60
 

@@ -118,9 +118,7 @@ def edited_files(selections: Iterable[Selection], folders: Sequence[Path]) -> Ed
     return EditedFiles(tuple(found.values()), dropped)
 
 
-def _with_compiled(
-    setting: str, folders: Sequence[Path], before: Mapping[str, EditedFile]
-) -> dict[str, EditedFile]:
+def _with_compiled(setting: str, folders: Sequence[Path], before: Mapping[str, EditedFile]) -> dict[str, EditedFile]:
     """Return the files in which functions are compiled, on top of what edits have made of them."""
     found: dict[str, EditedFile] = {}
     for name, functions in named_functions(setting).items():

@@ -10,7 +10,8 @@ LINE = '@__import__("flatout").compiled'
 
 
 def test_functions_are_found_by_the_names_that_python_gives_them():
-    text = "def f():\n    def g(): pass\nclass A:\n    def f(self): pass\n    class B:\n        async def h(self): pass\nif x:\n    def k(): pass\n"
+    text = "def f():\n    def g(): pass\nclass A:\n    def f(self): pass\n    class B:\n"
+    text += "        async def h(self): pass\nif x:\n    def k(): pass\n"
     assert [name for name, _ in definitions(ast.parse(text))] == ["f", "f.<locals>.g", "A.f", "A.B.h", "k"]
 
 
