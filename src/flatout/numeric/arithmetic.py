@@ -50,6 +50,7 @@ _REAL: dict[type[ast.operator], str] = {
     ast.Div: "real_divide",
     ast.Mod: "real_modulo",
 }
+_COUNTS = Kind("element", "i8")
 _AS_WRITTEN: dict[str, type[ast.operator]] = {"real_add": ast.Add, "real_subtract": ast.Sub, "real_multiply": ast.Mult}
 _POWERS = {2, 3}
 
@@ -81,6 +82,8 @@ def binary(op: ast.operator, left: ast.expr, kind: Kind, right: ast.expr, other:
     Raises:
         Untranslatable: compiled code does not know it.
     """
+    if kind == _COUNTS and other == INT and isinstance(op, ast.Add | ast.Sub | ast.Mult):
+        return call(_WHOLE[type(op)], left, right), kind
     if not is_number(kind) or not is_number(other):
         raise Untranslatable(f"{_shown(op)} is done to something that is no number")
     if isinstance(op, ast.Pow):
@@ -182,6 +185,8 @@ def compared(op: ast.cmpop, left: ast.expr, kind: Kind, right: ast.expr, other: 
     """
     if kind == LETTER and other == LETTER and isinstance(op, ast.Eq | ast.NotEq):
         return ast.Compare(left, [op], [right]), BOOL
+    if kind == other and kind.name == "element" and not isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn):
+        return ast.Compare(left, [op], [right]), Kind("element", "b1")
     if isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) or not (is_number(kind) and is_number(other)):
         raise Untranslatable("things are compared that are no numbers")
     native = {INT, BOOL, FLOAT}
@@ -219,8 +224,10 @@ def truth(node: ast.expr, kind: Kind) -> ast.expr:
     Raises:
         Untranslatable: compiled code does not know it.
     """
-    if kind in (BOOL, NUMPY_BOOL):
+    if kind in (BOOL, NUMPY_BOOL) or (kind.name, kind.dtype) == ("element", "b1"):
         return node
+    if kind.name == "element":
+        kind = number(kind.dtype) or kind
     if is_number(kind):
         zero = ast.Constant(0) if is_whole(kind) else ast.Constant(0.0)
         return ast.Compare(node, [ast.NotEq()], [zero])

@@ -94,14 +94,19 @@ class Calls:
         made = call("whole_absolute", value.node)
         return single(made if kind == INT else call("within", made, *map(ast.Constant, limits(kind.dtype))), kind)
 
+    def _number(self, value: Typed) -> Typed:
+        """Return an element of a tensor as the number that it holds, and all else as it is."""
+        kind = number(value.kind.dtype) if value.form == "element" else None
+        return value if kind is None else single(value.node, kind)
+
     def _bool(self, node: ast.Call) -> Typed:
-        (value,) = self._arguments(node, 1, 1)
+        value = self._number(self._arguments(node, 1, 1)[0])
         return single(truth(value.node, value.kind), BOOL)
 
     def _float(self, node: ast.Call) -> Typed:
         if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value in _INFINITE:
             return single(ast.Constant(float(node.args[0].value)), FLOAT)
-        (value,) = self._arguments(node, 1, 1)
+        value = self._number(self._arguments(node, 1, 1)[0])
         if len(value.kinds) > 1 and carried(value.kinds) == "float64":
             return single(value.node, FLOAT)
         if not is_number(value.kind):
@@ -109,7 +114,7 @@ class Calls:
         return single(converted(value.node, value.kind, "float64"), FLOAT)
 
     def _int(self, node: ast.Call) -> Typed:
-        (value,) = self._arguments(node, 1, 1)
+        value = self._number(self._arguments(node, 1, 1)[0])
         kind = value.kind
         if is_float(kind):
             return single(call("truncated", value.node), INT)
@@ -128,7 +133,7 @@ class Calls:
         kind = value.kind
         if kind.name == "tuple":
             return single(ast.Constant(len(value.parts)), INT)
-        if kind.name not in ("array", "list", "listed", "text"):
+        if kind.name not in ("array", "tensor", "list", "listed", "text"):
             raise Untranslatable("the length of something is asked for that has none")
         return single(call("len", value.node), INT)
 
@@ -242,6 +247,21 @@ class Calls:
             return single(made, kind)
         return single(self.stored(value, kind.dtype), kind)
 
+    def stored_in(self, value: Typed, kind: Kind) -> ast.expr:
+        """Return a number as an array or a tensor of that kind holds it.
+
+        A tensor takes numbers of Python's of its own sort, and elements of its own type.
+        """
+        if kind.name == "array":
+            return self.stored(value, kind.dtype)
+        inner = number(kind.dtype)
+        if value.form == "element" and value.kind.dtype == kind.dtype:
+            return call("int64", value.node) if kind.dtype == "b1" else value.node
+        native = {FLOAT, INT} if inner is not None and is_float(inner) else {BOOL} if kind.dtype == "b1" else {INT}
+        if not value.kinds <= native:
+            raise Untranslatable("something is stored in a tensor that is no number of its sort")
+        return self.stored(value, kind.dtype)
+
     def stored(self, value: Typed, dtype: str) -> ast.expr:
         """Return a number as an array of that type holds it; what numpy refuses, or warns of, is left to Python."""
         kind = number(dtype)
@@ -264,9 +284,13 @@ class Calls:
     def _method(self, node: ast.Call, function: ast.Attribute) -> Typed:
         value = self._of.translated(function.value)
         kind = value.kind
+        if function.attr == "size" and kind.name == "tensor" and len(node.args) == 1 and not node.keywords:
+            shape = ast.Attribute(function.value, "shape", ast.Load())
+            return self._of.translated(ast.Subscript(shape, node.args[0], ast.Load()))
         if node.args or node.keywords:
             raise Untranslatable(f".{function.attr} is called")
-        if function.attr == "item" and kind.name == "number":
+        if function.attr == "item" and kind.name in ("element", "number"):
+            kind = self._number(value).kind
             native = FLOAT if is_float(kind) else INT if is_whole(kind) else BOOL
             return single(converted(value.node, kind, "float64") if native == FLOAT else value.node, native)
         if function.attr == "copy" and kind.name == "array":

@@ -6,7 +6,20 @@ from collections.abc import Callable, Mapping
 
 from flatout.numeric.arithmetic import Untranslatable, binary, call, compared, negative, truth
 from flatout.numeric.calls import Calls
-from flatout.numeric.kinds import BOOL, FLOAT, INT, LARGEST, LETTER, NONE, NUMPY_BOOL, Kind, is_whole, list_of, number
+from flatout.numeric.kinds import (
+    BOOL,
+    FLOAT,
+    INT,
+    LARGEST,
+    LETTER,
+    NONE,
+    NUMPY_BOOL,
+    Kind,
+    is_array,
+    is_whole,
+    list_of,
+    number,
+)
 from flatout.numeric.scope import (
     FLOAT64,
     TAGS,
@@ -120,13 +133,13 @@ class Expressions:
         if (found := self.outside(node)) is not None:
             return found
         value = self.translated(node.value)
-        if value.form != "array":
+        if not is_array(value.kind):
             raise Untranslatable(f".{node.attr} is read")
         if node.attr == "shape":
             shape = ast.Attribute(value.node, "shape", ast.Load())
             sizes = tuple(single(_at(shape, place), INT) for place in range(value.kind.ndim))
             return packed_tuple(sizes)
-        if node.attr == "size":
+        if node.attr == "size" and value.form == "array":
             return single(ast.Attribute(value.node, "size", ast.Load()), INT)
         if node.attr == "ndim":
             return single(ast.Constant(value.kind.ndim), INT)
@@ -198,7 +211,7 @@ class Expressions:
         """Return one of two values."""
         kinds = joined([*one.kinds, *other.kinds])
         wanted = carried(kinds)
-        if any(kind.name in ("array", "tuple") for kind in kinds):
+        if any(kind.name in ("array", "element", "tensor", "tuple") for kind in kinds):
             raise Untranslatable("one of two arrays is taken")
         made = ast.IfExp(condition, as_carried(one, wanted), as_carried(other, wanted))
         tag = ast.IfExp(condition, one.tagged, other.tagged) if len(kinds) > 1 else None
@@ -214,7 +227,7 @@ class Expressions:
             raise Untranslatable("an empty list is made inside of an expression")
         parts = [self.translated(each) for each in node.elts]
         kinds = joined(kind for part in parts for kind in part.kinds)
-        if len(kinds) != 1 or any(kind.name in ("array", "tuple") for kind in kinds):
+        if len(kinds) != 1 or any(kind.name in ("array", "element", "tensor", "tuple") for kind in kinds):
             raise Untranslatable("a list holds things of different kinds")
         return single(ast.List([part.node for part in parts], ast.Load()), list_of(next(iter(kinds))))
 
@@ -245,7 +258,7 @@ class Expressions:
         kind = value.kind
         if kind.name == "tuple":
             return self._part(value, node.slice)
-        if kind.name == "array":
+        if is_array(kind):
             return self.element(value, node.slice, ast.Load())
         if kind.name not in ("list", "listed", "text"):
             raise Untranslatable("something is indexed that is no array")
@@ -279,16 +292,17 @@ class Expressions:
         index = places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
         node: ast.expr = ast.Subscript(value.node, index, context)
         if left:
-            part = Kind("array", value.kind.dtype, left, "A")
+            part = Kind(value.form, value.kind.dtype, left, "A")
             return Typed(node, frozenset({part}), origins=value.origins)
         kind = number(value.kind.dtype)
         assert kind is not None
+        made_of = Kind("element", value.kind.dtype) if value.form == "tensor" else kind
         if isinstance(context, ast.Load):
             if is_whole(kind) and kind.dtype != "i8":
                 node = call("int64", node)
             if kind == NUMPY_BOOL:
                 node = ast.Compare(node, [ast.NotEq()], [ast.Constant(0)])
-        return single(node, kind)
+        return single(node, made_of)
 
     def _slice(self, node: ast.Slice) -> ast.expr:
         if node.step is not None:

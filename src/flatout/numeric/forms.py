@@ -11,7 +11,7 @@ import numpy as np
 from numba.core import types
 
 from flatout.numeric.arithmetic import Untranslatable
-from flatout.numeric.kinds import BOOL, INT, Kind, is_whole, packed, restored
+from flatout.numeric.kinds import BOOL, INT, Kind, is_array, is_whole, packed, restored
 from flatout.numeric.known_functions import TYPES
 from flatout.numeric.operations import operations
 from flatout.numeric.scope import TAGS, Typed
@@ -51,6 +51,14 @@ class Form:
         """
         return [packed(value, kind) for value, kind in zip(values, self.kinds, strict=True)]
 
+    def tell_written(self, values: Sequence[Any]) -> None:
+        """Tell torch which tensors have been written to, as writing by torch does."""
+        for at in self.written:
+            if self.kinds[at].name == "tensor":
+                from torch.autograd.graph import increment_version
+
+                increment_version(values[at])
+
     def restored(self, result: Sequence[Any], values: Sequence[Any]) -> Any:
         """Return what Python would have returned; `values` are the arguments as Python has them."""
         found = []
@@ -81,7 +89,7 @@ def built(
         if isinstance(kind, str):
             found[dotted] = kind
         else:
-            origins = frozenset({f"outer_{number}__"}) if kind.name == "array" else frozenset[str]()
+            origins = frozenset({f"outer_{number}__"}) if is_array(kind) else frozenset[str]()
             parts = ()
             node = ast.Name(f"outer_{number}__", ast.Load())
             if kind.name == "tuple":
@@ -101,7 +109,7 @@ def _form(made: Translation, kinds: Sequence[Kind]) -> Form:
         call=_machine_code(made.function, tuple(map(_type_of, kinds))),
         kinds=tuple(kinds),
         written=tuple(sorted(place[name] for name in made.written)),
-        arrays=tuple(at for at, kind in enumerate(kinds) if kind.name == "array"),
+        arrays=tuple(at for at, kind in enumerate(kinds) if is_array(kind)),
         returned=tuple(place[each] if isinstance(each, str) else each for each in made.returned),
         single=made.single,
         of_numpy=any(isinstance(each, ast.Name) and "_numpy_" in each.id for each in ast.walk(made.function)),
@@ -123,7 +131,7 @@ def _machine_code(function: ast.FunctionDef, signature: tuple[Any, ...]) -> Any:
 
 def _type_of(kind: Kind) -> Any:
     """Return numba's type of an argument."""
-    if kind.name == "array":
+    if is_array(kind):
         dtype = numba.from_dtype(np.dtype("u1" if kind.dtype == "b1" else kind.dtype))  # see `kinds.packed`
         return types.Array(dtype, kind.ndim, kind.layout.upper(), readonly=kind.layout.islower())
     if kind.name == "tuple":

@@ -78,7 +78,9 @@ class Kernel:
         key = tuple([known_name(value) or kind_of(value) for value in values])
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = _State(left="" if len(self._states) < _MOST_FORMS else "of too many kinds")
+            if len(self._states) >= _MOST_FORMS:
+                return None
+            state = self._states[key] = _State()
         if state.left or not served.acts():
             return None
         if state.form is None:
@@ -111,40 +113,45 @@ class Kernel:
             state.order = (*here, *(given + self._outer.index(name) for name in more))
 
     def _run(self, state: _State, arguments: Arguments) -> "Served | Unfinished | None":
-        form, proving = state.form, state.proven < FIRST_PROVEN
-        if form.written and _overlap(arguments, form):
+        form = state.form
+        try:
+            given = form.packed(arguments)
+        except Exception:  # a number in a list, or a tensor, that machine code does not take
+            self._failed(state)
+            return None
+        if form.written and _overlap(given, form):
             return None
         if form.of_numpy and np.geterr()["under"] != "ignore":
             return None  # numpy is to tell of numbers that become too small
-        if proving or time.monotonic() > state.compare_from:
-            return self._try(state, arguments)
-        before = [arguments[at].copy(order="K") for at in form.written]
+        if state.proven < FIRST_PROVEN or time.monotonic() > state.compare_from:
+            return self._try(state, arguments, given)
+        before = [given[at].copy(order="K") for at in form.written]
         try:
-            result = form.call(*form.packed(arguments))
+            result = form.call(*given)
         except Exception:  # whatever Python does here, it does itself
             for at, kept in zip(form.written, before, strict=True):
-                arguments[at][...] = kept
+                given[at][...] = kept
             self._failed(state)
             return None
         state.served += 1
+        form.tell_written(arguments)
         return Served(form.restored(result, arguments))
 
-    def _try(self, state: _State, arguments: Arguments) -> "Unfinished | None":
+    def _try(self, state: _State, arguments: Arguments, given: list[Any]) -> "Unfinished | None":
         """Run the form on copies of what it writes to; Python does the work, and is compared."""
         form = state.form
         started = time.perf_counter()
-        copies = list(arguments)
+        copies = list(given)
         for at in form.written:
-            copies[at] = arguments[at].copy(order="K")
+            copies[at] = given[at].copy(order="K")
         try:
-            result = form.call(*form.packed(copies))
+            result = form.call(*copies)
         except Exception:
             self._failed(state)
             return None
         restored = form.restored(result, arguments)
         took = time.perf_counter() - started
-        written = [(arguments[at], copies[at]) for at in form.written]
-        return Unfinished(self, state, (restored, took, written))
+        return Unfinished(self, state, (restored, took, [(given[at], copies[at]) for at in form.written]))
 
     def _failed(self, state: _State) -> None:
         """Note that a call is left to Python: where most are, all are; machine code that ends early keeps memory."""
@@ -196,11 +203,8 @@ class Unfinished:
         self._kernel.done(self._state, time.perf_counter() - self._started, self._tried, value)
 
 
-def _overlap(arguments: Arguments, form: Any) -> bool:
+def _overlap(given: Sequence[Any], form: Any) -> bool:
     """Return whether an array that is written to may share memory with another argument."""
     return any(
-        np.may_share_memory(arguments[at], arguments[other])
-        for at in form.written
-        for other in form.arrays
-        if other != at
+        np.may_share_memory(given[at], given[other]) for at in form.written for other in form.arrays if other != at
     )

@@ -4,6 +4,7 @@ A kind is what Python would have in that place, since `1`, `1.0`, `np.uint8(1)` 
 whole numbers are carried as int64 and all others but float32 as float64; a `Kind` says what they are in Python.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = [
     "NUMPY_BOOL",
     "Kind",
     "array",
+    "is_array",
     "is_float",
     "is_number",
     "is_whole",
@@ -87,6 +89,11 @@ def tuple_of(kinds: Iterable[Kind]) -> Kind:
     return Kind("tuple", inner=tuple(kinds))
 
 
+def is_array(kind: Kind) -> bool:
+    """Return whether it is an array of numpy's or a tensor."""
+    return kind.name in ("array", "tensor")
+
+
 def is_whole(kind: Kind) -> bool:
     """Return whether it is carried as an int64: whole numbers, Python's and numpy's."""
     return kind == INT or (kind.name == "number" and kind.dtype[0] in "iu")
@@ -114,7 +121,10 @@ def limits(dtype: str) -> tuple[int, int]:
 def kind_of(value: Any) -> Kind | None:
     """Return the kind of an argument; None: compiled code cannot take it."""
     known = _OF_TYPE.get(type(value))
-    return known(value) if known is not None else None
+    if known is not None:
+        return known(value)
+    torch = sys.modules.get("torch")
+    return _of_tensor(value, torch) if torch is not None and type(value) is torch.Tensor else None
 
 
 def _of_int(value: int) -> Kind | None:
@@ -128,6 +138,19 @@ def _of_array(value: np.ndarray[Any, Any]) -> Kind | None:
         return None
     layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
     return _array_kind(name, value.ndim, layout if flags.writeable else layout.lower())
+
+
+def _of_tensor(value: Any, torch: Any) -> Kind | None:
+    """Return the kind of a tensor on the CPU that no gradient goes through."""
+    if value.device.type != "cpu" or value.requires_grad or value.layout is not torch.strided or not value.dim():
+        return None
+    if value.is_inference() or value.is_conj() or value.is_neg() or value.is_quantized:
+        return None
+    try:
+        kind = _of_array(value.numpy())
+    except (RuntimeError, TypeError):  # a type or a tensor that numpy does not know
+        return None
+    return None if kind is None else Kind("tensor", kind.dtype, kind.ndim, kind.layout)
 
 
 _made: dict[tuple[str, int, str], Kind] = {}
@@ -179,6 +202,8 @@ def packed(value: Any, kind: Kind) -> Any:
         return tuple(packed(each, inner) for each, inner in zip(value, kind.inner, strict=True))
     if kind.name == "number" and kind.dtype != "f4":
         return value.item()
+    if kind.name == "tensor":
+        value = value.numpy()
     if kind.dtype == "b1":
         return value.view(np.uint8)  # a byte of such an array may be any number, and all but 0 are true
     return value

@@ -3,12 +3,12 @@
 import ast
 
 from flatout.numeric.arithmetic import Untranslatable
-from flatout.numeric.kinds import NONE, Kind, is_number
+from flatout.numeric.kinds import NONE, Kind, is_array, is_number
 from flatout.numeric.scope import Scope, Typed, as_carried, carried
 
 __all__ = ["Results"]
 
-_NOT_RETURNED = ("listed", "text", "tuple", "letter", "none", "several")
+_NOT_RETURNED = ("listed", "text", "tuple", "letter", "none", "several", "element", "tensor")
 
 
 class Results:
@@ -44,7 +44,7 @@ class Results:
     def _returned(self, at: int, part: Typed) -> list[ast.expr]:
         variable = self._scope.learn(f"returned_{at}__", part)
         kind = next(iter(part.kinds))
-        if kind.name == "array" and part.origins:
+        if is_array(kind) and part.origins:
             origin = next(iter(part.origins))
             if not part.whole or len(part.origins) > 1 or self._arguments.setdefault(at, origin) != origin:
                 raise Untranslatable("it returns a part of an array that it was given")

@@ -5,7 +5,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flatout.numeric.arithmetic import Untranslatable, converted
-from flatout.numeric.kinds import BOOL, FLOAT, INT, LETTER, NUMPY_BOOL, Kind, is_float, is_whole, list_of, number
+from flatout.numeric.kinds import (
+    BOOL,
+    FLOAT,
+    INT,
+    LETTER,
+    NUMPY_BOOL,
+    Kind,
+    is_array,
+    is_float,
+    is_whole,
+    list_of,
+    number,
+)
 
 __all__ = [
     "FLOAT64",
@@ -116,8 +128,9 @@ def joined(kinds: Iterable[Kind]) -> frozenset[Kind]:
     """
     found = frozenset(kinds)
     lists = [kind for kind in found if kind.name == "list"]
-    if len(found) > 1 and {(kind.name, kind.dtype, kind.ndim) for kind in found} == {("array", *_type_of(found))}:
-        return frozenset({Kind("array", *_type_of(found), "A")})
+    if len(found) > 1 and is_array(next(iter(found))) and len({(kind.name, *_type_of(kind)) for kind in found}) == 1:
+        first = next(iter(found))
+        return frozenset({Kind(first.name, *_type_of(first), "A")})
     if not lists:
         carried(found)
         return found
@@ -129,9 +142,8 @@ def joined(kinds: Iterable[Kind]) -> frozenset[Kind]:
     return frozenset({list_of(next(iter(inner), None))})
 
 
-def _type_of(kinds: frozenset[Kind]) -> tuple[str, int]:
-    first = next(iter(kinds))
-    return first.dtype, first.ndim
+def _type_of(kind: Kind) -> tuple[str, int]:
+    return kind.dtype, kind.ndim
 
 
 @dataclass
@@ -163,7 +175,7 @@ class Scope:
         """Return the scope in which a function begins."""
         scope = cls()
         for name, kind in arguments.items():
-            origins = frozenset({name}) if kind.name == "array" else frozenset[str]()
+            origins = frozenset({name}) if is_array(kind) else frozenset[str]()
             scope.variables[name] = Variable(frozenset({kind}), origins)
             scope.bound.add(name)
         return scope

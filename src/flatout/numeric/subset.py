@@ -24,7 +24,7 @@ _PARTS = (
 _FUNCTIONS = frozenset(
     {"abs", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "range", "reversed", "round", "zip"}
 )
-_METHODS = frozenset({"append", "copy", "item"})
+_METHODS = frozenset({"append", "copy", "item", "size"})
 _OF_ARRAYS = frozenset({"append", "copy", "item", "ndim", "shape", "size"})
 _LIBRARIES = frozenset({"math", "np", "numpy"})
 _FRAME_READERS = frozenset({"eval", "exec", "locals", "vars", "dir", "globals", "super", "_getframe", "currentframe"})

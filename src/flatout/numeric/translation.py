@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from flatout.numeric.arithmetic import Untranslatable, call
 from flatout.numeric.expressions import Expressions
-from flatout.numeric.kinds import INT, LETTER, NONE, Kind, is_number, list_of
+from flatout.numeric.kinds import INT, LETTER, NONE, Kind, is_array, is_number, list_of
 from flatout.numeric.results import Results
 from flatout.numeric.scope import NotYet, Scope, Typed, as_carried, carried, packed_tuple, single
 from flatout.numeric.subset import ends_by_itself, has_to_run
@@ -61,9 +61,18 @@ def translated(
     for variable in scope.variables.values():
         if any(kind.name == "list" and not kind.inner for kind in variable.kinds):
             raise Untranslatable("a list is made that is never filled")
+    _refuse_views(scope)
     names, first = _entered(scope, given)
     function = ast.FunctionDef(name, ast.arguments([], names, None, [], [], None, []), [*first, *made], [])
     return Translation(function, found.results.shape(), not found.results.as_tuple, frozenset(scope.written))
+
+
+def _refuse_views(scope: Scope) -> None:
+    """Refuse variables that hold elements of tensors where tensors are written to: they are views, and change along."""
+    forms = [kind.name for variable in scope.variables.values() for kind in variable.kinds]
+    written = [kind.name for name in scope.written for kind in scope.variables[name].kinds]
+    if "element" in forms and "tensor" in written:
+        raise Untranslatable("an element of a tensor is kept while a tensor is written to")
 
 
 def _entered(scope: Scope, given: Mapping[str, Kind]) -> tuple[list[ast.arg], list[ast.stmt]]:
@@ -180,15 +189,13 @@ class _Statements:
                 raise NotYet("an element")
             place: ast.expr = ast.Subscript(into.node, self._of.whole(target.slice), ast.Store())
             return [ast.Assign([place], as_carried(value, carried(into.kind.inner)))]
-        if into.form != "array":
+        if not is_array(into.kind):
             raise Untranslatable("an element of something else than an array is stored")
         self.scope.written |= into.origins
         element = self._of.element(into, target.slice, ast.Store())
-        if element.form != "array":
-            return [ast.Assign([element.node], self._of.calls.stored(value, into.kind.dtype))]
-        if all(map(is_number, value.kinds)):
-            return [ast.Assign([element.node], self._of.calls.stored(value, into.kind.dtype))]
-        if value.form != "array" or value.kind.dtype != into.kind.dtype or value.kind.ndim != element.kind.ndim:
+        if not is_array(element.kind) or all(map(is_number, value.kinds)):
+            return [ast.Assign([element.node], self._of.calls.stored_in(value, into.kind))]
+        if value.form != into.form or value.kind.dtype != into.kind.dtype or value.kind.ndim != element.kind.ndim:
             raise Untranslatable("a part of an array is stored in another kind of array")
         return [ast.Assign([element.node], value.node)]
 
@@ -197,10 +204,11 @@ class _Statements:
         for each in ast.walk(read):
             if isinstance(each, ast.Name | ast.Subscript) and isinstance(each.ctx, ast.Store):
                 each.ctx = ast.Load()
-        left, right = self._of.translated(read), self._of.translated(node.value)
-        if not all(map(is_number, left.kinds)):
+        left = self._of.translated(read)
+        of_tensor = isinstance(read, ast.Subscript) and left.form == "element"
+        if not of_tensor and not all(map(is_number, left.kinds)):
             raise Untranslatable("a list or an array is changed as a whole")
-        return self._stored(node.target, self._of.translated(ast.BinOp(read, node.op, node.value))) if right else []
+        return self._stored(node.target, self._of.translated(ast.BinOp(read, node.op, node.value)))
 
     def _expression(self, node: ast.Expr) -> list[ast.stmt]:
         value = node.value
@@ -218,7 +226,7 @@ class _Statements:
 
     def _fill(self, node: ast.expr, element: Typed) -> None:
         """Note what a list holds from now on: that of a variable, or one in a list of lists."""
-        if element.form in ("array", "tuple", "listed", "text"):
+        if element.form in ("array", "tensor", "element", "tuple", "listed", "text"):
             raise Untranslatable("a list holds arrays or tuples")
         kind = list_of(element.kind)
         while isinstance(node, ast.Subscript):
@@ -334,13 +342,13 @@ class _Statements:
 
     def _source(self, node: ast.expr) -> Typed:
         found = self._of.translated(node)
-        if found.form not in ("array", "list", "listed", "text"):
+        if found.form not in ("array", "tensor", "list", "listed", "text"):
             raise Untranslatable("a loop runs over something that has no compiled form")
         return found
 
     def _element(self, source: Typed, at: ast.expr) -> Typed:
         place = ast.Subscript(source.node, at, ast.Load())
-        if source.form == "array":
+        if is_array(source.kind):
             return self._of.element_at(source, [at], ast.Load())
         if source.form == "text":
             return single(place, LETTER)
