@@ -69,7 +69,7 @@ def converted(node: ast.expr, kind: Kind, wanted: str) -> ast.expr:
     )
     if carried == wanted:
         return node
-    if isinstance(node, ast.Constant) and wanted == "float64":
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and wanted == "float64":
         return ast.Constant(float(node.value))
     if carried == "float64" and wanted == "float32":
         return call("narrowed", node)  # raises where that is beyond its range
@@ -206,7 +206,7 @@ def negative(node: ast.expr, kind: Kind) -> tuple[ast.expr, Kind]:
     Raises:
         Untranslatable: compiled code does not know it.
     """
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and type(node.value) is not bool:
         return ast.Constant(-node.value), kind
     if kind == INT:
         return call("subtract", ast.Constant(0), node), INT

@@ -13,16 +13,12 @@ def same_bits(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):
-        return (
-            one.dtype == other.dtype
-            and one.shape == other.shape
-            and one.strides == other.strides
-            and one.tobytes("A") == other.tobytes("A")
-        )
+        alike = (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides)
+        return alike and bool(one.tobytes("A") == other.tobytes("A"))
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same_bits, one, other))
     if isinstance(one, np.generic):
-        return one.tobytes() == other.tobytes()
+        return bool(one.tobytes() == other.tobytes())
     if type(one) is float:
         return struct.pack("d", one) == struct.pack("d", other)
     return one is other or bool(one == other)

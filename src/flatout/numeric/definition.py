@@ -69,6 +69,9 @@ def code_of(tree: Function, function: types.FunctionType, more: Sequence[str]) -
     """Return the code of a definition, which sees the variables around `function` and the names `more`."""
     outside = [*function.__code__.co_freevars, *more]
     arguments = ast.arguments([], [ast.arg(each) for each in outside], None, [], [], None, [])
+    first = function.__code__.co_firstlineno  # that of its first decorator
+    above = ast.Constant(None, lineno=first, end_lineno=first, col_offset=0, end_col_offset=0)
+    tree.decorator_list = [above] if first < tree.lineno else []
     plain = ast.FunctionDef("around", arguments, [tree], [])
     tree.args.defaults, tree.args.kw_defaults, tree.returns = (
         [ast.Constant(None)] * len(tree.args.defaults),

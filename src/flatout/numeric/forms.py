@@ -90,7 +90,7 @@ def built(
             found[dotted] = kind
         else:
             origins = frozenset({f"outer_{number}__"}) if is_array(kind) else frozenset[str]()
-            parts = ()
+            parts: tuple[Typed, ...] = ()
             node = ast.Name(f"outer_{number}__", ast.Load())
             if kind.name == "tuple":
                 at = [ast.Subscript(node, ast.Constant(place), ast.Load()) for place in range(len(kind.inner))]
@@ -133,10 +133,12 @@ def _type_of(kind: Kind) -> Any:
     """Return numba's type of an argument."""
     if is_array(kind):
         dtype = numba.from_dtype(np.dtype("u1" if kind.dtype == "b1" else kind.dtype))  # see `kinds.packed`
-        return types.Array(dtype, kind.ndim, kind.layout.upper(), readonly=kind.layout.islower())
+        layout: Any = kind.layout.upper()
+        return types.Array(dtype, kind.ndim, layout, readonly=kind.layout.islower())
     if kind.name == "tuple":
         inner = tuple(map(_type_of, kind.inner))
-        return types.UniTuple(inner[0], len(inner)) if len(set(inner)) == 1 else types.Tuple(inner)
+        made: Any = types.Tuple  # of one type, or of several
+        return made.from_types(inner)
     if kind.name in ("listed", "text"):
         element = kind.inner[0] if kind.inner else INT
         return types.Array(_type_of(element), 1, "C")

@@ -92,7 +92,7 @@ def _question(key: tuple[str, int], variables: Sequence[str], stored: Sequence[s
         answer = kernel.begin([*[get(each, MISSING) for each in variables], *around.values(get("self"))])
         if answer is None:
             return None
-        if type(answer) is Served:
+        if isinstance(answer, Served):
             return (answer.value,) if stored is None else answer.value if stored else ()
         if stored is None:
             return answer.ended
@@ -187,7 +187,7 @@ def _rebuilt(function: types.FunctionType, tree: Function, more: Mapping[str, An
     code = code_of(tree, function, list(more))
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells |= {name: types.CellType(value) for name, value in more.items()}
-    code = code.replace(co_qualname=function.__code__.co_qualname, co_firstlineno=function.__code__.co_firstlineno)
+    code = code.replace(co_qualname=function.__code__.co_qualname)
     closure = tuple(cells[name] for name in code.co_freevars)
     made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
     made.__kwdefaults__ = function.__kwdefaults__

@@ -183,7 +183,7 @@ _OF_TYPE: dict[type, Callable[[Any], Kind | None]] = {
     list: _of_list,
     tuple: _of_tuple,
     np.ndarray: _of_array,
-    **{kind: (lambda value, known=known: known) for kind, known in _SCALARS.items()},
+    **dict.fromkeys(_SCALARS, lambda value: _SCALARS[type(value)]),
 }
 _PACKED_LISTS = {INT: np.int64, FLOAT: np.float64, BOOL: np.bool_}
 

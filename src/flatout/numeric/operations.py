@@ -152,7 +152,7 @@ def _real_divide(left: Any, right: Any) -> Any:
 def _real_modulo(left: Any, right: Any) -> Any:
     if right == 0.0:
         raise OverflowError
-    rest = math.fmod(left, right)
+    rest = np.fmod(left, right)
     if rest == 0.0:
         return math.copysign(0.0, right)
     return rest + right if (right < 0.0) != (rest < 0.0) else rest
@@ -204,7 +204,7 @@ def _numpy_real_divide(left: Any, right: Any) -> Any:
 def _numpy_real_modulo(left: Any, right: Any) -> Any:
     if right == 0.0 or not abs(left) < np.inf or not abs(right) < np.inf:
         raise OverflowError
-    rest = math.fmod(left, right)
+    rest = np.fmod(left, right)
     if rest == 0.0:
         return math.copysign(0.0, right)
     return rest + right if (right < 0.0) != (rest < 0.0) else rest

@@ -236,7 +236,7 @@ def as_carried(value: Typed, wanted: str) -> ast.expr:
     kind = LETTER if not value.kinds else next(iter(value.kinds))
     if wanted == "float64" and is_whole(kind):
         node = value.node
-        if isinstance(node, ast.Constant) and abs(node.value) <= 2**53:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int) and abs(node.value) <= 2**53:
             return ast.Constant(float(node.value))
         return ast.Call(ast.Name("flatout_exact64", ast.Load()), [node], [])
     return converted(value.node, value.kind, wanted)

@@ -45,10 +45,15 @@ def _attribute(value: Any, name: str) -> Any:
     if isinstance(value, types.ModuleType):
         return vars(value).get(name, MISSING)
     kind = type(value)
-    if kind.__getattribute__ is not object.__getattribute__ or not hasattr(value, "__dict__"):
+    if _reads(kind) is not _reads(object) or not hasattr(value, "__dict__"):
         return MISSING
     for each in kind.__mro__:
         if name in vars(each):
             found = vars(each)[name]
             return MISSING if hasattr(type(found), "__get__") or name in value.__dict__ else found
     return value.__dict__.get(name, MISSING)
+
+
+def _reads(kind: type) -> Any:
+    """Return what reads an attribute of an object of a class."""
+    return kind.__getattribute__

@@ -214,13 +214,13 @@ class _Statements:
         value = node.value
         if isinstance(value, ast.Constant):
             return []
-        appends = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "append"
-        if not appends or len(value.args) != 1 or value.keywords:
+        function = value.func if isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords else None
+        if not isinstance(value, ast.Call) or not isinstance(function, ast.Attribute) or function.attr != "append":
             raise Untranslatable(f"{ast.unparse(value)[:60]} stands by itself")
-        onto, element = self._of.translated(value.func.value), self._of.translated(value.args[0])
+        onto, element = self._of.translated(function.value), self._of.translated(value.args[0])
         if onto.form != "list":
             raise Untranslatable("something is appended to what the code has not made")
-        self._fill(value.func.value, element)
+        self._fill(function.value, element)
         made = as_carried(element, carried(element.kinds))
         return [ast.Expr(ast.Call(ast.Attribute(onto.node, "append", ast.Load()), [made], []))]
 
@@ -267,7 +267,7 @@ class _Statements:
             raise Untranslatable("a loop has an else")
         before = set(self.scope.bound)
         first, target, walked, stored = self._walked(node)
-        before |= self.scope.bound - ({*before} | {each.id for each in ast.walk(node.target) if _is_name(each)})
+        before |= self.scope.bound - ({*before} | _names_in(node.target))
         body = [*stored, *self._block(node.body)]
         return [*first, *self._looped(node, ast.For(target, walked, body, []), before, stored)]
 
@@ -277,11 +277,11 @@ class _Statements:
         inside, self.scope.bound = self.scope.bound, before
         if not has_to_run(node):
             return [made]
-        surely = {each.id for each in ast.walk(node.target) if _is_name(each)} if isinstance(node, ast.For) else set()
+        surely = _names_in(node.target) if isinstance(node, ast.For) else set[str]()
         for each in node.body:
             if any(isinstance(inner, ast.Break | ast.Continue) for inner in ast.walk(each)):
                 break
-            surely |= {inner.id for inner in ast.walk(each) if _is_name(inner) and isinstance(inner.ctx, ast.Store)}
+            surely |= _names_in(each)
         self.scope.bound = before | (surely & inside)
         flag = ast.Name(_RAN, ast.Store())
         made.body = [ast.Assign([flag], ast.Constant(True)), *made.body]
@@ -309,7 +309,7 @@ class _Statements:
             lengths.append(call("len", over))
         length = lengths[0]
         for other in lengths[1:]:
-            length = call("least", length, other)  # type: ignore[assignment]
+            length = call("least", length, other)
         value = elements[0] if len(elements) == 1 else packed_tuple(tuple(elements))
         if start is not None:
             number_of = call("add", ast.Name(counter, ast.Load()), start)
@@ -391,8 +391,9 @@ def _ends(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue)
 
 
-def _is_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name)
+def _names_in(node: ast.AST) -> set[str]:
+    """Return the variables that a statement or a target stores."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
 def _changes_lists(node: ast.AST) -> bool:

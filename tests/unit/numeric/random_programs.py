@@ -13,14 +13,16 @@ class Program:
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
-        self.names = ["n", "k", "x"]
+        self.style = self.rng.choice(["whole", "real", "mixed"])
+        self.names = {"whole": ["n", "k"], "real": ["x"], "mixed": ["n", "k", "x"]}[self.style]
         self.lines = []
         self.depth = 0
         self.loops = []
 
     def text(self):
         """Return the function's text."""
-        self._put(f"t = {self.rng.choice(['0', '0.0', '1', 'x', 'a[0]'])}")
+        starts = {"whole": ["0", "1", "k"], "real": ["0", "0.0", "x", "a[0]"], "mixed": ["0", "0.0", "1", "x", "a[0]"]}
+        self._put(f"t = {self.rng.choice(starts[self.style])}")
         self.names.append("t")
         for _ in range(self.rng.randint(1, 2)):
             self._loop()
@@ -39,7 +41,7 @@ class Program:
         self._put(over)
         self.depth += 1
         self.loops.append(name)
-        here = [name, *(["v"] if "v" in over else [])]
+        here = [*([name] if self.style != "real" else []), *(["v"] if ", v" in over and self.style != "whole" else [])]
         self.names += here
         for _ in range(self.rng.randint(1, 3)):
             self._statement()
@@ -78,20 +80,32 @@ class Program:
     def value(self, depth):
         rng = self.rng
         if depth <= 0 or rng.random() < 0.2:
-            leaf = rng.choice(
-                [*self.names, *self.names, f"a[{self.index()}]", f"b[{self.index()}]", "2", "0.5", "-3", "True", "7"]
-            )
-            return leaf
+            return rng.choice(self._leaves())
         one, other = self.value(depth - 1), self.value(depth - 1)
-        return rng.choice(
-            [
-                f"({one} + {other})", f"({one} - {other})", f"({one} * {other})", f"({one} / {other})",
-                f"({one} % {other})", f"({one} // {other})", f"-{one}", f"abs({one})", f"min({one}, {other})",
-                f"max({one}, {other})", f"int({one})", f"float({one})", f"({one} if {self.test(0)} else {other})",
-                f"({one} > {other})", f"({one})**2", f"math.sqrt(abs({one}))", f"round(float({one}))", f"bool({one})",
-                f"({one} & 3)", f"math.floor({one})", f"math.exp(-abs({one}))",
-            ]
-        )  # fmt: skip
+        return rng.choice(_FORMS["both"] + _FORMS[self.style]).format(one, other, test=self.test(0))
+
+    def _leaves(self):
+        elements = [f"a[{self.index()}]", f"b[{self.index()}]"]
+        whole, real = [*self.names, "2", "-3", "7"], [*self.names, "0.5", "-1.5", *elements]
+        mixed = [*self.names, *self.names, *elements, "2", "0.5", "-3", "True", "7"]
+        return {"whole": whole, "real": real, "mixed": mixed}[self.style]
+
+
+_FORMS = {
+    "both": [
+        "({0} + {1})", "({0} - {1})", "({0} * {1})", "-{0}", "abs({0})", "min({0}, {1})", "max({0}, {1})",
+        "({0} if {test} else {1})",
+    ],
+    "whole": ["({0} // {1})", "({0} % {1})", "({0})**2", "({0} & {1})", "({0} >> 2)", "int({0} > {1})"],
+    "real": [
+        "({0} / {1})", "({0} % {1})", "float({0})", "math.sqrt(abs({0}))", "math.exp(-abs({0}))", "math.sin({0})",
+        "float({0} > {1})",
+    ],
+    "mixed": [
+        "({0} / {1})", "({0} % {1})", "({0} // {1})", "int({0})", "float({0})", "({0} > {1})", "({0})**2",
+        "math.sqrt(abs({0}))", "round(float({0}))", "bool({0})", "({0} & 3)", "math.floor({0})",
+    ],
+}  # fmt: skip
 
 
 def arguments(seed, count=6):

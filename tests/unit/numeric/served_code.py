@@ -24,6 +24,7 @@ def at_once(monkeypatch):
     """Compile at the first call, whether it is worth it or not, and return what is told."""
     monkeypatch.setattr(kernel, "WORTH_S", 0.0)
     monkeypatch.setattr(kernel, "_LEAST_GAIN", 0.0)
+    monkeypatch.setattr(kernel, "_RARELY", 1e9)
     return Told(monkeypatch)
 
 

@@ -68,6 +68,10 @@ def test_an_error_is_that_of_the_line_in_the_file(tmp_path):
     last = traceback.extract_tb(caught.value.__traceback__)[-1]
     assert (last.filename, last.line) == (module.__file__, "out[y, x + (value > 150)] = value * GAIN + self.offset")
     assert last.name == "__getitem__"
+    made, plain = module.Pictures.__getitem__, module.Pictures.__getitem__.__wrapped__
+    assert made.__code__.co_firstlineno == plain.__code__.co_firstlineno
+    assert inspect.getsource(made) == inspect.getsource(plain)
+    assert inspect.signature(made) == inspect.signature(plain)
 
 
 @pytest.mark.parametrize(

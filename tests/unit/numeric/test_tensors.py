@@ -81,6 +81,7 @@ def test_an_element_that_is_kept_is_a_view_and_is_left_to_python(text, tmp_path)
     assert num_served() == 0
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad:UserWarning")
 @pytest.mark.parametrize(
     "change",
     [
