@@ -227,7 +227,7 @@ class Calls:
     def _made(self, name: str, arguments: list[ast.expr], dtype: str, ndim: int) -> Typed:
         maker = ast.Attribute(ast.Name("flatout_np", ast.Load()), name, ast.Load())
         stored = np.dtype("u1" if dtype == "b1" else dtype).name
-        made = ast.Call(maker, [*arguments, ast.Name(f"flatout_{stored}_type", ast.Load())], [])
+        made = ast.Call(maker, [*arguments, ast.Name(f"flatout_type{stored}", ast.Load())], [])
         return single(made, Kind("array", dtype, ndim, "C"))
 
     def _dtype(self, node: ast.expr | None) -> str:

@@ -14,7 +14,7 @@ def compiled(function: F) -> F:
     Without numba (`pip install flatout[numba]`), and where nothing in it has a compiled form, it is returned as it is.
     """
     try:
-        from flatout.numeric.functions import with_kernels
+        from flatout.numeric.functions import with_compiled
     except ImportError:
         return function
-    return with_kernels(function)
+    return with_compiled(function)

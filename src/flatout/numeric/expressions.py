@@ -24,9 +24,9 @@ from flatout.numeric.scope import (
     FLOAT64,
     TAGS,
     NotYet,
-    Scope,
     Typed,
     Variable,
+    VariableScope,
     as_carried,
     carried,
     carrier,
@@ -44,7 +44,7 @@ Outer = Mapping[str, "Typed | str"]
 class Expressions:
     """Translates the expressions of one function."""
 
-    def __init__(self, scope: Scope, outer: Outer) -> None:
+    def __init__(self, scope: VariableScope, outer: Outer) -> None:
         """Take the variables, and what other names stand for, by how they are written (`math.sqrt`)."""
         self.scope = scope
         self.outer = outer

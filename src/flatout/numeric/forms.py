@@ -27,7 +27,7 @@ _NAMES: dict[str, Any] = {
     "range": range,
     "len": len,
     "list": list,
-    **{f"{name}_type": np.dtype(short).type for name, short in TYPES.items()},
+    **{f"type{name}": np.dtype(short).type for name, short in TYPES.items()},
 }
 
 
@@ -112,7 +112,9 @@ def _form(made: Translation, kinds: Sequence[Kind]) -> Form:
         arrays=tuple(at for at, kind in enumerate(kinds) if is_array(kind)),
         returned=tuple(place[each] if isinstance(each, str) else each for each in made.returned),
         single=made.single,
-        of_numpy=any(isinstance(each, ast.Name) and "_numpy_" in each.id for each in ast.walk(made.function)),
+        of_numpy=any(
+            isinstance(each, ast.Name) and each.id.startswith("flatout_numpy") for each in ast.walk(made.function)
+        ),
     )
 
 

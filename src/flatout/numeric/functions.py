@@ -13,18 +13,18 @@ from typing import Any, TypeVar
 
 from flatout.numeric import served
 from flatout.numeric.definition import code_of, definition_of
-from flatout.numeric.kernel import Kernel, Served
+from flatout.numeric.hot_code import CompiledResult, HotCode
 from flatout.numeric.shared_kinds import share
 from flatout.numeric.subset import Function, Unit, assigned, must_run, outer_names, units
 from flatout.numeric.surroundings import MISSING, Surroundings
 
-__all__ = ["with_kernels"]
+__all__ = ["with_compiled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ASK, _ANSWER, _PLAIN, _RESULT = "flatout_ask_{}_", "flatout_answer_{}_", "flatout_plain_", "flatout_result_"
 _LOCALS, _TUPLE = "flatout_locals_", "flatout_tuple_"
 
-_kernels: dict[tuple[str, int], tuple[Kernel, Surroundings]] = {}
+_pieces: dict[tuple[str, int], tuple[HotCode, Surroundings]] = {}
 """All of this process, and of those that it is forked from.
 
 Functions hold keys alone, so that none of them changes by itself, and one that is sent to another process finds nothing
@@ -33,20 +33,20 @@ there, and is Python's.
 _here = os.urandom(8).hex()
 
 
-def with_kernels(function: F) -> F:
+def with_compiled(function: F) -> F:
     """Return `function`, with its numeric part compiled by numba where that is sure to give the same results.
 
     Without numba, or where nothing in it has a compiled form, it is returned as it is.
     """
     name = getattr(function, "__qualname__", str(function))
     try:
-        return _with_kernels(function, name)
+        return _with_compiled(function, name)
     except Exception as error:  # whatever is wrong here, the function runs as it is written
         served.leaves(name, f"{type(error).__name__}: {error}".splitlines()[0])
         return function
 
 
-def _with_kernels(function: F, name: str) -> F:
+def _with_compiled(function: F, name: str) -> F:
     if not isinstance(function, types.FunctionType):
         served.leaves(name, "it is no plain function")
         return function
@@ -70,29 +70,29 @@ def _has_numba() -> bool:
     return find_spec("numba") is not None and int(np.__version__.split(".")[0]) >= 2
 
 
-def _kernel(name: str, body: Sequence[ast.stmt], variables: Sequence[str], function: Any, own: set[str]) -> Any:
-    """Return the key of a new kernel; `own` are the variables of the function, which are none of its surroundings."""
+def _piece(name: str, body: Sequence[ast.stmt], variables: Sequence[str], function: Any, own: set[str]) -> Any:
+    """Return the key of a new piece; `own` are the variables of the function, which are none of its surroundings."""
     outer = outer_names(body, own)
-    kernel, key = Kernel(name, body, variables, outer), (_here, len(_kernels))
-    _kernels[key] = (kernel, Surroundings(function, outer))
-    share(kernel)
+    piece, key = HotCode(name, body, variables, outer), (_here, len(_pieces))
+    _pieces[key] = (piece, Surroundings(function, outer))
+    share(piece)
     return key
 
 
 def _question(key: tuple[str, int], variables: Sequence[str], stored: Sequence[str] | None) -> Callable[..., Any]:
-    """Return what asks for a kernel's work; `stored` are the variables that it leaves, None where it returns."""
+    """Return what asks for a piece's work; `stored` are the variables that it leaves, None where it returns."""
 
     def ask(here: Mapping[str, Any]) -> Any:
         """Return a tuple of what is left or returned; else Python is to run it, and is asked for it where not None."""
-        found = _kernels.get(key)
+        found = _pieces.get(key)
         if found is None:
             return None
-        kernel, around = found
+        piece, around = found
         get = here.get
-        answer = kernel.begin([*[get(each, MISSING) for each in variables], *around.values(get("self"))])
+        answer = piece.begin([*[get(each, MISSING) for each in variables], *around.values(get("self"))])
         if answer is None:
             return None
-        if isinstance(answer, Served):
+        if isinstance(answer, CompiledResult):
             return (answer.value,) if stored is None else answer.value if stored else ()
         if stored is None:
             return answer.ended
@@ -107,7 +107,7 @@ def _question(key: tuple[str, int], variables: Sequence[str], stored: Sequence[s
 def _as_a_whole(function: types.FunctionType, tree: Function, name: str) -> Any:
     """Return the function with nothing but the question in it, and a call of the function as it was."""
     names = [each.arg for each in tree.args.args]
-    key = _kernel(name, tree.body, names, function, {*names, *assigned(tree.body)})
+    key = _piece(name, tree.body, names, function, {*names, *assigned(tree.body)})
     plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
     ask, answer = _ASK.format(0), _ANSWER.format(0)
     lines = [
@@ -142,7 +142,7 @@ def _with_loops(function: types.FunctionType, tree: Function, found: Sequence[Un
             must_run(loop)
         left = ast.Tuple([ast.Name(each, ast.Load()) for each in unit.stored], ast.Load())
         body = [loop, ast.Return(left if unit.stored else None)]
-        key = _kernel(f"{name} (line {unit.loop.lineno})", body, variables, function, own)
+        key = _piece(f"{name} (line {unit.loop.lineno})", body, variables, function, own)
         questions[_ASK.format(number)] = _question(key, variables, unit.stored)
         _ask_first(tree, unit, number)
     return _rebuilt(function, tree, questions)

@@ -4,7 +4,7 @@ import ast
 
 from flatout.numeric.arithmetic import Untranslatable
 from flatout.numeric.kinds import NONE, Kind, is_array, is_number
-from flatout.numeric.scope import Scope, Typed, as_carried, carried
+from flatout.numeric.scope import Typed, VariableScope, as_carried, carried
 
 __all__ = ["Results"]
 
@@ -14,7 +14,7 @@ _NOT_RETURNED = ("listed", "text", "tuple", "letter", "none", "several", "elemen
 class Results:
     """The values that all `return` statements of a function give, at the same places."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: VariableScope) -> None:
         """Take the variables, among which each place has one of its own."""
         self.as_tuple = False
         self._scope = scope

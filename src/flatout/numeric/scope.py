@@ -23,9 +23,9 @@ __all__ = [
     "FLOAT64",
     "TAGS",
     "NotYet",
-    "Scope",
     "Typed",
     "Variable",
+    "VariableScope",
     "as_carried",
     "carried",
     "carrier",
@@ -156,7 +156,7 @@ class Variable:
 
 
 @dataclass
-class Scope:
+class VariableScope:
     """The variables of one function; `changed` says that something new was learnt of them in this pass."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class Scope:
         return self.numbers.setdefault(id(node), len(self.numbers))
 
     @classmethod
-    def of_arguments(cls, arguments: Mapping[str, Kind]) -> "Scope":
+    def of_arguments(cls, arguments: Mapping[str, Kind]) -> "VariableScope":
         """Return the scope in which a function begins."""
         scope = cls()
         for name, kind in arguments.items():

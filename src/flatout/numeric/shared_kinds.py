@@ -1,7 +1,7 @@
 """Which kinds of values forked workers met: their parent compiles for these before it forks the next ones.
 
 A worker that is forked has no compiled code of the workers before it. It tells through a file without a name, as text,
-for which kernel and kinds it has compiled; the process that forks it reads that before each fork.
+for which piece and kinds it has compiled; the process that forks it reads that before each fork.
 """
 
 import contextlib
@@ -11,25 +11,25 @@ import sys
 import tempfile
 from typing import Any
 
-from flatout.numeric.kernel import Kernel
+from flatout.numeric.hot_code import HotCode
 from flatout.numeric.kinds import Kind
 
 __all__ = ["share"]
 
 
 class _Told:
-    """The file, how far this process has read it, and the kernels that it has in common with its workers."""
+    """The file, how far this process has read it, and the pieces that it has in common with its workers."""
 
     def __init__(self) -> None:
-        self.kernels: list[Kernel] = []
+        self.pieces: list[HotCode] = []
         self.file: Any = None
         self.read = 0
-        self.common = 0  # kernels that were there when this process was forked
+        self.common = 0  # pieces that were there when this process was forked
         os.register_at_fork(before=self.learn, after_in_parent=_unlocked, after_in_child=self.forked)
 
     def forked(self) -> None:
         """This process is a worker from now on."""
-        self.common = len(self.kernels) if self.file is not None else 0
+        self.common = len(self.pieces) if self.file is not None else 0
         _unlocked()
 
     def tell(self, number: int, key: tuple[Any, ...]) -> None:
@@ -54,7 +54,7 @@ class _Told:
             for line in whole.splitlines():
                 number, plain = json.loads(line)
                 key = tuple(Kind.of_plain(each) if isinstance(each, list) else each for each in plain)
-                self.kernels[number].compile(key)
+                self.pieces[number].compile(key)
         except (OSError, ValueError, TypeError, IndexError):
             return
 
@@ -76,12 +76,12 @@ _held: list[Any] = []
 _told: list[_Told] = []
 
 
-def share(kernel: Kernel) -> None:
-    """Let workers that are forked later tell for which kinds they compile `kernel`."""
+def share(piece: HotCode) -> None:
+    """Let workers that are forked later tell for which kinds they compile `piece`."""
     if not hasattr(os, "fork"):
         return
     if not _told:
         _told.append(_Told())
-    told, number = _told[0], len(_told[0].kernels)
-    told.kernels.append(kernel)
-    kernel.on_compiled = lambda key: told.tell(number, key)
+    told, number = _told[0], len(_told[0].pieces)
+    told.pieces.append(piece)
+    piece.on_compiled = lambda key: told.tell(number, key)

@@ -13,7 +13,7 @@ from flatout.numeric.arithmetic import Untranslatable, call
 from flatout.numeric.expressions import Expressions
 from flatout.numeric.kinds import INT, LETTER, NONE, Kind, is_array, is_number, list_of
 from flatout.numeric.results import Results
-from flatout.numeric.scope import NotYet, Scope, Typed, as_carried, carried, packed_tuple, single
+from flatout.numeric.scope import NotYet, Typed, VariableScope, as_carried, carried, packed_tuple, single
 from flatout.numeric.subset import ends_by_itself, has_to_run
 
 __all__ = ["Translation", "translated"]
@@ -47,7 +47,7 @@ def translated(
     """
     given = dict(arguments)
     given.update((each.node.id, each.kind) for each in outer.values() if isinstance(each, Typed))  # type: ignore[attr-defined]
-    scope = Scope.of_arguments(given)
+    scope = VariableScope.of_arguments(given)
     for _ in range(_MOST_PASSES):
         scope.changed = False
         _Statements(scope, outer, arguments).translated(body, given)
@@ -67,7 +67,7 @@ def translated(
     return Translation(function, found.results.shape(), not found.results.as_tuple, frozenset(scope.written))
 
 
-def _refuse_views(scope: Scope) -> None:
+def _refuse_views(scope: VariableScope) -> None:
     """Refuse variables that hold elements of tensors where tensors are written to: they are views, and change along."""
     forms = [kind.name for variable in scope.variables.values() for kind in variable.kinds]
     written = [kind.name for name in scope.written for kind in scope.variables[name].kinds]
@@ -75,7 +75,7 @@ def _refuse_views(scope: Scope) -> None:
         raise Untranslatable("an element of a tensor is kept while a tensor is written to")
 
 
-def _entered(scope: Scope, given: Mapping[str, Kind]) -> tuple[list[ast.arg], list[ast.stmt]]:
+def _entered(scope: VariableScope, given: Mapping[str, Kind]) -> tuple[list[ast.arg], list[ast.stmt]]:
     """Return the names of the arguments, and what makes variables of those that may hold something else later."""
     names, first = [], list[ast.stmt]()
     for name, kind in given.items():
@@ -89,7 +89,7 @@ def _entered(scope: Scope, given: Mapping[str, Kind]) -> tuple[list[ast.arg], li
 class _Statements:
     """Translates the statements of one function, in one pass."""
 
-    def __init__(self, scope: Scope, outer: Mapping[str, "Typed | str"], arguments: Mapping[str, Kind]) -> None:
+    def __init__(self, scope: VariableScope, outer: Mapping[str, "Typed | str"], arguments: Mapping[str, Kind]) -> None:
         self.scope = scope
         self.results = Results(scope)
         self._of = Expressions(scope, outer)

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from flatout.numeric import functions, kernel, served
+from flatout.numeric import functions, hot_code, served
 from flatout.numeric.comparison import same_bits
 
 
@@ -22,9 +22,9 @@ class Told:
 
 def at_once(monkeypatch):
     """Compile at the first call, whether it is worth it or not, and return what is told."""
-    monkeypatch.setattr(kernel, "WORTH_S", 0.0)
-    monkeypatch.setattr(kernel, "_LEAST_GAIN", 0.0)
-    monkeypatch.setattr(kernel, "_RARELY", 1e9)
+    monkeypatch.setattr(hot_code, "WORTH_S", 0.0)
+    monkeypatch.setattr(hot_code, "_LEAST_GAIN", 0.0)
+    monkeypatch.setattr(hot_code, "_RARELY", 1e9)
     return Told(monkeypatch)
 
 
@@ -56,7 +56,7 @@ def same(one, other):
     return same_bits(one[0], other[0]) and one[1] == other[1] and all(map(same_bits, one[2], other[2]))
 
 
-def agree(folder, text, *calls, times=kernel.FIRST_PROVEN + 3, name="f"):
+def agree(folder, text, *calls, times=hot_code.FIRST_PROVEN + 3, name="f"):
     """Call `name` of a file compiled and plain; return whether every outcome is the same."""
     text = f"import math\nimport numpy as np\nimport flatout\n\n{text}"
     module = loaded(folder, text.replace(f"def {name}(", f"@flatout.compiled\ndef {name}(", 1))
@@ -70,10 +70,10 @@ def agree(folder, text, *calls, times=kernel.FIRST_PROVEN + 3, name="f"):
 
 
 def states():
-    """Return what is known of the newest kernel, by kinds."""
-    return list(list(functions._kernels.values())[-1][0]._states.values())
+    """Return what is known of the newest piece, by kinds."""
+    return list(list(functions._pieces.values())[-1][0]._states.values())
 
 
 def num_served():
-    """Return how many calls of the newest kernel were served."""
+    """Return how many calls of the newest piece were served."""
     return sum(state.served for state in states())

@@ -1,7 +1,8 @@
 """Functions and loops under `@flatout.compiled` give what Python gives, whatever they are called with.
 
-Modules: flatout.numeric.kernel, flatout.numeric.translation, flatout.numeric.expressions, flatout.numeric.calls,
-flatout.numeric.forms, flatout.numeric.scope, flatout.numeric.decorator, flatout.numeric.known_functions.
+Modules: flatout.numeric.hot_code, flatout.numeric.translation, flatout.numeric.expressions, flatout.numeric.calls,
+flatout.numeric.forms, flatout.numeric.scope, flatout.numeric.decorator, flatout.numeric.known_functions,
+flatout.numeric.definition, flatout.numeric.results, flatout.numeric.surroundings.
 """
 
 import math
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from tests.unit.numeric.served_code import agree, at_once, loaded, num_served, outcome, same, states
 
-from flatout.numeric import functions, kernel
+from flatout.numeric import functions, hot_code
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.slow
@@ -238,7 +239,7 @@ def test_each_combination_of_types_is_proven_by_itself(tmp_path, told):
     text = "def f(k, n):\n    t = k\n    for i in range(n):\n        t = t + k\n    return t\n"
     assert agree(tmp_path, text, (1, 3), (1.5, 3), (np.float32(1.5), 3), (True, 3))
     assert len(states()) == 4
-    assert all(state.proven >= kernel.FIRST_PROVEN or state.left for state in states())
+    assert all(state.proven >= hot_code.FIRST_PROVEN or state.left for state in states())
 
 
 def test_a_large_whole_number_is_compared_exactly(tmp_path):

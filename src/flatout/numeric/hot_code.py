@@ -19,7 +19,7 @@ from flatout.numeric.comparison import same_bits
 from flatout.numeric.kinds import Kind, kind_of
 from flatout.numeric.known_functions import known_name
 
-__all__ = ["FIRST_PROVEN", "WORTH_S", "Kernel", "Served", "Unfinished"]
+__all__ = ["FIRST_PROVEN", "WORTH_S", "CompiledResult", "HotCode", "Unfinished"]
 
 WORTH_S = 0.02
 """Seconds that Python spends with the same kinds of arguments before they are compiled."""
@@ -36,7 +36,7 @@ Arguments = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class CompiledResult:
     """What compiled code gave."""
 
     value: Any
@@ -58,7 +58,7 @@ class _State:
     compare_from: float = 0.0
 
 
-class Kernel:
+class HotCode:
     """A function's body, or a loop, that is served compiled."""
 
     def __init__(self, name: str, body: Sequence[ast.stmt], variables: Sequence[str], outer: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class Kernel:
         self.on_compiled: Callable[[Key], None] = lambda key: None
         self._states: dict[Key, _State] = {}
 
-    def begin(self, values: Arguments) -> "Served | Unfinished | None":
+    def begin(self, values: Arguments) -> "CompiledResult | Unfinished | None":
         """Return what compiled code gives for the values of its variables, and behind them of its outer names.
 
         Else Python is to do it: None, or what wants to know the outcome.
@@ -112,7 +112,7 @@ class Kernel:
         else:
             state.order = (*here, *(given + self._outer.index(name) for name in more))
 
-    def _run(self, state: _State, arguments: Arguments) -> "Served | Unfinished | None":
+    def _run(self, state: _State, arguments: Arguments) -> "CompiledResult | Unfinished | None":
         form = state.form
         try:
             given = form.packed(arguments)
@@ -135,7 +135,7 @@ class Kernel:
             return None
         state.served += 1
         form.tell_written(arguments)
-        return Served(form.restored(result, arguments))
+        return CompiledResult(form.restored(result, arguments))
 
     def _try(self, state: _State, arguments: Arguments, given: list[Any]) -> "Unfinished | None":
         """Run the form on copies of what it writes to; Python does the work, and is compared."""
@@ -191,16 +191,16 @@ class Kernel:
 class Unfinished:
     """A call that Python makes, and whose outcome is of interest."""
 
-    __slots__ = ("_kernel", "_started", "_state", "_tried")
+    __slots__ = ("_piece", "_started", "_state", "_tried")
 
-    def __init__(self, kernel: Kernel, state: _State, tried: tuple[Any, float, list[Any]] | None = None) -> None:
+    def __init__(self, piece: HotCode, state: _State, tried: tuple[Any, float, list[Any]] | None = None) -> None:
         """Begin to count its time."""
-        self._kernel, self._state, self._tried = kernel, state, tried
+        self._piece, self._state, self._tried = piece, state, tried
         self._started = time.perf_counter()
 
     def ended(self, value: Any) -> None:
         """Take what Python gave."""
-        self._kernel.done(self._state, time.perf_counter() - self._started, self._tried, value)
+        self._piece.done(self._state, time.perf_counter() - self._started, self._tried, value)
 
 
 def _overlap(given: Sequence[Any], form: Any) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.unit.numeric.served_code import agree, at_once, loaded, num_served, states
 
-from flatout.numeric import kernel
+from flatout.numeric import hot_code
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ def test_a_difference_that_comes_late_ends_it_and_is_told(tmp_path, told, monkey
         "    for i in range(n):\n        t += k\n    return t\n"
     )
     function = loaded(tmp_path, text).f
-    monkeypatch.setattr(kernel, "_RARELY", 0)  # every call is compared
+    monkeypatch.setattr(hot_code, "_RARELY", 0)  # every call is compared
     assert [function(2, 3) for _ in range(9)] == [6] * 9
     with monkeypatch.context() as changed:
         wrong(changed)
@@ -65,13 +65,13 @@ def test_a_difference_that_comes_late_ends_it_and_is_told(tmp_path, told, monkey
 
 
 def test_compiled_code_that_is_no_faster_is_given_up(tmp_path, told, monkeypatch):
-    monkeypatch.setattr(kernel, "_LEAST_GAIN", 1e9)
+    monkeypatch.setattr(hot_code, "_LEAST_GAIN", 1e9)
     text = "def f(k, n):\n    t = 0\n    for i in range(n):\n        t += k\n    return t\n"
     assert agree(tmp_path, text, (2, 3))
     assert told.left == ["compiled code is no faster"]
 
 
 def test_nothing_is_compiled_before_python_has_spent_a_while_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel, "WORTH_S", 1e9)
+    monkeypatch.setattr(hot_code, "WORTH_S", 1e9)
     assert agree(tmp_path, COLLATZ, (27,))
     assert all(state.form is None for state in states())
