@@ -34,7 +34,7 @@ faster. A loop that runs compiled cannot be interrupted, and a debugger does not
 import ast
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ from flatout.fixes.core.fix import Fix, Unfit
 from flatout.fixes.source.decorated import definitions
 from flatout.fixes.source.served_files import served_here
 from flatout.numeric.subset import Function, units
-from flatout.schema.phase import Phase
+from flatout.schema.phase import STEP_PHASES, Phase
 from flatout.schema.run import LineCost, Run
 from flatout.schema.trial import COMPILED_PYTHON, Equivalence
 
@@ -57,7 +57,7 @@ __all__ = ["FIX", "bound", "choices", "patch"]
 _LEAST_SHARE = 0.02  # of what the sampler saw of a process
 _LEAST_SAMPLES = 8
 _MOST_FUNCTIONS = 6
-_ROOM = 1.5  # samples under-count plain Python
+_ROOM = 1.5
 
 _Named = tuple[str, str]
 """A file and a function in it."""
@@ -84,9 +84,22 @@ def bound(run: Run) -> float:
     costs = [cost for cost in _costs(run) if _of(cost) in hot]
     if any(cost.process == "worker" for cost in costs):
         return math.inf
-    whole_s = sum(cost.seconds for cost in _costs(run, process="main"))
-    share = sum(cost.seconds for cost in costs) / whole_s if whole_s > 0 else 0.0
-    return 1 / max(0.02, 1 - _ROOM * share)
+    share = sum(_in_phase(run, costs, phase) * part for phase, part in _parts(run).items())
+    return 1 / max(0.02, 1 - share)
+
+
+def _parts(run: Run) -> dict[Phase, float]:
+    """Return which part of the timed steps each of their phases is."""
+    whole = sum(step.wall_ns for step in run.steps)
+    sums = zip(STEP_PHASES, map(sum, zip(*(step.phases_ns for step in run.steps), strict=True)), strict=False)
+    return {phase: spent / whole for phase, spent in sums} if whole > 0 else {}
+
+
+def _in_phase(run: Run, costs: Sequence[LineCost], phase: Phase) -> float:
+    """Return which part of a phase some costs are, at most: samples under-count plain Python."""
+    whole_s = sum(cost.seconds for cost in _costs(run, process="main") if cost.phase == phase)
+    spent_s = sum(cost.seconds for cost in costs if cost.phase == phase)
+    return min(1.0, _ROOM * spent_s / whole_s) if whole_s > 0 else 0.0
 
 
 def _costs(run: Run, process: str = "") -> Iterator[LineCost]:

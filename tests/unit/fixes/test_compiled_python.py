@@ -81,7 +81,9 @@ def test_without_numba_it_says_how_to_get_it(recorded, monkeypatch):
 
 
 def test_the_bound_is_what_the_loops_take_in_the_main_process_and_open_in_workers(recorded):
-    assert FIX.bound(recorded((1.0, 5, "blur"), (0.0, 1, "<module>"))) == pytest.approx(1 / (1 - 1.5 / 2))
+    both = recorded((0.5, 5, "blur"), (0.5, 19, "plain"))  # half of the host time, which is 30% of the step
+    assert FIX.bound(both) == pytest.approx(1 / (1 - 1.5 * 0.5 * 0.3))
+    assert FIX.bound(recorded((0.5, 5, "blur"))) == pytest.approx(1 / (1 - 0.3))
     assert FIX.bound(recorded((0.5, 5, "blur"), process="worker")) == math.inf
     assert FIX.bound(recorded()) == 1.0
 
