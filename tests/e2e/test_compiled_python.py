@@ -25,13 +25,13 @@ from torch.utils.data import DataLoader, Dataset
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-model = torch.nn.Linear(24 * 24, 4)
+model = torch.nn.Linear(32 * 32, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 
 class Photos(Dataset):
     def __init__(self):
-        self.images = np.random.default_rng(0).integers(0, 255, (64, 24, 24), dtype=np.uint8)
+        self.images = np.random.default_rng(0).integers(0, 255, (128, 32, 32), dtype=np.uint8)
 
     def __len__(self):
         return len(self.images)

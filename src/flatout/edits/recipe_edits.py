@@ -4,7 +4,7 @@ Edits come first: they are made for the files as these are, and the rest is writ
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flatout.edits.autocast import autocast
@@ -51,7 +51,6 @@ _OfLines = (
     | AnomalyOff
     | Autocast
     | CompiledFunctions
-    | Unwritten
 )
 
 
@@ -121,6 +120,8 @@ def _is_meant(piece: Unwritten, context: Context) -> bool:
 def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
     if isinstance(piece, OwnDiff):
         return write_edit_in(project, SourceEdit.of(Selection(EDITED_SOURCE, context.settings)))
+    if isinstance(piece, Unwritten):
+        return WrittenEdit(project, left=(piece.reason,))
     try:
         return _write_piece(piece, project, context)
     except (Unplaced, RecursionError):
@@ -128,19 +129,22 @@ def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
 
 
 def _write_piece(piece: _OfLines, project: Project, context: Context) -> WrittenEdit:
-    if isinstance(piece, Unwritten):
-        return WrittenEdit(project, left=(piece.reason,))
-    return _WRITERS[type(piece)](piece, project, context)
-
-
-_WRITERS: Mapping[type, Callable[..., WrittenEdit]] = {
-    LoaderArgument: loader_argument,
-    WrappedLoader: wrapped_loader,
-    SwitchLine: switch_line,
-    ModelLine: model_line,
-    OptimizerArgument: optimizer_argument,
-    CopyArgument: copy_argument,
-    AnomalyOff: anomaly_off,
-    Autocast: autocast,
-    CompiledFunctions: compiled_functions,
-}
+    match piece:
+        case LoaderArgument():
+            return loader_argument(piece, project, context)
+        case WrappedLoader():
+            return wrapped_loader(piece, project, context)
+        case SwitchLine():
+            return switch_line(piece, project, context)
+        case ModelLine():
+            return model_line(piece, project, context)
+        case OptimizerArgument():
+            return optimizer_argument(piece, project, context)
+        case CopyArgument():
+            return copy_argument(piece, project, context)
+        case AnomalyOff():
+            return anomaly_off(piece, project, context)
+        case Autocast():
+            return autocast(piece, project, context)
+        case CompiledFunctions():
+            return compiled_functions(piece, project, context)

@@ -46,6 +46,7 @@ class CompiledResult:
 class _State:
     """What is known of one combination of kinds."""
 
+    key: Key
     left: str = ""  # why Python does it, for good
     form: Any = None
     order: tuple[int, ...] = ()  # of the arguments among the values of a call
@@ -67,7 +68,7 @@ class HotCode:
         self._body = list(body)
         self._variables = tuple(variables)
         self._outer = tuple(outer)
-        self.on_compiled: Callable[[Key], None] = lambda key: None
+        self.on_proven: Callable[[Key], None] = lambda key: None
         self._states: dict[Key, _State] = {}
 
     def begin(self, values: Arguments) -> "CompiledResult | Unfinished | None":
@@ -80,7 +81,7 @@ class HotCode:
         if state is None:
             if len(self._states) >= _MOST_FORMS:
                 return None
-            state = self._states[key] = _State()
+            state = self._states[key] = _State(key)
         if state.left or not served.acts():
             return None
         if state.form is None:
@@ -89,12 +90,16 @@ class HotCode:
             self.compile(key)
             if state.left:
                 return None
-            self.on_compiled(key)
         return self._run(state, [values[at] for at in state.order])
+
+    def take(self, key: Key) -> None:
+        """Compile the form for kinds for which another process has proven it; one call in each process is compared."""
+        self.compile(key)
+        self._states[key].proven = max(FIRST_PROVEN, self._states[key].proven)
 
     def compile(self, key: Key) -> None:
         """Compile the form for a combination of kinds."""
-        state = self._states.setdefault(key, _State())
+        state = self._states.setdefault(key, _State(key))
         if state.form is not None or state.left:
             return
         given = len(self._variables)
@@ -184,6 +189,7 @@ class HotCode:
                 self.leave(state, "compiled code is no faster")
                 return
             served.note(self.name)
+            self.on_proven(state.key)
         if state.proven >= FIRST_PROVEN:
             state.compare_from = time.monotonic() + _RARELY * (took_s + compiled_s)
 

@@ -1,7 +1,7 @@
-"""Which kinds of values forked workers met: their parent compiles for these before it forks the next ones.
+"""For which kinds of values forked workers have proven compiled code: their parent has it before the next are forked.
 
 A worker that is forked has no compiled code of the workers before it. It tells through a file without a name, as text,
-for which piece and kinds it has compiled; the process that forks it reads that before each fork.
+for which piece and kinds it has proven it; the process that forks it reads that before each fork.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class _Told:
         _unlocked()
 
     def tell(self, number: int, key: tuple[Any, ...]) -> None:
-        """Write down what this worker has compiled."""
+        """Write down what this worker has proven."""
         if number < self.common:
             plain = [each.plain() if isinstance(each, Kind) else each for each in key]
             with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ class _Told:
             for line in whole.splitlines():
                 number, plain = json.loads(line)
                 key = tuple(Kind.of_plain(each) if isinstance(each, list) else each for each in plain)
-                self.pieces[number].compile(key)
+                self.pieces[number].take(key)
         except (OSError, ValueError, TypeError, IndexError):
             return
 
@@ -77,11 +77,11 @@ _told: list[_Told] = []
 
 
 def share(piece: HotCode) -> None:
-    """Let workers that are forked later tell for which kinds they compile `piece`."""
+    """Let workers that are forked later tell for which kinds compiled code of `piece` is proven."""
     if not hasattr(os, "fork"):
         return
     if not _told:
         _told.append(_Told())
     told, number = _told[0], len(_told[0].pieces)
     told.pieces.append(piece)
-    piece.on_compiled = lambda key: told.tell(number, key)
+    piece.on_proven = lambda key: told.tell(number, key)

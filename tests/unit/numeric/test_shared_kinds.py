@@ -38,7 +38,7 @@ def test_what_one_worker_has_compiled_the_next_one_has_from_its_parent(tmp_path,
     function = loaded(tmp_path, TEXT).f
 
     def work():
-        for _ in range(3):
+        for _ in range(6):
             assert function([0.5, 2.0], 4) == 5.5
         return 0 if states() and states()[0].form is not None else 2
 
@@ -46,4 +46,7 @@ def test_what_one_worker_has_compiled_the_next_one_has_from_its_parent(tmp_path,
     assert states() == []  # this process has heard nothing yet
     assert forked(lambda: 0 if [state.form is not None for state in states()] == [True] else 3) == 0
     assert states()[0].form is not None  # it was compiled here, before the fork
-    assert states()[0].proven == 0  # and is proven by whoever uses it
+    assert function([0.5, 2.0], 4) == 5.5
+    assert states()[0].served == 0  # the first call of each process is compared
+    assert [function([0.5, 2.0], 4) for _ in range(3)] == [5.5] * 3
+    assert states()[0].served == 3
