@@ -14,9 +14,10 @@ A turn of a loop takes Python a tenth of a microsecond and more for each operati
 CPU time of a call, an edit distance of two lists of 60 numbers was 33 times as fast (29 to 36), a 3 x 3 blur of 64 x 64
 pixels 222 times (189 to 379), time warping of 60 by 60 numbers 101 times (90 to 111), suppression of 60 overlapping
 boxes 139 times (98 to 191; median and range, n=5 processes; 2 cores of an AMD EPYC under KVM, beside other programs,
-numba 0.68). There `flatout tune` confirmed 3.1x (2.6 to 3.5, n=12 pairs, results identical) for a small training that
-counts edit distances of its outputs in each step. Importing numba took 0.3 s of CPU time and compiling one of these
-functions 0.7 to 1.1 s (n=1), so a training of a minute gains nothing where its loops take a second.
+numba 0.68). There `flatout tune` confirmed 3.1x for a small training that counts edit distances of its outputs in each
+step (2.6 to 3.5), 2.4x for one whose data set has a loop over 32 x 32 pixels (1.8 to 3.2), 1.3x for that with two
+workers (1.1 to 1.5; n=12 pairs each, results identical). Importing numba took 0.3 s of CPU time and compiling one of
+these functions 0.7 to 1.1 s (n=1), so a training of a minute gains nothing where its loops take a second.
 
 ## How equal
 

@@ -231,6 +231,7 @@ def test_infinities_that_are_there_already_are_no_reason_to_leave_it_to_python(t
     ],
 )
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i8", "f4", "f8"])
+@pytest.mark.few(12)
 def test_a_number_is_of_python_s_own_type(text, dtype, tmp_path):
     assert agree(tmp_path, text, (np.array([1, 3, 2], dtype=dtype),), (np.array([0, 0], dtype=dtype),))
 
@@ -347,6 +348,7 @@ class Counting(Plain):
     assert module.Counting.reads == 4
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     "body",
     [
