@@ -6,6 +6,7 @@ __all__ = [
     "__version__",
     "collect_rarely",
     "compile_loader",
+    "compiled",
     "explain",
     "keep_freed_memory",
     "lightning_callback",
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "collect_rarely": "flatout.fixes.gc_control",
     "compile_loader": "flatout.pipeline.serve.compiled_loader",
+    "compiled": "flatout.numeric.decorator",
     "explain": "flatout.pipeline.serve.explanation",
     "keep_freed_memory": "flatout.fixes.kept_memory",
     "one_pass_optimizers": "flatout.fixes.one_pass_optimizer",

@@ -17,7 +17,7 @@ LAYERS = (
     ("child",),
     ("rules", "fixes"),
     ("probe", "analysis"),
-    ("pipeline", "optimizers"),
+    ("pipeline", "optimizers", "numeric"),
     ("torch_loader",),
     ("watch",),
     ("native", "schema"),

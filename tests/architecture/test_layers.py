@@ -9,10 +9,19 @@ from tests.architecture.source import LEVEL, Import, Module, imports, is_stdlib,
 
 PARENT = ("", "__main__", "cli", "engine", "report", "edits", "rules", "fixes", "analysis", "schema", "units", "errors")
 CHILD_ONLY = ("child", "probe")
-BELOW = ("pipeline", "optimizers", "torch_loader", "watch", "native")  # of these, fixes import what needs no torch
+BELOW = (
+    "pipeline",
+    "optimizers",
+    "numeric",
+    "torch_loader",
+    "watch",
+    "native",
+)  # of these, fixes import what needs no torch
 NOT_THE_ENGINES = (*CHILD_ONLY, *BELOW)
 LOADED_BY = {"flatout.inside.pytest_plugin": "pytest"}  # a module that only this package imports
 TORCH_AT_MODULE_LEVEL = (*BELOW, "probe")
+ONLY_WITH_NUMBA = ("numpy", "numba", "llvmlite")  # what the modules of `numeric` may need that `decorator` asks for
+WITHOUT_NUMBA = ("flatout.numeric.decorator", "flatout.numeric.served", "flatout.numeric.subset")
 RUNTIME_DEPENDENCIES = ("torch", "click", "rich", "psutil", "pynvml", "tomli_w", "jinja2", "libcst")
 
 
@@ -93,6 +102,7 @@ def test_what_is_imported_at_module_level_is_a_declared_dependency():
             m.at(i.line, f"{i.root} may be absent: import it where it is used, and say how to get it")
             for m, i in every_import(list(modules().values()))
             if i.at_import and i.root not in (*there, LOADED_BY.get(m.name)) and not is_stdlib(i.root)
+            if not (m.layer == "numeric" and m.name not in WITHOUT_NUMBA and i.root in ONLY_WITH_NUMBA)
         ]
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flatout.edits.autocast import autocast
+from flatout.edits.compiled_functions import compiled_functions
 from flatout.edits.copies import copy_argument
 from flatout.edits.line_moves import moved_loaders
 from flatout.edits.loaders import loader_argument, wrapped_loader
@@ -23,6 +24,7 @@ from flatout.fixes.core.catalog import find_fix
 from flatout.fixes.core.edit import (
     AnomalyOff,
     Autocast,
+    CompiledFunctions,
     CopyArgument,
     LoaderArgument,
     ModelLine,
@@ -48,7 +50,7 @@ _OfLines = (
     | CopyArgument
     | AnomalyOff
     | Autocast
-    | Unwritten
+    | CompiledFunctions
 )
 
 
@@ -118,6 +120,8 @@ def _is_meant(piece: Unwritten, context: Context) -> bool:
 def _piece(piece: Piece, project: Project, context: Context) -> WrittenEdit:
     if isinstance(piece, OwnDiff):
         return write_edit_in(project, SourceEdit.of(Selection(EDITED_SOURCE, context.settings)))
+    if isinstance(piece, Unwritten):
+        return WrittenEdit(project, left=(piece.reason,))
     try:
         return _write_piece(piece, project, context)
     except (Unplaced, RecursionError):
@@ -142,5 +146,5 @@ def _write_piece(piece: _OfLines, project: Project, context: Context) -> Written
             return anomaly_off(piece, project, context)
         case Autocast():
             return autocast(piece, project, context)
-        case Unwritten():
-            return WrittenEdit(project, left=(piece.reason,))
+        case CompiledFunctions():
+            return compiled_functions(piece, project, context)

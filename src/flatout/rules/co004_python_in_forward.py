@@ -131,7 +131,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("cost in each forward pass", share * breakdown.mean_ms, "ms"),
             Evidence("stack samples", spot.samples, ""),
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 

@@ -98,7 +98,7 @@ def _finding(
             Evidence("stack samples", spot.samples, ""),
             *parts,
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 

@@ -80,7 +80,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         f"batch{_how(loader, spot, listing)}. Return tensors from the dataset, and stack or pad the whole batch in one "
         "call.",
         evidence=(Evidence("share of the loading", fraction, ""), *clocked),
-        fixes=("compiled-input",),
+        fixes=("compiled-input", "compiled-python"),
     )
 
 

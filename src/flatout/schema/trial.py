@@ -6,6 +6,7 @@ from enum import StrEnum
 
 __all__ = [
     "BUDGET_ENDED",
+    "COMPILED_PYTHON",
     "EDITED_SOURCE",
     "Candidate",
     "Check",
@@ -22,6 +23,9 @@ __all__ = [
 
 BUDGET_ENDED = "the budget ended first"
 """Why a candidate was not tried."""
+
+COMPILED_PYTHON = "compiled-python"
+"""The fix that serves files with compiled functions."""
 
 EDITED_SOURCE = "edited-source"
 """The fix whose settings are an edit of the script's source: a recipe may hold several."""

@@ -5,7 +5,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FOLDER", "KIND", "ON_CHANGE", "PLACE", "THREADS", "WORKERS", "Bound", "Bounds", "among", "within"]
+__all__ = [
+    "FOLDER",
+    "FUNCTIONS",
+    "KIND",
+    "ON_CHANGE",
+    "PLACE",
+    "THREADS",
+    "WORKERS",
+    "Bound",
+    "Bounds",
+    "among",
+    "within",
+]
 
 _LONGEST_SHOWN = 60
 
@@ -56,3 +68,8 @@ FOLDER = Bound(
 )
 
 ON_CHANGE = among("stop", "warn")
+
+_FUNCTION = r"(?!.*(?:^|/|, )\.\.(?:/|$))[\w.\-][\w.\- /]{0,199}\.py:[\w.<>]{1,200}"
+FUNCTIONS = Bound(
+    words="functions as in 'train.py:blur, data.py:Photos.blur'", form=rf"{_FUNCTION}(?:, {_FUNCTION}){{0,19}}"
+)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 __all__ = [
     "AnomalyOff",
     "Autocast",
+    "CompiledFunctions",
     "CopyArgument",
     "LoaderArgument",
     "ModelLine",
@@ -104,6 +105,11 @@ class Autocast:
 
 
 @dataclass(frozen=True, slots=True)
+class CompiledFunctions:
+    """The decorator `@flatout.compiled` on the functions that the setting `functions` names."""
+
+
+@dataclass(frozen=True, slots=True)
 class OwnDiff:
     """The diff that the settings hold; it is written before all other fixes, whole or not at all."""
 
@@ -130,6 +136,7 @@ Piece = (
     | CopyArgument
     | AnomalyOff
     | Autocast
+    | CompiledFunctions
     | OwnDiff
     | Unwritten
 )

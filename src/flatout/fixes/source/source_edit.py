@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flatout.fixes.source.decorated import decorated, named_functions
 from flatout.fixes.source.unified_patch import FilePatch, PatchRefused, parse_patch, patched
 from flatout.schema.order import EditedFile
-from flatout.schema.trial import EDITED_SOURCE, Selection
+from flatout.schema.trial import COMPILED_PYTHON, EDITED_SOURCE, Selection
 
 __all__ = ["EditedFiles", "SourceEdit", "edited_files", "find_file", "read_text", "source_edits"]
 
@@ -100,6 +101,7 @@ def edited_files(selections: Iterable[Selection], folders: Sequence[Path]) -> Ed
     """
     found: dict[str, EditedFile] = {}
     dropped: dict[str, str] = {}
+    selections = tuple(selections)
     for edit in source_edits(selections):
         try:
             found |= edit.served(folders, found)
@@ -107,7 +109,35 @@ def edited_files(selections: Iterable[Selection], folders: Sequence[Path]) -> Ed
             dropped[edit.name] = str(error)
         except OSError as error:
             dropped[edit.name] = f"{error.filename} cannot be read ({error.strerror})"
+    for selection in selections:
+        if selection.fix == COMPILED_PYTHON:
+            compiled = _with_compiled(str(selection.settings.get("functions", "")), folders, found)
+            if not compiled:
+                dropped[COMPILED_PYTHON] = "none of its functions is in the script's files any more"
+            found |= compiled
     return EditedFiles(tuple(found.values()), dropped)
+
+
+def _with_compiled(setting: str, folders: Sequence[Path], before: Mapping[str, EditedFile]) -> dict[str, EditedFile]:
+    """Return the files in which functions are compiled, on top of what edits have made of them."""
+    found: dict[str, EditedFile] = {}
+    for name, functions in named_functions(setting).items():
+        path = find_file(name, folders)
+        if path is None:
+            continue
+        real = str(path.resolve())
+        try:
+            data = path.read_bytes()
+            one = before.get(real) or EditedFile(
+                path=real, digest=hashlib.sha256(data).hexdigest(), text=read_text(data)
+            )
+            text = decorated(one.text, functions)
+        except (OSError, ValueError, SyntaxError):  # as it is, the script says what is wrong with it
+            continue
+        if text != one.text:
+            edits = (*one.edits, COMPILED_PYTHON)
+            found[real] = EditedFile(path=real, digest=one.digest, text=text, edits=edits)
+    return found
 
 
 def read_text(data: bytes) -> str:
