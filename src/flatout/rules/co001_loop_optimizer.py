@@ -147,6 +147,7 @@ RULE = Rule(
     code="CO001",
     name="loop-optimizer",
     check=check,
+    edits=(("foreach",),),
     settings={
         "transformers": '`TrainingArguments(optim="adamw_torch_fused")`',
     },

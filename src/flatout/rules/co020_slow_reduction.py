@@ -33,7 +33,7 @@ from flatout.rules.core.bounds import share_of_forward, speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, SlowReduction
 from flatout.units import format_ms
@@ -69,6 +69,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("the other way, timed alone", worst.other_s * 1e3, "ms"),
         ),
         fixes=(),
+        arguments=(
+            Argument("operation", worst.operation),
+            Argument("instead", worst.instead),
+            *((Argument("shape", worst.shape), Argument("dtype", worst.dtype)) if worst.dtype else ()),
+        ),
     )
 
 
@@ -99,6 +104,7 @@ RULE = Rule(
     code="CO020",
     name="slow-reduction",
     check=check,
+    edits=(("maximum",), ("sums",)),
     fires_on=(
         example(step_ms=20, forward=10, backward=9, causes=_with(_NORM)),
         example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, alone_s=1e-4), _NORM)),

@@ -37,7 +37,7 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_step
 from flatout.rules.facts.gradient_exchanges import exposed
 from flatout.rules.facts.setting_trials import computing, measured, priced
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Exchange, Frame, RankSummary, Run, SettingTrial, UnusedGradients
 from flatout.units import format_bytes, format_share
@@ -82,7 +82,16 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("steps looked at", found.n, ""),
         ),
         fixes=(),
+        arguments=_arguments(found),
     )
+
+
+def _arguments(found: UnusedGradients) -> tuple[Argument, ...]:
+    """Return what is not trained: the whole of what is called ("") or a part of it, where all of that is not."""
+    said = (Argument("largest", found.largest), Argument("parameters", found.parameters))
+    if found.untrained is None:
+        return said
+    return (*said, Argument("untrained", found.untrained), Argument("given_gradients", int(found.given_gradients)))
 
 
 def _computing(causes: Causes, found: UnusedGradients) -> float:
@@ -122,6 +131,7 @@ RULE = Rule(
     code="CO022",
     name="unused-gradients",
     check=check,
+    edits=(("no-graph",),),
     fires_on=(
         example(step_ms=100, forward=40, backward=50, causes=_found(0.03)),
         example(step_ms=100, forward=40, backward=50, causes=_found(0.006)),

@@ -30,7 +30,7 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_nodes, timed_nodes
 from flatout.schema.backward import BackwardCall, BackwardFacts
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
 
@@ -63,6 +63,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("steps looked at", found.steps, ""),
         ),
         fixes=(),
+        arguments=(Argument("passes", passes),),
     )
 
 
@@ -78,6 +79,7 @@ RULE = Rule(
     code="CO025",
     name="repeated-backward",
     check=check,
+    edits=(("one-backward",),),
     fires_on=(
         example(step_ms=60, forward=20, backward=35, causes=_with(0.02)),
         example(step_ms=60, forward=20, backward=35, causes=_with(0.005, passes=2.0)),

@@ -37,7 +37,7 @@ from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_nodes, timed_nodes
 from flatout.rules.facts.setting_trials import computing, is_sure, measured
 from flatout.schema.backward import BackwardFacts, NeedlessPass
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, SettingTrial
 from flatout.units import format_bytes
@@ -76,6 +76,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("steps looked at", found.steps, ""),
         ),
         fixes=(),
+        arguments=(Argument("parameters", worst.parameters), Argument("inputs", worst.inputs)),
     )
 
 
@@ -115,6 +116,7 @@ RULE = Rule(
     code="CO026",
     name="discarded-gradients",
     check=check,
+    edits=(("detach-argument",), ("needed-inputs",)),
     fires_on=(
         example(step_ms=60, forward=20, backward=35, causes=_with(0.01)),
         example(step_ms=60, forward=20, backward=35, causes=_with(0.001, _PRICE)),

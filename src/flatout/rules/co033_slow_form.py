@@ -35,7 +35,7 @@ from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.user_lines import phase_of
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, SlowForm
 from flatout.units import format_ms
@@ -80,6 +80,13 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("such calls in a step", worst.calls, ""),
         ),
         fixes=(),
+        arguments=(
+            Argument("operation", worst.operation),
+            Argument("instead", worst.instead.strip("`")),
+            Argument("calls", worst.calls),
+            *(Argument(f"shape_{number}", shape) for number, shape in enumerate(worst.shapes, 1)),
+            *((Argument("dtype", worst.dtype),) if worst.dtype else ()),
+        ),
     )
 
 
@@ -132,6 +139,7 @@ RULE = Rule(
     code="CO033",
     name="slow-form",
     check=check,
+    edits=(("distances",),),
     fires_on=(
         example(step_ms=20, forward=10, backward=9, causes=_with(_PAIRS)),
         example(step_ms=20, forward=10, backward=9, causes=_with(_LONG)),

@@ -120,6 +120,7 @@ RULE = Rule(
     code="IN004",
     name="slow-collate",
     check=check,
+    edits=(("one-array",), ("pad-sequence",)),
     stage=COLLATE,
     takes_whole_stage=True,
     settings={
