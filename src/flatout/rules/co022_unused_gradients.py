@@ -19,6 +19,8 @@ gradients to zero: they grow from step to step, and stay in memory beside the we
 
 `requires_grad_(False)` on what is not trained, before the optimizer and `DistributedDataParallel` are made. Where
 nothing before it is trained, put its forward pass under `torch.no_grad()` too: activations need not be kept.
+`flatout tune` tries the latter for a line `name = network(x)` whose input asks for no gradients, unless the source may
+train more later (`add_param_group`, `requires_grad_(True)`, an optimizer made under a condition).
 
 ## When it is wrong
 

@@ -15,8 +15,9 @@ graph also stays in memory until the last pass.
 
 ## What to do
 
-Add the losses and call `backward()` once: `sum(losses).backward()`, or `torch.autograd.backward(losses)`. Sums are
-rounded in another order, so the last bits differ.
+Make one pass: `torch.autograd.backward([loss_a, loss_b])`, or `sum(losses).backward()`. Sums are rounded in another
+order, so the last bits differ. `flatout tune` tries the first for passes of one block or loop between which the source
+reads no gradient and changes no weight; not where a hook or `DistributedDataParallel` may look at each pass.
 
 ## When it is wrong
 
@@ -56,7 +57,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=worst.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} runs parts of the graph again that an earlier "
         f"backward pass of the same step has run: {passes:.1f} passes a step, most from {at(worst.place) or 'a line'}, "
-        "whose gradients are only added up. Add the losses and call backward() once.",
+        "whose gradients are only added up. Make one pass: torch.autograd.backward([...]).",
         evidence=(
             Evidence("nodes that run again", again_s * 1000, "ms"),
             Evidence("passes a step", passes, ""),

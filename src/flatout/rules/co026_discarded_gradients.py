@@ -20,7 +20,9 @@ student through its peer, when nothing is detached: half of the pass or more is 
 Detach what comes from the other network (`discriminator(fake.detach())`), or make it under `torch.no_grad()`. Where the
 gradient has to go through a network that is not trained by this loss, switch its parameters off meanwhile
 (`critic.requires_grad_(False)`), or name what is trained: `loss.backward(inputs=list(actor.parameters()))`. Take
-`requires_grad` off inputs.
+`requires_grad` off inputs. `flatout tune` tries `.detach()` where the source shows which network made the argument, and
+`inputs=` with what the optimizers hold that step before the next pass; neither where a gradient is clipped or read
+in between.
 
 ## When it is wrong
 

@@ -18,7 +18,8 @@ with the batch.
 `nn.Embedding(..., sparse=True)` (or `F.embedding(rows, table, sparse=True)`), with the table in an optimizer that takes
 sparse gradients: `torch.optim.SparseAdam`, `Adagrad`, or `SGD`. SGD without momentum and weight decay, and Adagrad,
 give the same results. SparseAdam does not give those of Adam: the moments of rows that are not read stand still in
-place of decaying, and there is no weight decay. Compare the quality of the model once.
+place of decaying, and there is no weight decay. Compare the quality of the model once. `flatout tune` tries
+`sparse=True` under SGD and Adagrad alone, without momentum, decay and clipping.
 
 ## When it is wrong
 

@@ -20,7 +20,9 @@ all of it for parts that are cut out or written one by one.
 
 ## What to do
 
-Write the forward line in the form that the message names.
+Write the forward line in the form that the message names. `flatout tune` tries `unbind` before a loop over `x[:, t]`,
+`index_select` for `x[rows]` (negative rows are counted from the end, as before), and a list for a tensor that
+`torch.cat` lets grow.
 
 ## When it is wrong
 

@@ -18,8 +18,8 @@ enlarging change places: done first, the mixing has fewer points and the enlarge
 
 ## What to do
 
-Write it as the message says. Where only indices are wanted of distances (nearest neighbours), compute them under
-`torch.no_grad()`: gradients are recorded in vain.
+Write it as the message says; `flatout tune` tries that for distances. Where only indices are wanted of distances
+(nearest neighbours), compute them under `torch.no_grad()`: gradients are recorded in vain.
 
 ## When it is wrong
 

@@ -5,6 +5,7 @@ import ast
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import is_plain, stores
 from flatout.edits.reading.gradient_flow import last_name
+from flatout.edits.reading.gradient_reads import gradient_hook
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import Function, SourceFile
 from flatout.edits.reading.training_loops import is_without_gradients
@@ -23,6 +24,9 @@ def without_graph(place: EditPlace) -> WrittenEdit:
         return place.left("what is called here has trained parameters, too: freeze the others by requires_grad_(False)")
     if place.finding.argument("given_gradients") != 0:
         return place.left("gradients go through what is not trained, to what is trained before it")
+    hook = gradient_hook(place.project)
+    if hook:
+        return place.left(f"{hook} may wait for gradients of what is not trained")
     later = _trained_later(place.project)
     if later:
         return place.left(f"{later} may train it later: freeze it by requires_grad_(False) until then")

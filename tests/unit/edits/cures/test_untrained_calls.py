@@ -55,6 +55,7 @@ def test_what_stands_there_already_is_left(tmp_path):
         (TEACHER.replace("teacher(x.to(device))", "teacher(student(x))"), "", 0, "the line does more"),
         (TEACHER.replace("soft = teacher(x.to(device)).logits", "soft = f(teacher(x))"), "", 0, "the line does more"),
         (TEACHER.replace("soft =", "soft +="), "", 0, "the line does more"),
+        (TEACHER + "student = DistributedDataParallel(student)\n", "", 0, "DistributedDataParallel may wait"),
         (TEACHER + "optimizer.add_param_group(more)\n", "", 0, "add_param_group() may train it later"),
         (TEACHER + "teacher.requires_grad_(True)\n", "", 0, "requires_grad_() may train it later"),
         (TEACHER + "for p in q:\n    p.requires_grad = epoch > 3\n", "", 0, "requires_grad may train it later"),
