@@ -1,8 +1,8 @@
 """Whether wrong fixes and wrong edits of the source are found out: each case claims to leave results equal.
 
 The fixes are in `sabotage/wrong_fixes.py`, the edits, given as `flatout tune --edit` is given them, in
-`sabotage/wrong_edits.py`. Every case is run through the verifier that `flatout tune` uses, on the script of `honest/` that it names; it counts as
-found when the verdict is "not equal" and the reason names what is wrong.
+`sabotage/wrong_edits.py`. Every case is run through the verifier that `flatout tune` uses, on the script of `honest/`
+that it names; it counts as found when the verdict is "not equal" and the reason names what is wrong.
 
     python benchmarks/sabotage.py [--quick] [--only NAME] [--out FILE]
 """
@@ -36,7 +36,8 @@ def main() -> int:
     from wrong_fixes import CASES
 
     wanted = options.only or (QUICK if options.quick else ())
-    cases = sorted((case for case in (*CASES, *EDITS) if not wanted or case.fix in wanted), key=lambda case: case.script)
+    cases = [case for case in (*CASES, *EDITS) if not wanted or case.fix in wanted]
+    cases.sort(key=lambda case: case.script)
     lines = [f"{'wrong fix':34} {'claims':10} {'on':14} {'verdict':10} reason"]
     print(lines[0], flush=True)
     found = 0
@@ -47,8 +48,8 @@ def main() -> int:
             found += good
             print(line, flush=True)
     took = f"{time.monotonic() - start:.0f} s"
-    num = len({case.fix for case in cases})
-    lines.append(f"{found} of {len(cases)} wrong claims found out and named, made by {num} wrong fixes and edits, in {took}")
+    made = f"made by {len({case.fix for case in cases})} wrong fixes and edits"
+    lines.append(f"{found} of {len(cases)} wrong claims found out and named, {made}, in {took}")
     where = f"torch {version('torch')}, {platform.machine()}, {os.cpu_count()} cores"
     lines.append(f"Python {platform.python_version()}, {where}")
     print(*lines[-2:], sep="\n")

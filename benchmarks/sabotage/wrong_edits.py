@@ -58,8 +58,8 @@ EDITS = [
             (ROUNDING, PRECISION),
             "ema",
             "",
-            "            for p, q in zip(model.parameters(), average.parameters()):\n                q.lerp_(p, 0.01)\n",
-            "            torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 0.012)\n",
+            "q.lerp_(p, 0.01)",
+            "torch._foreach_lerp_([q], [p], 0.012)",
         ),
         (
             "averages-weights-in-another-form",

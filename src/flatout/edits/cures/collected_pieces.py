@@ -35,6 +35,9 @@ def collected(place: EditPlace) -> WrittenEdit:
     loop = next((each for each in place.source.above(one.statement) if isinstance(each, _Loop | Function)), None)
     if not isinstance(loop, _Loop) or loop.orelse:
         return place.left("it stands in no loop of its function")
+    between = next(each for each in place.source.above(one.statement) if each is loop or not isinstance(each, ast.If))
+    if between is not loop:
+        return place.left("a block around the line, and not around the loop, may change what joining does")
     reason = _refused(place, one, loop)
     if reason:
         return place.left(reason)

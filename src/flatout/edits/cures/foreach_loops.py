@@ -1,6 +1,7 @@
 """Loops that change tensors one by one, as `torch._foreach_` operations on lists of them behind the loop."""
 
 import ast
+from functools import partial
 
 from flatout.edits.cures.foreach_terms import ForeachTerms, NotElementwise
 from flatout.edits.finding_edit import EditPlace
@@ -23,6 +24,8 @@ def with_foreach(place: EditPlace) -> WrittenEdit:
     if twice:
         return place.left(f"{twice} may give one tensor several times")
     heads, actions = _parted(block)
+    if not actions:
+        return place.left("a loop that ends in changes of tensors in place is not found here")
     of_turn = stores([loop.target, *heads])
     around = _heads_around(place, loop, block)
     if around is None or not all(map(_is_head, [*around, *heads])):
@@ -31,16 +34,7 @@ def with_foreach(place: EditPlace) -> WrittenEdit:
         return place.left("a turn of the loop may read tensors that another one changes")
     of_turn |= stores(around)
     changes = TextChanges(place.source)
-    taken: set[str] = set()
-
-    def fresh(wanted: str) -> str:
-        name = fresh_name(place.source, wanted)
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        return name
-
-    terms = ForeachTerms(of_turn, changes.text, fresh)
+    terms = ForeachTerms(of_turn, changes.text, partial(fresh_name, place.source))
     try:
         for each in actions:
             terms.act(each)

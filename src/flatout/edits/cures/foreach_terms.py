@@ -24,7 +24,7 @@ class ForeachTerms:
     """The tensors of a loop that are collected in lists, and code that does to the lists what was done to each."""
 
     def __init__(self, of_turn: set[str], text: Callable[[ast.expr], str], fresh: Callable[[str], str]) -> None:
-        """Take the names that stand for another thing in each turn, how nodes are written, and what gives free names."""
+        """Take the names that each turn binds, how nodes are written, and what gives free names."""
         self._of_turn, self._text, self._fresh = of_turn, text, fresh
         self.lists: dict[str, str] = {}  # by the tensor as it is written
         self.lines: list[str] = []
@@ -139,5 +139,6 @@ class ForeachTerms:
             raise NotElementwise
         text = self._text(node)
         if text not in self.lists:
-            self.lists[text] = self._fresh("all_" + re.sub(r"\W+", "_", text).strip("_"))
+            name = self._fresh("all_" + re.sub(r"\W+", "_", text).strip("_"))
+            self.lists[text] = name if name not in self.lists.values() else f"{name}_"
         return self.lists[text]

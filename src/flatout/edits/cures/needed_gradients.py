@@ -62,7 +62,7 @@ def _arguments(changes: TextChanges, call: ast.Call) -> str:
 
 
 def _parameters(optimizers: list[str]) -> str:
-    """Return what lists the parameters that ask for gradients, as `None` where there are none: then all are computed."""
+    """Return what lists the parameters that ask for gradients; where there are none, all are computed."""
     if len(optimizers) == 1:
         groups = f"for g in {optimizers[0]}.param_groups"
     else:

@@ -1,7 +1,7 @@
 """A norm, a variance or an argmax over a slow dimension, written by sums and maxima.
 
 The root of a sum of squares has no gradient at zero, where `norm` gives zero: sums are kept from `1e-36` on, below
-which the gradient is zero, too. `max(dim)` names the first of equal values, and NaN before all numbers, as `argmax` does.
+which the gradient is zero, too. `max(dim)` names the first of equal values, and NaN before numbers, as `argmax` does.
 """
 
 import ast

@@ -12,10 +12,12 @@ from flatout.edits.written_edit import WrittenEdit, with_changes
 __all__ = ["with_sparse_gradients"]
 
 _TABLES = ("Embedding", "EmbeddingBag", "embedding", "embedding_bag", "from_pretrained")
-_SAME = {  # arguments with which sparse gradients give the same results, by their place
-    "SGD": {"momentum": 2, "dampening": 3, "weight_decay": 4, "nesterov": 5, "maximize": 99, "foreach": 99, "fused": 99},
-    "Adagrad": {"weight_decay": 3, "maximize": 99, "foreach": 99, "fused": 99},
+_BY_NAME = 99
+_SAME = {  # what must be off for the results to be the same, with its place among the arguments
+    "SGD": {"momentum": 2, "dampening": 3, "weight_decay": 4, "nesterov": 5},
+    "Adagrad": {"weight_decay": 3},
 }
+_SAME = {name: places | dict.fromkeys(("maximize", "foreach", "fused"), _BY_NAME) for name, places in _SAME.items()}
 _SETTINGS = {"momentum", "weight_decay", "maximize", "nesterov", "foreach", "fused"}
 _READERS = {"clip_grad_norm_", "clip_grad_value_", "grad", "unscale_", "GradScaler", "get_total_norm"}
 

@@ -14,7 +14,7 @@ from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["without_graph"]
 
-_HANDS_ON = {"to", "cuda", "float", "half", "detach", "view", "flatten", "permute", "unsqueeze", "squeeze", "contiguous"}
+_HANDS_ON = {"to", "cuda", "float", "half", "detach", "view", "flatten", "permute", "unsqueeze", "squeeze"}
 
 
 def without_graph(place: EditPlace) -> WrittenEdit:

@@ -1,6 +1,7 @@
 """What reads or changes gradients and weights, as far as names tell: between two statements, or by a hook."""
 
 import ast
+import builtins
 from collections.abc import Iterable, Iterator
 
 from flatout.edits.reading.project import Project
@@ -19,6 +20,7 @@ _WRAPPERS = {
     "deepspeed",
 }  # fmt: skip
 _RUN_BY_CALL = ("forward", "__call__")
+_KNOWN = {*dir(builtins), "item", "append", "detach", "cpu", "mean", "sum", "format", "tolist"}  # that call no module
 
 
 def touches_gradients(project: Project, nodes: Iterable[ast.AST]) -> str:
@@ -29,7 +31,8 @@ def touches_gradients(project: Project, nodes: Iterable[ast.AST]) -> str:
     return next(_touching(project, nodes, set()), "")
 
 
-def _touching(project: Project, nodes: Iterable[ast.AST], seen: set[str]) -> Iterator[str]:
+def _touching(project: Project, nodes: Iterable[ast.AST], seen: set[str], *, model: bool = False) -> Iterator[str]:
+    """Yield what touches them; what a `model` changes in place counts where it is its own, and no value on the way."""
     for node in (inner for each in nodes for inner in ast.walk(each)):
         if isinstance(node, ast.Attribute) and node.attr in _READ:
             yield ast.unparse(node)
@@ -37,12 +40,15 @@ def _touching(project: Project, nodes: Iterable[ast.AST], seen: set[str]) -> Ite
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         in_place = name.endswith("_") and not name.endswith("__")
+        if in_place and model:
+            in_place = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value).startswith("self.")
         if name in _CALLED or in_place or name.startswith("clip_grad"):
             yield f"{ast.unparse(node.func)}()"
-        for called in (name,) if name in project.functions else _RUN_BY_CALL:
+        for called in (name,) if name in project.functions else () if name in _KNOWN else _RUN_BY_CALL:
             if called not in seen:
                 seen.add(called)
-                yield from _touching(project, (each for _, each in project.functions.get(called, ())), seen)
+                functions = (each for _, each in project.functions.get(called, ()))
+                yield from _touching(project, functions, seen, model=model or called in _RUN_BY_CALL)
 
 
 def leaves_block(nodes: Iterable[ast.AST]) -> bool:

@@ -271,7 +271,7 @@ def _named(modules: Iterable[Any], wanted: set[int]) -> Iterator[tuple[str, Any,
 
 
 def _ask_for_gradients(arguments: Any) -> bool:
-    """Return whether a tensor among the arguments of a call asks for gradients; what is of another kind may hold one."""
+    """Return whether a tensor among arguments asks for gradients; an object of another kind may hold one that does."""
     if isinstance(arguments, torch.Tensor):
         return arguments.requires_grad
     if isinstance(arguments, dict):

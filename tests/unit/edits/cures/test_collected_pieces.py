@@ -39,6 +39,7 @@ def test_pieces_are_collected_and_joined_behind_the_loop(tmp_path):
         ("[torch.ones", "[][:0] + 0 * [torch.ones"),
         ("torch.ones(2, 3)", "torch.ones(2, 3, dtype=torch.float64)"),
         ("return seen", "return seen.sum()"),
+        ("        seen = torch.cat", "        if len(x) > 1:\n            seen = torch.cat"),
     ],
 )
 def test_the_same_tensor_comes_out_to_the_bit(tmp_path, old, new):
@@ -81,6 +82,11 @@ def test_a_finding_at_the_loop_itself_will_do_and_arrays_too(tmp_path):
         ("dim=0", "dim=x.dim() - 2", "x is another one in each turn"),
         ("    seen = t", "    global seen\n    seen = t", "a name of other functions"),
         ("    for x", "    def look():\n        return seen\n    for x", "read by a function that the loop may call"),
+        (
+            "        seen = torch.cat([seen, y], dim=0)  # <<",
+            "        with torch.no_grad():\n            seen = torch.cat([seen, y], dim=0)  # <<",
+            "a block around the line",
+        ),
         ("    return", "    else:\n        print(1)\n    return", "stands in no loop"),
     ],
 )

@@ -40,7 +40,8 @@ def test_a_call_inside_the_call_is_detached_too(tmp_path):
 
 def test_one_name_for_the_results_of_both_passes_is_told_apart(tmp_path):
     text = PAIR.replace("- d(fake).square().mean()", "- out.mean()").replace("= d(fake).mean()", "= out.mean()")
-    text = text.replace("    loss_d =", "    out = d(fake)\n    loss_d =").replace("    loss_g =", "    out = d(fake)\n    loss_g =")
+    for loss in ("loss_d", "loss_g"):
+        text = text.replace(f"    {loss} =", f"    out = d(fake)\n    {loss} =")
     after, _ = made(tmp_path, text)
     assert after.count("detach") == 1
     assert after.index("d(fake.detach())") < after.index("loss_d.backward")

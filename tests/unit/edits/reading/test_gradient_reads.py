@@ -32,6 +32,14 @@ def test_gradients_and_weights_are_left_alone(tmp_path, line):
     assert touches_gradients(project, [statement]) == ""
 
 
+def test_what_a_model_does_to_values_on_the_way_is_its_own_matter(tmp_path):
+    more = "class A:\n    def forward(self, x):\n        x.relu_()\n        return self.w.norm()\n"
+    project, statement = first(tmp_path, "y = net(x)", more)
+    assert touches_gradients(project, [statement]) == ""
+    project, statement = first(tmp_path, "print(x.item())", more.replace("x.relu_", "self.w.mul_"))
+    assert touches_gradients(project, [statement]) == ""
+
+
 def test_leaving_and_hooks(tmp_path):
     project, statement = first(tmp_path, "for x in y:\n    if x: break", "w.register_hook(f)\n")
     assert leaves_block([statement])
