@@ -72,8 +72,9 @@ def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Rep
         after, _ = write_findings_in(project, [finding], recorded=project)
         yield from _changed(project, after, "In your source (flatout patch --findings writes it)")
         for edit, words, after in tried_edits(project, finding):
-            what = f"In your source, not measured yet ({words}, {edit.equivalence}; flatout tune tries it)"
-            yield from _changed(project, after, what)
+            if edit.needs_trial:
+                what = f"In your source, not measured yet ({words}, {edit.equivalence}; flatout tune tries it)"
+                yield from _changed(project, after, what)
     loaders = recorded_loaders(report.run)
     for fix in filter(None, map(find_fix, finding.fixes)):
         for settings in fix.choices(report.run)[:1]:

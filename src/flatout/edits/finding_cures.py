@@ -61,9 +61,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "no-gradients": FindingEdit(
         write=_at_line(without_gradients), words=lambda: "torch.no_grad() around the validation"
     ),
-    "remove-call": FindingEdit(
-        write=_at_line(removed), words=lambda *names: f"{' or '.join(names)} left out"
-    ),
+    "remove-call": FindingEdit(write=_at_line(removed), words=lambda *names: f"{' or '.join(names)} left out"),
     "detach": FindingEdit(write=_at_line(detached), words=lambda: "kept without its graph"),
     "one-backward": _tried(in_one_pass, "one backward pass for several losses", equivalence=_ROUNDING),
     "detach-argument": _tried(with_detached_arguments, "the other network's output detached"),
@@ -174,7 +172,7 @@ def _cured(project: Project, finding: Finding, recorded: Project) -> WrittenEdit
         done = _write(project, finding, recorded, edit, arguments)
         if edit.needs_trial and done.changed:
             words = edit.words(*arguments) if edit.words is not None else ""
-            left.append(f"`flatout tune` tries it ({words}, {edit.equivalence}); `flatout patch` writes what it keeps")
+            left.append(f"`flatout tune` tries it ({words}, {edit.equivalence}); `flatout patch` writes what is kept")
         elif done.changed or done.there:
             return done
         else:

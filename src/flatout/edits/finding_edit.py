@@ -4,7 +4,6 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 from flatout.edits.written_edit import WrittenEdit

@@ -66,7 +66,7 @@ def test_an_edit_that_a_trial_has_to_confirm_is_not_written(tmp_path):
     changed, (outcome,) = cured(tmp_path, "CO025", TRAINING + TWO)
     assert changed == []
     assert outcome.left == (
-        "`flatout tune` tries it (one backward pass for several losses, ROUNDING); `flatout patch` writes what it keeps",
+        "`flatout tune` tries it (one backward pass for several losses, ROUNDING); `flatout patch` writes what is kept",
     )
 
 

@@ -44,7 +44,12 @@ def test_a_finding():
 
 
 def test_what_was_measured_of_the_call_is_there_for_whoever_writes_an_edit():
-    measured = (Argument("shape", (8, 3)), Argument("dtype", "float32"), Argument("calls", 2.5), Argument("n", math.inf))
+    measured = (
+        Argument("shape", (8, 3)),
+        Argument("dtype", "float32"),
+        Argument("calls", 2.5),
+        Argument("n", math.inf),
+    )
     row = finding_row(finding(arguments=measured))
     assert row["arguments"] == {"shape": [8, 3], "dtype": "float32", "calls": 2.5, "n": 1e9}
     assert finding(arguments=measured).argument("dtype") == "float32"

@@ -114,7 +114,9 @@ def _is_bound_before(place: EditPlace, whole: str, loop: _Loop) -> bool:
 def _is_changed(loop: _Loop, name: str) -> bool:
     """Return whether what a name stands for is changed in place in the loop."""
     for node in ast.walk(loop):
-        if isinstance(node, ast.AugAssign) and name in {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}:
+        if isinstance(node, ast.AugAssign) and name in {
+            each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)
+        }:
             return True
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and name in loads([node.value]):
             return True

@@ -26,7 +26,9 @@ def with_detached_arguments(place: EditPlace) -> WrittenEdit:
     others = _networks(place.project) - trained
     found = _arguments(place, trained, others)
     if not found:
-        return place.left(f"no call of {' or '.join(sorted(trained))} is given what another network made in this function")
+        return place.left(
+            f"no call of {' or '.join(sorted(trained))} is given what another network made in this function"
+        )
     changes = TextChanges(place.source)
     for call, argument in found:
         bound = place.source.statement(call)

@@ -70,9 +70,7 @@ def _loop(place: EditPlace) -> tuple[ast.For, list[ast.stmt], str] | None:
         first = place.source.parents[first]
         if isinstance(first, ast.With) and len(first.items) == 1 and "no_grad" in ast.unparse(first.items[0]):
             switch = ast.unparse(first.items[0])
-        elif isinstance(first, ast.If) and first.orelse:
-            return None
-        elif not isinstance(first, ast.For | ast.If):
+        elif (isinstance(first, ast.If) and first.orelse) or not isinstance(first, ast.For | ast.If):
             return None
     return None if first.orelse else (first, block, switch)
 
@@ -110,16 +108,15 @@ def _reads_others(place: EditPlace, loop: ast.For) -> bool:
     """Return whether a turn may read what all turns go over: the collection, its module, or out of sight."""
     walked, waiting = set[str](), [loop.iter]
     for node in waiting:  # grows while it is read
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if isinstance(node, ast.Call):
             waiting += node.args  # zip(a, b), list(a)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            walked.add(ast.unparse(node.func.value))
+            walked |= {ast.unparse(node.func.value)} if isinstance(node.func, ast.Attribute) else set()
         else:
             walked.add(ast.unparse(node))
-    for node in (inner for each in loop.body for inner in ast.walk(each)):
-        if isinstance(node, ast.expr) and ast.unparse(node) in walked:
+    for each in (inner for statement in loop.body for inner in ast.walk(statement)):
+        if isinstance(each, ast.expr) and ast.unparse(each) in walked:
             return True
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in place.project.functions:
+        if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in place.project.functions:
             return True
     return False
 

@@ -103,9 +103,9 @@ class ForeachTerms:
             return f"torch._foreach_{operation}({self._term(left)}, {self._term(right)})"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return f"torch._foreach_neg({self._term(node.operand)})"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
-            if node.func.attr in _ROOTS:
-                return f"torch._foreach_{node.func.attr}({self._term(node.func.value)})"
+        alone = isinstance(node, ast.Call) and not node.args and not node.keywords
+        if alone and isinstance(node.func, ast.Attribute) and node.func.attr in _ROOTS:  # type: ignore[attr-defined]
+            return f"torch._foreach_{node.func.attr}({self._term(node.func.value)})"  # type: ignore[attr-defined]
         raise NotElementwise
 
     def _listed(self, node: ast.expr) -> str:
@@ -123,15 +123,9 @@ class ForeachTerms:
 
     def _is_leaf(self, node: ast.expr) -> bool:
         """Return whether an expression names a tensor of the turn: `p`, `p.grad`, `state["mean"]`, `p.detach()`."""
-        while True:
-            if isinstance(node, ast.Attribute) and node.attr in _PLAIN:
-                node = node.value
-            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-                node = node.value
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
-                node = node.func.value
-            else:
-                return isinstance(node, ast.Name) and node.id in self._of_turn
+        while (inner := _inner(node)) is not None:
+            node = inner
+        return isinstance(node, ast.Name) and node.id in self._of_turn
 
     def _leaf(self, node: ast.expr) -> str:
         """Return the list of a tensor, which is collected from now on."""
@@ -142,3 +136,13 @@ class ForeachTerms:
             name = self._fresh("all_" + re.sub(r"\W+", "_", text).strip("_"))
             self.lists[text] = name if name not in self.lists.values() else f"{name}_"
         return self.lists[text]
+
+
+def _inner(node: ast.expr) -> ast.expr | None:
+    """Return what a part is of, `p` of `p.grad` or `p.detach()`; None of what is no part."""
+    if isinstance(node, ast.Call):
+        called = node.func
+        return called.value if isinstance(called, ast.Attribute) and called.attr in _SAME else None
+    if isinstance(node, ast.Attribute) and node.attr in _PLAIN:
+        return node.value
+    return node.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None

@@ -5,6 +5,7 @@ which the gradient is zero, too. `max(dim)` names the first of equal values, and
 """
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flatout.edits.finding_edit import EditPlace
@@ -74,7 +75,7 @@ def by_maximum(place: EditPlace) -> WrittenEdit:
     return WrittenEdit(changes.done(place.project), changed=1)
 
 
-def _one(place: EditPlace, known: dict[str, tuple[str, ...]]) -> _Reduction | None:
+def _one(place: EditPlace, known: Mapping[str, tuple[str, ...]]) -> _Reduction | None:
     """Return the only reduction of the measured kind in the statement, where it goes over one dimension."""
     measured = _OF.get(str(place.finding.argument("operation")), "")
     calls = [node for node in ast.walk(place.statement) if isinstance(node, ast.Call)]
@@ -83,7 +84,7 @@ def _one(place: EditPlace, known: dict[str, tuple[str, ...]]) -> _Reduction | No
     return found[0] if len(found) == 1 and found[0].dim is not None else None
 
 
-def _reduction(place: EditPlace, call: ast.Call, known: dict[str, tuple[str, ...]]) -> _Reduction | None:
+def _reduction(place: EditPlace, call: ast.Call, known: Mapping[str, tuple[str, ...]]) -> _Reduction | None:
     name = place.source.names.dotted(call.func).removeprefix("torch.")
     if name in known:
         places = known[name]
@@ -133,7 +134,7 @@ def _number(node: ast.expr | None) -> int | None:
         inner = _number(node.operand)
         return None if inner is None else -inner
     whole = isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool)
-    return node.value if whole else None  # type: ignore[union-attr, return-value]
+    return node.value if whole else None  # type: ignore[union-attr]
 
 
 def _last(name: str) -> str:

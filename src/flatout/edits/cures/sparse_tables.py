@@ -25,7 +25,9 @@ _READERS = {"clip_grad_norm_", "clip_grad_value_", "grad", "unscale_", "GradScal
 def with_sparse_gradients(place: EditPlace) -> WrittenEdit:
     """Write `sparse=True` in the call that makes the table, or looks rows up."""
     source = place.source
-    calls = [node for node in ast.walk(place.statement) if isinstance(node, ast.Call) and last_name(node.func) in _TABLES]
+    calls = [
+        node for node in ast.walk(place.statement) if isinstance(node, ast.Call) and last_name(node.func) in _TABLES
+    ]
     calls = [call for call in calls if source.names.dotted(call.func).startswith("torch.nn.")]
     if len(calls) != 1:
         return place.left("the line that makes the table, nn.Embedding(...), is not found here")
@@ -75,7 +77,9 @@ def _refused_optimizer(place: EditPlace) -> str:
             if state is not Given.NOTHING and not off:
                 return source.at(call, f"{name} of {held_by} makes another training of sparse gradients")
     for source, node in place.project.nodes(ast.Constant, ast.keyword):
-        said = node.arg if isinstance(node, ast.keyword) and last_name(_called(source.parents[node])) == "dict" else ""
+        said: object = (
+            node.arg if isinstance(node, ast.keyword) and last_name(_called(source.parents[node])) == "dict" else ""
+        )
         said = node.value if isinstance(node, ast.Constant) and _is_key(source.parents[node], node) else said
         if said in _SETTINGS:
             return f"a parameter group may set {said} for itself"

@@ -101,7 +101,11 @@ def padded_at_once(place: EditPlace) -> WrittenEdit:
     if made is None:
         return place.left(f"no line above the loop makes {name} of one kind of number, by torch.zeros or torch.full")
     statement, sizes, padding, dtype = made
-    if len(sizes) != 2 or ast.unparse(sizes[0]) != f"len({ast.unparse(rows)})" or not _is_longest(place, sizes[1], rows):
+    if (
+        len(sizes) != 2
+        or ast.unparse(sizes[0]) != f"len({ast.unparse(rows)})"
+        or not _is_longest(place, sizes[1], rows)
+    ):
         return place.left(f"{name} may have more rows, or wider ones, than are put into it")
     changes = TextChanges(place.source)
     target = changes.text(loop.target.elts[1])  # type: ignore[attr-defined]
@@ -118,8 +122,14 @@ def _filled(loop: ast.For) -> tuple[str, ast.expr, ast.expr] | None:
     """Return what `for i, row in enumerate(rows): name[i, :len(row)] = value` fills, from what, with what."""
     target, only = loop.target, loop.body[0]
     pair = isinstance(target, ast.Tuple) and len(target.elts) == 2 and all(isinstance(e, ast.Name) for e in target.elts)
-    numbered = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "enumerate" and len(loop.iter.args) == 1
-    if not (pair and numbered and isinstance(only, ast.Assign)) or loop.orelse or len(loop.body) + len(only.targets) != 2:
+    numbered = (
+        isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "enumerate" and len(loop.iter.args) == 1
+    )
+    if (
+        not (pair and numbered and isinstance(only, ast.Assign))
+        or loop.orelse
+        or len(loop.body) + len(only.targets) != 2
+    ):
         return None
     place, row = only.targets[0], ast.unparse(target.elts[1])  # type: ignore[attr-defined]
     if not isinstance(place, ast.Subscript) or not isinstance(place.value, ast.Name):
@@ -127,7 +137,12 @@ def _filled(loop: ast.For) -> tuple[str, ast.expr, ast.expr] | None:
     number = ast.unparse(target.elts[0])  # type: ignore[attr-defined]
     lengths = (f"len({row})", f"{row}.shape[0]", f"{row}.size(0)")
     written = {f"({number}, :{length})" for length in lengths} | {f"{number}, :{length}" for length in lengths}
-    tensor = ast.unparse(only.value) in (row, f"torch.tensor({row})", f"torch.as_tensor({row})", f"torch.from_numpy({row})")
+    tensor = ast.unparse(only.value) in (
+        row,
+        f"torch.tensor({row})",
+        f"torch.as_tensor({row})",
+        f"torch.from_numpy({row})",
+    )
     if ast.unparse(place.slice) not in written or not tensor or loads([only.value]) & {number, place.value.id}:
         return None
     return place.value.id, loop.iter.args[0], only.value  # type: ignore[attr-defined]
@@ -145,9 +160,7 @@ def _made(place: EditPlace, loop: ast.For, name: str) -> tuple[ast.stmt, list[as
     return None
 
 
-def _made_by(
-    place: EditPlace, statement: ast.stmt, call: ast.Call
-) -> tuple[ast.stmt, list[ast.expr], str, str] | None:
+def _made_by(place: EditPlace, statement: ast.stmt, call: ast.Call) -> tuple[ast.stmt, list[ast.expr], str, str] | None:
     maker = place.source.names.dotted(call.func)
     named = {each.arg: ast.unparse(each.value) for each in call.keywords}
     args = [each.elts if isinstance(each, ast.Tuple) else [each] for each in call.args]

@@ -87,7 +87,8 @@ def _run(place: EditPlace, statements: list[ast.stmt]) -> list[_Pass]:
 def _joined(place: EditPlace, passes: list[_Pass]) -> WrittenEdit:
     """Write the passes as one, in the place of the last."""
     block = block_of(place.source, place.statement)
-    changes, names = TextChanges(place.source), []
+    changes = TextChanges(place.source)
+    names: list[str] = []
     last = passes[-1]
     for each in passes[:-1]:
         between = block[block.index(each.statement) + 1 : block.index(last.statement)]

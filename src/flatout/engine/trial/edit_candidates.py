@@ -49,9 +49,7 @@ def edit_candidates(
     for edit in edits:
         if edit.finding is None:
             found.append(_given(edit, run, breakdown, equal))
-        elif edit.finding.max_speedup >= FLOOR and (
-            edit.equivalence.rank <= equal.rank or edit.finding.code in named
-        ):
+        elif edit.finding.max_speedup >= FLOOR and (edit.equivalence.rank <= equal.rank or edit.finding.code in named):
             found.append(_cure(edit, edit.finding, equal))
     return found
 

@@ -22,11 +22,9 @@ def made(folder, text):
 def test_pieces_are_collected_and_joined_behind_the_loop(tmp_path):
     after, left = made(tmp_path, GROWS)
     assert left == ""
-    assert after == GROWS.replace("  # <<", "").replace(
-        "    for x", "    seen_pieces = [seen]\n    for x"
-    ).replace("seen = torch.cat([seen, y], dim=0)", "seen_pieces.append(y)").replace(
-        "    return", "    seen = torch.cat(seen_pieces, dim=0)\n    return"
-    )
+    assert after == GROWS.replace("  # <<", "").replace("    for x", "    seen_pieces = [seen]\n    for x").replace(
+        "seen = torch.cat([seen, y], dim=0)", "seen_pieces.append(y)"
+    ).replace("    return", "    seen = torch.cat(seen_pieces, dim=0)\n    return")
     same_results(GROWS, after, "found")
 
 

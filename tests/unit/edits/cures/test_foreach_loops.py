@@ -36,13 +36,21 @@ def made(folder, text):
         (EMA, "q.sub_((1 - d) * (q - p))", "torch._foreach_mul(torch._foreach_sub(all_q, all_p), 1 - d)"),
         (STEP, "p -= lr * p.grad", "torch._foreach_sub_(all_p, torch._foreach_mul(all_p_grad, lr))"),
         (STEP, "p.data.add_(p.grad, alpha=-lr)", "torch._foreach_add_(all_p_data, all_p_grad, alpha=-lr)"),
-        (STEP, "p.sub_(p.grad.sign(), alpha=lr)", "torch._foreach_sub_(all_p, torch._foreach_sign(all_p_grad), alpha=lr)"),
+        (
+            STEP,
+            "p.sub_(p.grad.sign(), alpha=lr)",
+            "torch._foreach_sub_(all_p, torch._foreach_sign(all_p_grad), alpha=lr)",
+        ),
         (STEP, "p.grad.mul_(0.5)", "torch._foreach_mul_(all_p_grad, 0.5)"),
         (STEP, "p.grad.div_(3)", "torch._foreach_div_(all_p_grad, 3)"),
         (STEP, "p.grad.zero_()", "torch._foreach_zero_(all_p_grad)"),
         (STEP, "p.grad.clamp_(-0.1, 0.1)", "torch._foreach_clamp_max_(all_p_grad, 0.1)"),
         (STEP, "p.grad.clamp_(min=0)", "torch._foreach_clamp_min_(all_p_grad, 0)"),
-        (STEP, "p.addcmul_(p.grad, p.grad, value=-lr)", "torch._foreach_addcmul_(all_p, all_p_grad, all_p_grad, value=-lr)"),
+        (
+            STEP,
+            "p.addcmul_(p.grad, p.grad, value=-lr)",
+            "torch._foreach_addcmul_(all_p, all_p_grad, all_p_grad, value=-lr)",
+        ),
         (STEP, "p.addcdiv_(p.grad, p.grad.abs() + 1, value=-lr)", "torch._foreach_addcdiv_(all_p, all_p_grad, "),
         (STEP, "p.grad += 0.01 * p", "torch._foreach_add_(all_p_grad, torch._foreach_mul(all_p, 0.01))"),
     ],
@@ -59,13 +67,15 @@ def test_lists_are_made_before_the_loop_and_used_behind_it(tmp_path):
     after, _ = made(
         tmp_path,
         "import torch\n@torch.no_grad()\ndef update(a, b, d):\n    all_q = 1\n"
-        "    for p, q in zip(a.parameters(), b.parameters()):\n        q.mul_(d)\n        q.add_(p, alpha=1 - d)  # <<\n"
+        "    for p, q in zip(a.parameters(), b.parameters()):\n        q.mul_(d)\n"
+        "        q.add_(p, alpha=1 - d)  # <<\n"
         "    return b\n",
     )
     assert after == (
         "import torch\n@torch.no_grad()\ndef update(a, b, d):\n    all_q = 1\n    all_q_2 = []\n    all_p = []\n"
         "    for p, q in zip(a.parameters(), b.parameters()):\n        all_q_2.append(q)\n        all_p.append(p)\n"
-        "    if all_q_2:\n        torch._foreach_mul_(all_q_2, d)\n        torch._foreach_add_(all_q_2, all_p, alpha=1 - d)\n"
+        "    if all_q_2:\n        torch._foreach_mul_(all_q_2, d)\n"
+        "        torch._foreach_add_(all_q_2, all_p, alpha=1 - d)\n"
         "    return b\n"
     )
 
@@ -124,9 +134,18 @@ def test_no_tensors_are_no_error(tmp_path):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("for k, v in m.state_dict().items():\n    v.mul_(0.5)  # <<\n", "state_dict may give one tensor several times"),
-        ("for p in q:\n    p.grad.mul_(1 / norm(m))  # <<\ndef norm(m): pass\n", "may read tensors that another one changes"),
-        ("for p in m.parameters():\n    s = m(x)\n    p.grad.mul_(s)  # <<\n", "may read tensors that another one changes"),
+        (
+            "for k, v in m.state_dict().items():\n    v.mul_(0.5)  # <<\n",
+            "state_dict may give one tensor several times",
+        ),
+        (
+            "for p in q:\n    p.grad.mul_(1 / norm(m))  # <<\ndef norm(m): pass\n",
+            "may read tensors that another one changes",
+        ),
+        (
+            "for p in m.parameters():\n    s = m(x)\n    p.grad.mul_(s)  # <<\n",
+            "may read tensors that another one changes",
+        ),
         ("for p in ps:\n    s = sum(ps)\n    p.mul_(2)  # <<\n", "may read tensors that another one changes"),
         ("for p in ps:\n    print(p)\n    p.mul_(2)  # <<\n", "the loop does more"),
         ("for p in ps:\n    self.n = p\n    p.mul_(2)  # <<\n", "the loop does more"),

@@ -15,7 +15,10 @@ def sums(folder, line, operation="linalg_vector_norm", **measured):
     ("line", "instead"),
     [
         ("d = self.stack(x).norm(dim=0)", "d = self.stack(x).square().sum(0).clamp_min(1e-36).sqrt()"),
-        ("d = torch.norm(a - b, 2, 1, keepdim=True) + 1", "d = (a - b).square().sum(1, keepdim=True).clamp_min(1e-36).sqrt() + 1"),
+        (
+            "d = torch.norm(a - b, 2, 1, keepdim=True) + 1",
+            "d = (a - b).square().sum(1, keepdim=True).clamp_min(1e-36).sqrt() + 1",
+        ),
         ("d = torch.linalg.vector_norm(x, dim=-2)", "d = x.square().sum(-2).clamp_min(1e-36).sqrt()"),
         ("d = torch.linalg.norm(x, axis=1)", "d = x.square().sum(1).clamp_min(1e-36).sqrt()"),
         ("d = [y.norm(p=2, dim=0) for y in x]", "d = [y.square().sum(0).clamp_min(1e-36).sqrt() for y in x]"),
@@ -27,7 +30,9 @@ def test_a_norm_is_the_root_of_a_sum_of_squares(tmp_path, line, instead):
 
 
 def test_a_spread_is_a_sum_of_squares_by_the_number_of_values(tmp_path):
-    assert "((x - x.mean(1, keepdim=True)).square().sum(1) / (x.size(1) - 1))" in sums(tmp_path, "v = x.var(1)", "var")[0]
+    assert (
+        "((x - x.mean(1, keepdim=True)).square().sum(1) / (x.size(1) - 1))" in sums(tmp_path, "v = x.var(1)", "var")[0]
+    )
     after, _ = sums(tmp_path, "v = torch.std(self.x, dim=0, correction=0, keepdim=True)", "std")
     assert ".square().sum(0, keepdim=True) / self.x.size(0)).clamp_min(1e-36).sqrt()" in after
 
@@ -58,7 +63,9 @@ def test_numbers_whose_squares_do_not_fit_are_left(tmp_path):
     assert "out of its range" in sums(tmp_path, "d = x.norm(dim=0)", dtype="float16")[1]
 
 
-@pytest.mark.parametrize("line", ["d = x.norm(dim=0)", "d = x.std(0, unbiased=False)", "d = x.var(dim=1, keepdim=True)"])
+@pytest.mark.parametrize(
+    "line", ["d = x.norm(dim=0)", "d = x.std(0, unbiased=False)", "d = x.var(dim=1, keepdim=True)"]
+)
 def test_values_and_gradients_are_nearly_the_same_and_zero_where_there_is_nothing(tmp_path, line):
     start = "torch.manual_seed(1)\nx = torch.randn(5, 7)\nx[:, 2] = 0\nx.requires_grad_()\n"
     text = f"{HEAD}{start}{line}  # <<\nd.sum().backward()\nfound = [d.detach(), x.grad]\n"
@@ -79,7 +86,9 @@ def test_an_argmax_is_the_place_of_a_maximum(tmp_path, line, instead):
     assert edited(tmp_path, "maximum", f"{HEAD}{line}  # <<\n")[0] == f"{HEAD}{instead}\n"
 
 
-@pytest.mark.parametrize("line", ["p = x.argmax()", "p = np.argmax(x, 1)", "p = x.argmax(dim)", "p = x.argmax(1, out=o)"])
+@pytest.mark.parametrize(
+    "line", ["p = x.argmax()", "p = np.argmax(x, 1)", "p = x.argmax(dim)", "p = x.argmax(1, out=o)"]
+)
 def test_the_place_in_all_numbers_is_left(tmp_path, line):
     assert edited(tmp_path, "maximum", f"{HEAD}{line}  # <<\n")[0] == ""
 

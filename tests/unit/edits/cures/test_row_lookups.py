@@ -32,7 +32,9 @@ found = [h.detach(), x.grad]
     same_results(text, rows(tmp_path, text)[0], "found", exact=False)
 
 
-@pytest.mark.parametrize("line", ["h = x[r] + y[r]", "h = x[:, r]", "h = f(x)[r]", "h = x[0]", "h = x[r + 1]", "x[r] = h"])
+@pytest.mark.parametrize(
+    "line", ["h = x[r] + y[r]", "h = x[:, r]", "h = f(x)[r]", "h = x[0]", "h = x[r + 1]", "x[r] = h"]
+)
 def test_other_indices_are_left(tmp_path, line):
     after, left = rows(tmp_path, f"{line}  # <<\n")
     assert after == ""

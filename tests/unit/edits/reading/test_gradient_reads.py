@@ -17,7 +17,16 @@ def first(folder, line, more=""):
 
 @pytest.mark.parametrize(
     "line",
-    ["print(w.grad)", "w.data = x", "optimizer.step()", "w.mul_(2)", "clip_grad_norm_(p, 1)", "norm(w)", "net(x)", "a.b.f()"],
+    [
+        "print(w.grad)",
+        "w.data = x",
+        "optimizer.step()",
+        "w.mul_(2)",
+        "clip_grad_norm_(p, 1)",
+        "norm(w)",
+        "net(x)",
+        "a.b.f()",
+    ],
 )
 def test_gradients_and_weights_are_touched(tmp_path, line):
     more = "def norm(w):\n    return inner(w)\ndef inner(w):\n    return w.grad\nclass A:\n"
@@ -26,7 +35,9 @@ def test_gradients_and_weights_are_touched(tmp_path, line):
     assert touches_gradients(project, [statement])
 
 
-@pytest.mark.parametrize("line", ["print(loss.item())", "loss = f(x) + 1", "with torch.no_grad(): m = a.mean()", "self.step = 3"])
+@pytest.mark.parametrize(
+    "line", ["print(loss.item())", "loss = f(x) + 1", "with torch.no_grad(): m = a.mean()", "self.step = 3"]
+)
 def test_gradients_and_weights_are_left_alone(tmp_path, line):
     project, statement = first(tmp_path, line, "def f(x):\n    return f(x) + g(x)\ndef g(x):\n    return f(x)\n")
     assert touches_gradients(project, [statement]) == ""
