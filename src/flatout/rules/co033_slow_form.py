@@ -80,13 +80,18 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("such calls in a step", worst.calls, ""),
         ),
         fixes=(),
-        arguments=(
-            Argument("operation", worst.operation),
-            Argument("instead", worst.instead.strip("`")),
-            Argument("calls", worst.calls),
-            *(Argument(f"shape_{number}", shape) for number, shape in enumerate(worst.shapes, 1)),
-            *((Argument("dtype", worst.dtype),) if worst.dtype else ()),
-        ),
+        arguments=_arguments(worst),
+    )
+
+
+def _arguments(one: SlowForm) -> tuple[Argument, ...]:
+    """Return what was measured of the longest of the calls."""
+    return (
+        Argument("operation", one.operation),
+        Argument("instead", one.instead.strip("`")),
+        Argument("calls", one.calls),
+        *(Argument(f"shape_{number}", shape) for number, shape in enumerate(one.shapes, 1)),
+        *((Argument("dtype", one.dtype),) if one.dtype else ()),
     )
 
 
