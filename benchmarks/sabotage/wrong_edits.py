@@ -114,7 +114,7 @@ EDITS = [
             "leaves-the-backbone-in-training-mode",
             (BITWISE, ROUNDING),
             "frozen_backbone",
-            "mode",
+            "values",
             "backbone.eval()\n",
             "",
         ),
