@@ -245,11 +245,12 @@ def cures(steps):
 
     The finding names each line that is marked for it in turn, until one can be changed: a diagnosis names one of them.
     """
-    from flatout.edits.finding_cures import edit_for
+    from flatout.edits.finding_cures import edits_for
 
     for script in read_truth():
         for cause in script.causes:
-            code = next((each for each in cause.codes if edit_for(each)), None)
+            sure = (each for each in cause.codes if any(not edit.needs_trial for edit, _ in edits_for(each)))
+            code = next(sure, None)
             if code is None:
                 continue
             entry = script.files(script.home)[0] if not script.package else script.home / script.name

@@ -1,7 +1,8 @@
-"""Whether wrong fixes are found out: each case of `sabotage/wrong_fixes.py` claims to leave results equal.
+"""Whether wrong fixes and wrong edits of the source are found out: each case claims to leave results equal.
 
-Every case is run through the verifier that `flatout tune` uses, on the script of `honest/` that it names; it counts as
-found when the verdict is "not equal" and the reason names what is wrong.
+The fixes are in `sabotage/wrong_fixes.py`, the edits, given as `flatout tune --edit` is given them, in
+`sabotage/wrong_edits.py`. Every case is run through the verifier that `flatout tune` uses, on the script of `honest/`
+that it names; it counts as found when the verdict is "not equal" and the reason names what is wrong.
 
     python benchmarks/sabotage.py [--quick] [--only NAME] [--out FILE]
 """
@@ -18,11 +19,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 QUICK = ("drops-one-sample", "raises-the-rate", "scales-the-gradients", "freezes-batchnorm", "switches-dropout-off")
+QUICK += ("detaches-what-the-generator-made", "pads-with-a-token")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="five of the cases")
+    parser.add_argument("--quick", action="store_true", help="seven of the cases")
     parser.add_argument("--only", action="append", default=[], help="cases of this name")
     parser.add_argument("--out", type=Path, help="write the table here, too")
     options = parser.parse_args()
@@ -30,10 +32,12 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE / "sabotage"), os.environ.get("PYTHONPATH")]))
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # other jobs of a shared machine make OpenMP regions wait
     sys.path.insert(0, str(HERE / "sabotage"))
+    from wrong_edits import EDITS
     from wrong_fixes import CASES
 
     wanted = options.only or (QUICK if options.quick else ())
-    cases = sorted((case for case in CASES if not wanted or case.fix in wanted), key=lambda case: case.script)
+    cases = [case for case in (*CASES, *EDITS) if not wanted or case.fix in wanted]
+    cases.sort(key=lambda case: case.script)
     lines = [f"{'wrong fix':34} {'claims':10} {'on':14} {'verdict':10} reason"]
     print(lines[0], flush=True)
     found = 0
@@ -44,8 +48,8 @@ def main() -> int:
             found += good
             print(line, flush=True)
     took = f"{time.monotonic() - start:.0f} s"
-    num = len({case.fix for case in cases})
-    lines.append(f"{found} of {len(cases)} wrong claims found out and named, made by {num} wrong fixes, in {took}")
+    made = f"made by {len({case.fix for case in cases})} wrong fixes and edits"
+    lines.append(f"{found} of {len(cases)} wrong claims found out and named, {made}, in {took}")
     where = f"torch {version('torch')}, {platform.machine()}, {os.cpu_count()} cores"
     lines.append(f"Python {platform.python_version()}, {where}")
     print(*lines[-2:], sep="\n")
@@ -63,7 +67,8 @@ def verdicts(script, cases):
     with tempfile.TemporaryDirectory(prefix="sabotage-") as folder:
         verifier = Verifier(parse_target((str(HERE / "honest" / f"{script}.py"),)), Path(folder))
         for case in cases:
-            equality = verifier.check((Selection(case.fix),), case.claimed)
+            selection = getattr(case, "selection", None) or Selection(case.fix)
+            equality = verifier.check((selection,), case.claimed)
             verdict = {True: "EQUAL", False: "rejected", None: "no verdict"}[equality.equal]
             named = case.named in equality.reason
             note = "" if named or equality.equal is not False else f"  [not named: {case.named}]"

@@ -74,4 +74,12 @@ def proposed_edits(report: "Report", target: "Target", only: frozenset[str]) -> 
         found = edits_for_findings(project, findings, target.folders) if project is not None else []
     except Exception:  # whatever is odd about the source
         return []
-    return [ProposedEdit(selection=edit.selection, finding=finding) for finding, edit in found]
+    return [
+        ProposedEdit(
+            selection=each.edit.selection,
+            finding=each.finding,
+            equivalence=each.equivalence,
+            weakest=each.weakest,
+        )
+        for each in found
+    ]

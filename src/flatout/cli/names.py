@@ -49,7 +49,7 @@ def fix_names(words: Iterable[str]) -> frozenset[str]:
             named = {page.name}
         else:
             named = {fix.name for fix in fixes() if page.code in fix.addresses and not fix.on_request}
-            named |= {page.code} if page.edit else set()  # the rule's own change of the source
+            named |= {page.code} if page.edits else set()  # the rule's own change of the source
         if not named:
             raise UsageError(
                 f"No fix addresses {_title(page)}.",

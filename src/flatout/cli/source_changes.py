@@ -63,14 +63,18 @@ def recorded_project(run: Run) -> "Project | None":
 
 def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[ReportedChange]:
     """Yield what can be written for a finding: its own edit, then its fixes, with the settings that come first."""
-    from flatout.edits.finding_cures import edit_for, write_findings_in
+    from flatout.edits.finding_cures import edits_for, tried_edits, write_findings_in
     from flatout.edits.recipe_edits import write_recipe_in
     from flatout.fixes.core.catalog import find_fix
     from flatout.schema.trial import Selection
 
-    if edit_for(finding.code):
+    if edits_for(finding.code):
         after, _ = write_findings_in(project, [finding], recorded=project)
         yield from _changed(project, after, "In your source (flatout patch --findings writes it)")
+        for edit, words, after in tried_edits(project, finding):
+            if edit.needs_trial:
+                what = f"In your source, not measured yet ({words}, {edit.equivalence}; flatout tune tries it)"
+                yield from _changed(project, after, what)
     loaders = recorded_loaders(report.run)
     for fix in filter(None, map(find_fix, finding.fixes)):
         for settings in fix.choices(report.run)[:1]:

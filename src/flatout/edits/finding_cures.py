@@ -2,10 +2,22 @@
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from flatout.edits.cures.collected_pieces import collected
+from flatout.edits.cures.detached_arguments import with_detached_arguments
+from flatout.edits.cures.foreach_loops import with_foreach
+from flatout.edits.cures.needed_gradients import with_needed_inputs
+from flatout.edits.cures.pair_distances import without_differences
+from flatout.edits.cures.reductions import by_maximum, by_sums
+from flatout.edits.cures.row_lookups import by_rows, cut_once
+from flatout.edits.cures.sparse_tables import with_sparse_gradients
+from flatout.edits.cures.stacked_arrays import in_one_array, padded_at_once
+from flatout.edits.cures.summed_backward import in_one_pass
+from flatout.edits.cures.untrained_calls import without_graph
 from flatout.edits.detached_values import detached
+from flatout.edits.finding_edit import EditPlace, FindingEdit
 from flatout.edits.given_diff import edit_of
 from flatout.edits.line_moves import line_now
 from flatout.edits.no_gradients import without_gradients
@@ -20,63 +32,99 @@ from flatout.fixes.source.source_edit import SourceEdit, read_text
 from flatout.rules.core.catalog import rule_of
 from flatout.rules.core.rule import Rule
 from flatout.schema.finding import Finding
+from flatout.schema.trial import Equivalence
 
-__all__ = ["EDITS", "edit_for", "edit_in_words", "edits_for_findings", "write_findings_in"]
+__all__ = [
+    "EDITS",
+    "TriedEdit",
+    "edits_for",
+    "edits_for_findings",
+    "edits_in_words",
+    "tried_edits",
+    "write_findings_in",
+]
 
-Edit = Callable[[Project, SourceFile, ast.stmt], WrittenEdit]
+_ROUNDING = Equivalence.ROUNDING
 
-EDITS: Mapping[str, Callable[..., Edit]] = {
-    "anomaly-detection-off": lambda: lambda project, source, statement: no_anomaly_detection(project),
-    "no-gradients": lambda: without_gradients,
-    "remove-call": lambda *names: partial(removed, names=names),
-    "detach": lambda: detached,
+
+def _at_line(write: Callable[..., WrittenEdit]) -> Callable[..., WrittenEdit]:
+    """Return the edit that `write(project, source, statement, *arguments)` makes."""
+    return lambda place, *names: write(place.project, place.source, place.statement, *([names] if names else []))
+
+
+def _tried(write: Callable[[EditPlace], WrittenEdit], words: str, **about: Equivalence | None) -> FindingEdit:
+    return FindingEdit(write=write, words=lambda: words, needs_trial=True, **about)  # type: ignore[arg-type]
+
+
+EDITS: Mapping[str, FindingEdit] = {
+    "anomaly-detection-off": FindingEdit(write=lambda place: no_anomaly_detection(place.project)),
+    "no-gradients": FindingEdit(
+        write=_at_line(without_gradients), words=lambda: "torch.no_grad() around the validation"
+    ),
+    "remove-call": FindingEdit(write=_at_line(removed), words=lambda *names: f"{' or '.join(names)} left out"),
+    "detach": FindingEdit(write=_at_line(detached), words=lambda: "kept without its graph"),
+    "one-backward": _tried(in_one_pass, "one backward pass for several losses", equivalence=_ROUNDING),
+    "detach-argument": _tried(with_detached_arguments, "the other network's output detached"),
+    "needed-inputs": _tried(with_needed_inputs, "gradients of what the optimizer holds alone"),
+    "no-graph": _tried(without_graph, "torch.no_grad() around what is not trained", weakest=_ROUNDING),
+    "sparse-gradients": _tried(with_sparse_gradients, "sparse=True for the table", equivalence=_ROUNDING),
+    "sums": _tried(by_sums, "the reduction by sums", equivalence=_ROUNDING),
+    "maximum": _tried(by_maximum, "the indices of max() or min()"),
+    "rows": _tried(by_rows, "rows by index_select", equivalence=_ROUNDING),
+    "unbind": _tried(cut_once, "the tensor cut once", equivalence=_ROUNDING),
+    "distances": _tried(without_differences, "distances without all differences", equivalence=_ROUNDING),
+    "foreach": _tried(with_foreach, "torch._foreach_ operations for the loop", weakest=_ROUNDING),
+    "one-array": _tried(in_one_array, "one array before the tensor"),
+    "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
+    "collect": _tried(collected, "pieces collected in a list"),
 }
-"""How the statement that a finding names is changed, by the name in `Rule.edit`, from the arguments there.
-
-All leave every weight as it was.
-"""
-
-_IN_WORDS: Mapping[str, Callable[..., str]] = {
-    "no-gradients": lambda: "torch.no_grad() around the validation",
-    "remove-call": lambda *names: f"{' or '.join(names)} left out",
-    "detach": lambda: "kept without its graph",
-}
-"""What an edit does, for those that `flatout tune` tries unasked; anomaly detection may be on because it is wanted."""
+"""How the statement that a finding names is changed, by the names in `Rule.edits`."""
 
 
-def edits_for_findings(
-    project: Project, findings: Sequence[Finding], folders: Sequence[Path]
-) -> list[tuple[Finding, SourceEdit]]:
-    """Return for each finding whose line can be changed the edit that does it, named as seen from `folders`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedEdit:
+    """An edit that can be made for a finding, as `flatout tune` tries it."""
+
+    finding: Finding
+    edit: SourceEdit
+    equivalence: Equivalence
+    weakest: Equivalence | None
+
+
+def edits_for_findings(project: Project, findings: Sequence[Finding], folders: Sequence[Path]) -> list[TriedEdit]:
+    """Return for each finding the edits that can be made of its line, named as seen from `folders`.
 
     Every edit is one of the project as it is: each is tried by itself.
     """
-    found: dict[str, tuple[Finding, SourceEdit]] = {}
+    found: dict[str, TriedEdit] = {}
     for finding in findings:
-        name = _name(finding)
-        if name:
-            after = _write(project, finding, project).project
+        for edit, words, after in tried_edits(project, finding):
             texts = dict(_texts(project, after, folders))
             if texts:
-                edit = edit_of(name, texts)
-                found.setdefault(edit.diff, (finding, edit))
+                made = edit_of(f"{finding.code} {words}{_at(finding)}", texts)
+                tried = TriedEdit(finding=finding, edit=made, equivalence=edit.equivalence, weakest=edit.weakest)
+                found.setdefault(made.diff, tried)
     return list(found.values())
 
 
-def _name(finding: Finding) -> str:
-    """Return what the edit of a finding is called, "" where none is tried."""
-    rule = rule_of(finding.code)
-    words = edit_in_words(rule) if rule is not None else ""
-    if not words or finding.location is None:
-        return ""
-    place = f"{PurePath(finding.location.file).name}:{finding.location.line}"
-    return f"{finding.code} {words} ({place})"
+def tried_edits(project: Project, finding: Finding) -> Iterator[tuple[FindingEdit, str, Project]]:
+    """Yield what `flatout tune` tries for a finding: the edit, its name, and the project with it."""
+    for edit, arguments in edits_for(finding.code):
+        if edit.words is not None:
+            done = _write(project, finding, project, edit, arguments)
+            if done.changed:
+                yield edit, edit.words(*arguments), done.project
 
 
-def edit_in_words(rule: Rule) -> str:
-    """Return what the edit does that `flatout tune` tries for findings of a rule, "" where it tries none."""
-    words = _IN_WORDS.get(rule.edit[0]) if rule.edit else None
-    return words(*rule.edit[1:]) if words is not None else ""
+def _at(finding: Finding) -> str:
+    place = finding.location
+    return f" ({PurePath(place.file).name}:{place.line})" if place is not None else ""
+
+
+def edits_in_words(rule: Rule) -> list[str]:
+    """Return what the edits do that `flatout tune` tries for findings of a rule, each with its class."""
+    known = [(edit, arguments) for edit, arguments in edits_for(rule.code) if edit.words is not None]
+    return [f"{edit.words(*arguments)} ({edit.equivalence})" for edit, arguments in known if edit.words is not None]
 
 
 def _texts(before: Project, after: Project, folders: Sequence[Path]) -> Iterator[tuple[str, tuple[bytes, bytes]]]:
@@ -88,10 +136,10 @@ def _texts(before: Project, after: Project, folders: Sequence[Path]) -> Iterator
             yield old.path.relative_to(folder).as_posix(), (old.code, new.code)
 
 
-def edit_for(code: str) -> Edit | None:
-    """Return the edit that the rule with that code names, None where it names none."""
+def edits_for(code: str) -> list[tuple[FindingEdit, tuple[str, ...]]]:
+    """Return the edits that the rule with that code names, each with its arguments."""
     rule = rule_of(code)
-    return EDITS[rule.edit[0]](*rule.edit[1:]) if rule is not None and rule.edit else None
+    return [(EDITS[name], tuple(arguments)) for name, *arguments in rule.edits] if rule is not None else []
 
 
 def write_findings_in(
@@ -100,32 +148,51 @@ def write_findings_in(
     """Return the project with the findings' cures written in it as far as that is sure, and what became of each.
 
     `recorded`: the project as it was when the findings were made; `project` may be changed since. `done_by`: fixes
-    that are written anyway; findings that they address are passed over.
+    that are written anyway; findings that they address are passed over. An edit that a trial has to confirm is not
+    written: the reason says that `flatout tune` tries it.
     """
     outcomes = []
     for finding in findings:
         if not set(finding.fixes) & set(done_by):
-            done = _write(project, finding, recorded)
+            done = _cured(project, finding, recorded)
             project = done.project
             label = f"{finding.code} {finding.name}"
             outcomes.append(EditOutcome(label, done.changed, done.there, done.left, is_fix=False))
     return project, tuple(outcomes)
 
 
-def _write(project: Project, finding: Finding, recorded: Project) -> WrittenEdit:
-    edit, place = edit_for(finding.code), finding.location
-    if edit is None or place is None:
+def _cured(project: Project, finding: Finding, recorded: Project) -> WrittenEdit:
+    """Write the first edit of a finding that can be made and needs no trial."""
+    edits = edits_for(finding.code)
+    if not edits or finding.location is None:
         tried = f" `flatout tune` tries {' and '.join(finding.fixes)}." if finding.fixes else ""
         return WrittenEdit(project, left=(finding.message + tried,))
-    at = next((at for at, each in enumerate(recorded.sources) if str(each.path) == place.file), None)
-    if at is None:
+    left: list[str] = []
+    for edit, arguments in edits:
+        done = _write(project, finding, recorded, edit, arguments)
+        if edit.needs_trial and done.changed:
+            words = edit.words(*arguments) if edit.words is not None else ""
+            left.append(f"`flatout tune` tries it ({words}, {edit.equivalence}); `flatout patch` writes what is kept")
+        elif done.changed or done.there:
+            return done
+        else:
+            left += [each for each in done.left if each not in left]
+    return WrittenEdit(project, left=tuple(left))
+
+
+def _write(
+    project: Project, finding: Finding, recorded: Project, edit: FindingEdit, arguments: Sequence[str]
+) -> WrittenEdit:
+    place = finding.location
+    at = next((at for at, each in enumerate(recorded.sources) if place and str(each.path) == place.file), None)
+    if at is None or place is None:
         return WrittenEdit(project, left=(f"its place is in no file that flatout reads. {finding.message}",))
     source = project.sources[at]
     statement = _statement(source, line_now(recorded.sources[at].lines, source.lines, place.line))
     if statement is None:
         return WrittenEdit(project, left=(f"{source.shown}:{place.line} is not a statement, or has changed already",))
     try:
-        return edit(project, source, statement)
+        return edit.write(EditPlace(project, source, statement, finding), *arguments)
     except (Unplaced, RecursionError):
         return WrittenEdit(project, left=(source.at(statement, "the change does not fit on this line"),))
 

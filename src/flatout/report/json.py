@@ -77,7 +77,7 @@ _ROWS: Mapping[str, Mapping[str, _Kind]] = {
         "max_speedup": _NUMBER,  # the most that removing it could give; a bound, not a promise
         "location": (dict, type(None)),  # in the user's own code: file, line, function, and the `code` around it
         "message": str,  # the finding in words
-        "evidence": list,  # the numbers behind it: name, value, unit
+        "evidence": list,  # the numbers behind it: name, value, unit; beside it `arguments` of a measured call
         "fixes": list,  # names of the fixes that address it and may act on this script
     },
     "trials": {

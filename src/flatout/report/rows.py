@@ -39,6 +39,15 @@ def finding_row(finding: Finding) -> dict[str, Any]:
         "evidence": [{"name": each.name, "value": finite(each.value), "unit": each.unit} for each in finding.evidence],
         "fixes": list(finding.fixes),
         **({"optional": True} if finding.optional else {}),  # no fault: to leave it out changes the training
+        **({"arguments": _arguments(finding)} if finding.arguments else {}),  # of the call, for writers of edits
+    }
+
+
+def _arguments(finding: Finding) -> dict[str, Any]:
+    """Return what was measured of the call that a finding names: shapes as lists, numbers without infinities."""
+    return {
+        each.name: finite(each.value) if isinstance(each.value, float) else to_plain(each.value)
+        for each in finding.arguments
     }
 
 

@@ -69,7 +69,7 @@ RULE = Rule(
     settings={
         "lightning": "`Trainer(detect_anomaly=False)`",
     },
-    edit=("anomaly-detection-off",),
+    edits=(("anomaly-detection-off",),),
     fires_on=(
         example(step_ms=100, forward=30, backward=60, models=(_ON,)),
         example(step_ms=100, input=80, forward=5, backward=10, models=(_ON,)),

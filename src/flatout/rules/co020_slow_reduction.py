@@ -19,7 +19,9 @@ of 20); `argmax(1)` of 8 x 3 x 256 x 256 numbers 57 ms, `max(1)` 5.8. In Knowled
 
 Write it as the message says: `x.square().sum(dim).sqrt()` for a norm, `x.max(dim).indices` for an argmax. Sums are
 rounded differently in the last bits than in `norm` and `var`. Where zeros can occur and gradients are needed, keep the
-root away from them: `(x.square().sum(dim) + 1e-12).sqrt()`.
+root away from them: `(x.square().sum(dim) + 1e-12).sqrt()`. `flatout tune` tries `.clamp_min(1e-36)` before the root,
+which keeps the gradient of zero at zero, as `norm` has it; `max(dim).indices` gives the same places as `argmax` does,
+of equal values and of NaN, too.
 
 ## When it is wrong
 
@@ -33,7 +35,7 @@ from flatout.rules.core.bounds import share_of_forward, speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, SlowReduction
 from flatout.units import format_ms
@@ -69,6 +71,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("the other way, timed alone", worst.other_s * 1e3, "ms"),
         ),
         fixes=(),
+        arguments=(
+            Argument("operation", worst.operation),
+            Argument("instead", worst.instead),
+            *((Argument("shape", worst.shape), Argument("dtype", worst.dtype)) if worst.dtype else ()),
+        ),
     )
 
 
@@ -99,6 +106,7 @@ RULE = Rule(
     code="CO020",
     name="slow-reduction",
     check=check,
+    edits=(("maximum",), ("sums",)),
     fires_on=(
         example(step_ms=20, forward=10, backward=9, causes=_with(_NORM)),
         example(step_ms=20, forward=10, backward=9, causes=_with(replace(_NORM, alone_s=1e-4), _NORM)),

@@ -19,6 +19,8 @@ gradients to zero: they grow from step to step, and stay in memory beside the we
 
 `requires_grad_(False)` on what is not trained, before the optimizer and `DistributedDataParallel` are made. Where
 nothing before it is trained, put its forward pass under `torch.no_grad()` too: activations need not be kept.
+`flatout tune` tries the latter for a line `name = network(x)` whose input asks for no gradients, unless the source may
+train more later (`add_param_group`, `requires_grad_(True)`, an optimizer made under a condition).
 
 ## When it is wrong
 
@@ -37,7 +39,7 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_step
 from flatout.rules.facts.gradient_exchanges import exposed
 from flatout.rules.facts.setting_trials import computing, measured, priced
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Exchange, Frame, RankSummary, Run, SettingTrial, UnusedGradients
 from flatout.units import format_bytes, format_share
@@ -82,7 +84,16 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("steps looked at", found.n, ""),
         ),
         fixes=(),
+        arguments=_arguments(found),
     )
+
+
+def _arguments(found: UnusedGradients) -> tuple[Argument, ...]:
+    """Return what is not trained: the whole of what is called ("") or a part of it, where all of that is not."""
+    said = (Argument("largest", found.largest), Argument("parameters", found.parameters))
+    if found.untrained is None:
+        return said
+    return (*said, Argument("untrained", found.untrained), Argument("given_gradients", int(found.given_gradients)))
 
 
 def _computing(causes: Causes, found: UnusedGradients) -> float:
@@ -122,6 +133,7 @@ RULE = Rule(
     code="CO022",
     name="unused-gradients",
     check=check,
+    edits=(("no-graph",),),
     fires_on=(
         example(step_ms=100, forward=40, backward=50, causes=_found(0.03)),
         example(step_ms=100, forward=40, backward=50, causes=_found(0.006)),

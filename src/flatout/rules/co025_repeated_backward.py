@@ -15,8 +15,9 @@ graph also stays in memory until the last pass.
 
 ## What to do
 
-Add the losses and call `backward()` once: `sum(losses).backward()`, or `torch.autograd.backward(losses)`. Sums are
-rounded in another order, so the last bits differ.
+Make one pass: `torch.autograd.backward([loss_a, loss_b])`, or `sum(losses).backward()`. Sums are rounded in another
+order, so the last bits differ. `flatout tune` tries the first for passes of one block or loop between which the source
+reads no gradient and changes no weight; not where a hook or `DistributedDataParallel` may look at each pass.
 
 ## When it is wrong
 
@@ -30,7 +31,7 @@ from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_nodes, timed_nodes
 from flatout.schema.backward import BackwardCall, BackwardFacts
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
 
@@ -56,13 +57,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
         location=worst.place,
         message=f"{of_step(breakdown, share * breakdown.mean_ms)} runs parts of the graph again that an earlier "
         f"backward pass of the same step has run: {passes:.1f} passes a step, most from {at(worst.place) or 'a line'}, "
-        "whose gradients are only added up. Add the losses and call backward() once.",
+        "whose gradients are only added up. Make one pass: torch.autograd.backward([...]).",
         evidence=(
             Evidence("nodes that run again", again_s * 1000, "ms"),
             Evidence("passes a step", passes, ""),
             Evidence("steps looked at", found.steps, ""),
         ),
         fixes=(),
+        arguments=(Argument("passes", passes),),
     )
 
 
@@ -78,6 +80,7 @@ RULE = Rule(
     code="CO025",
     name="repeated-backward",
     check=check,
+    edits=(("one-backward",),),
     fires_on=(
         example(step_ms=60, forward=20, backward=35, causes=_with(0.02)),
         example(step_ms=60, forward=20, backward=35, causes=_with(0.005, passes=2.0)),

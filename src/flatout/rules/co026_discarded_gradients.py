@@ -20,7 +20,9 @@ student through its peer, when nothing is detached: half of the pass or more is 
 Detach what comes from the other network (`discriminator(fake.detach())`), or make it under `torch.no_grad()`. Where the
 gradient has to go through a network that is not trained by this loss, switch its parameters off meanwhile
 (`critic.requires_grad_(False)`), or name what is trained: `loss.backward(inputs=list(actor.parameters()))`. Take
-`requires_grad` off inputs.
+`requires_grad` off inputs. `flatout tune` tries `.detach()` where the source shows which network made the argument, and
+`inputs=` with what the optimizers hold that step before the next pass; neither where a gradient is clipped or read
+in between.
 
 ## When it is wrong
 
@@ -37,7 +39,7 @@ from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_nodes, timed_nodes
 from flatout.rules.facts.setting_trials import computing, is_sure, measured
 from flatout.schema.backward import BackwardFacts, NeedlessPass
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, SettingTrial
 from flatout.units import format_bytes
@@ -76,6 +78,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("steps looked at", found.steps, ""),
         ),
         fixes=(),
+        arguments=(Argument("parameters", worst.parameters), Argument("inputs", worst.inputs)),
     )
 
 
@@ -115,6 +118,7 @@ RULE = Rule(
     code="CO026",
     name="discarded-gradients",
     check=check,
+    edits=(("detach-argument",), ("needed-inputs",)),
     fires_on=(
         example(step_ms=60, forward=20, backward=35, causes=_with(0.01)),
         example(step_ms=60, forward=20, backward=35, causes=_with(0.001, _PRICE)),

@@ -18,7 +18,8 @@ with the batch.
 `nn.Embedding(..., sparse=True)` (or `F.embedding(rows, table, sparse=True)`), with the table in an optimizer that takes
 sparse gradients: `torch.optim.SparseAdam`, `Adagrad`, or `SGD`. SGD without momentum and weight decay, and Adagrad,
 give the same results. SparseAdam does not give those of Adam: the moments of rows that are not read stand still in
-place of decaying, and there is no weight decay. Compare the quality of the model once.
+place of decaying, and there is no weight decay. Compare the quality of the model once. `flatout tune` tries
+`sparse=True` under SGD and Adagrad alone, without momentum, decay and clipping.
 
 ## When it is wrong
 
@@ -33,7 +34,7 @@ from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_nodes, timed_nodes
 from flatout.rules.source.made_at import made_at
 from flatout.schema.backward import BackwardFacts, DenseTable
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
 from flatout.units import format_share
@@ -74,6 +75,11 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("share of the optimizer's elements", worst.of_optimizer, ""),
         ),
         fixes=(),
+        arguments=(
+            Argument("shape", (worst.rows, worst.columns)),
+            Argument("rows_read", worst.touched),
+            Argument("optimizer", worst.optimizer),
+        ),
     )
 
 
@@ -126,6 +132,7 @@ RULE = Rule(
     code="CO027",
     name="dense-embedding-gradient",
     check=check,
+    edits=(("sparse-gradients",),),
     subsumes=("slow-backward-form",),
     fires_on=(
         example(step_ms=60, forward=10, backward=20, optimizer=25, causes=_with()),

@@ -20,7 +20,9 @@ all of it for parts that are cut out or written one by one.
 
 ## What to do
 
-Write the forward line in the form that the message names.
+Write the forward line in the form that the message names. `flatout tune` tries `unbind` before a loop over `x[:, t]`,
+`index_select` for `x[rows]` (negative rows are counted from the end, as before), and a list for a tensor that
+`torch.cat` lets grow.
 
 ## When it is wrong
 
@@ -38,7 +40,7 @@ from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.backward_time import share_of_lines, share_of_nodes, timed_nodes
 from flatout.rules.facts.user_lines import costs
 from flatout.schema.backward import BackwardCall, BackwardFacts, BackwardLine, BackwardPython
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
 
@@ -102,6 +104,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("steps looked at", found.steps, ""),
         ),
         fixes=(),
+        arguments=(Argument("node", worst.node), Argument("nodes_a_step", worst.runs)),
     )
 
 
@@ -176,6 +179,7 @@ RULE = Rule(
     code="CO029",
     name="slow-backward-form",
     check=check,
+    edits=(("unbind",), ("rows",), ("collect",)),
     fires_on=(
         example(step_ms=60, forward=10, backward=40, causes=_with(0.02)),
         example(step_ms=60, forward=10, backward=40, causes=_with(0.025, "CumprodBackward0")),

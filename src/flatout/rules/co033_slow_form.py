@@ -20,8 +20,8 @@ adjacency as a full matrix is multiplied zero by zero; in compressed rows only i
 
 ## What to do
 
-Write it as the message says. Where only indices are wanted of distances (nearest neighbours), compute them under
-`torch.no_grad()`: gradients are recorded in vain.
+Write it as the message says; `flatout tune` tries that for distances. Where only indices are wanted of distances
+(nearest neighbours), compute them under `torch.no_grad()`: gradients are recorded in vain.
 
 ## When it is wrong
 
@@ -37,7 +37,7 @@ from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
 from flatout.rules.facts.user_lines import phase_of
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, SlowForm
 from flatout.units import format_ms
@@ -82,6 +82,18 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("such calls in a step", worst.calls, ""),
         ),
         fixes=(),
+        arguments=_arguments(worst),
+    )
+
+
+def _arguments(one: SlowForm) -> tuple[Argument, ...]:
+    """Return what was measured of the longest of the calls."""
+    return (
+        Argument("operation", one.operation),
+        Argument("instead", one.instead.strip("`")),
+        Argument("calls", one.calls),
+        *(Argument(f"shape_{number}", shape) for number, shape in enumerate(one.shapes, 1)),
+        *((Argument("dtype", one.dtype),) if one.dtype else ()),
     )
 
 
@@ -134,6 +146,7 @@ RULE = Rule(
     code="CO033",
     name="slow-form",
     check=check,
+    edits=(("distances",),),
     fires_on=(
         example(step_ms=20, forward=10, backward=9, causes=_with(_PAIRS)),
         example(step_ms=20, forward=10, backward=9, causes=_with(_LONG)),

@@ -15,7 +15,7 @@ fifty training steps and never see it.
 
 Validate less often, or on a fixed part of the validation set. Use `torch.no_grad()` (`inference_mode`) and a larger
 batch, and treat its loader with the same care as the training loader; keep metrics on the device until the end of the
-pass.
+pass. A tensor that `torch.cat` lets grow from batch to batch is copied each time: `flatout tune` tries a list.
 
 ## When it is wrong
 
@@ -71,6 +71,7 @@ RULE = Rule(
     code="EP001",
     name="validation-dominates",
     check=check,
+    edits=(("collect",),),
     settings={
         "lightning": "`Trainer(check_val_every_n_epoch=..., limit_val_batches=...)`",
         "transformers": '`TrainingArguments(eval_strategy="steps", eval_steps=..., per_device_eval_batch_size=...)`',

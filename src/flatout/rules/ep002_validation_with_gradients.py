@@ -109,7 +109,7 @@ RULE = Rule(
     name="validation-with-gradients",
     check=check,
     shown_by_few=True,
-    edit=("no-gradients",),
+    edits=(("no-gradients",),),
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside=(_PASS,), loaders=(_LOADER,)),
         example(step_ms=50, n=400, forward=40, outside=(_PASS,)),

@@ -82,7 +82,7 @@ RULE = Rule(
     name="garbage-collector",
     check=check,
     subsumes=("python-work-in-step",),
-    edit=("remove-call", "gc.collect"),
+    edits=(("remove-call", "gc.collect"),),
     fires_on=(
         example(step_ms=100, host=20, forward=80, causes=_seen(0.6, 6)),
         example(step_ms=100, host=20, forward=80, causes=_seen(2.0, 60, Frame("train.py", 61, "train"))),

@@ -17,7 +17,8 @@ to tensors, building dictionaries key by key.
 ## What to do
 
 Let the dataset return tensors, not lists of numbers (the default collate makes one tensor for every number of a list).
-Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array allocated for the whole batch.
+Pad with `torch.nn.utils.rnn.pad_sequence`, or fill one array allocated for the whole batch. `flatout tune` tries
+`np.stack` before `torch.tensor` of a list of arrays, and `pad_sequence` for a loop that does nothing but fill rows.
 
 ## When it is wrong
 
@@ -120,6 +121,7 @@ RULE = Rule(
     code="IN004",
     name="slow-collate",
     check=check,
+    edits=(("one-array",), ("pad-sequence",)),
     stage=COLLATE,
     takes_whole_stage=True,
     settings={

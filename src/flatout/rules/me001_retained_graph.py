@@ -89,7 +89,7 @@ RULE = Rule(
     name="retained-graph",
     check=check,
     shown_by_few=True,
-    edit=("detach",),
+    edits=(("detach",),),
     fires_on=(
         example(step_ms=30, forward=10, backward=15, causes=_kept(10, 10)),
         example(steps=_SLOWER, causes=_kept(5, 10)),

@@ -93,7 +93,7 @@ RULE = Rule(
     name="explicit-synchronize",
     check=check,
     subsumes=("sync-on-critical-path",),
-    edit=("remove-call", "torch.cuda.synchronize", "torch.cuda.empty_cache"),
+    edits=(("remove-call", "torch.cuda.synchronize", "torch.cuda.empty_cache"),),
     fires_on=(
         example(step_ms=100, sync=8, environment=_GPU, causes=_calling(WAIT), device_ns=_IDLE),
         example(step_ms=100, forward=50, environment=_GPU, causes=_calling(GIVE_BACK), device_ns=_BUSY),

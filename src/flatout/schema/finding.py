@@ -6,7 +6,7 @@ from flatout.schema.facts import Ceiling
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame
 
-__all__ = ["Breakdown", "Ceiling", "Evidence", "Finding", "OutsideShare", "PhaseShare"]
+__all__ = ["Argument", "Breakdown", "Ceiling", "Evidence", "Finding", "OutsideShare", "PhaseShare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,14 @@ class Evidence:
     unit: str
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One thing that was measured of the call that a finding names, for whoever writes another one in its place."""
+
+    name: str  # "shape", "dtype", "operation"
+    value: str | int | float | tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One fault, here: its share, the most that removing it could give, its place in the user's code."""
@@ -88,3 +96,8 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()  # the numbers behind it
     fixes: tuple[str, ...] = ()  # names of the fixes that address it; in a report, of those that may act on the script
     optional: bool = False  # no fault: the method may need it, and to leave it out changes the training
+    arguments: tuple[Argument, ...] = ()  # what was measured of the call at its line: shapes, types, counts
+
+    def argument(self, name: str) -> str | int | float | tuple[int, ...] | None:
+        """Return what was measured under that name, None where nothing was."""
+        return next((each.value for each in self.arguments if each.name == name), None)

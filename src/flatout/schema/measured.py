@@ -199,6 +199,8 @@ class SlowReduction:
     whole_s: float = 0.0  # of all operations of the pass
     alone_s: float = 0.0  # of the longest, timed again on other numbers of its shape
     other_s: float = 0.0  # of what comes to the same
+    shape: tuple[int, ...] = ()  # of what the longest goes over
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +218,8 @@ class SlowForm:
     other_s: float = 0.0  # the other form
     with_backward: bool = False
     picked: bool = False  # only indices come out of it, and gradients are recorded
+    shapes: tuple[tuple[int, ...], ...] = ()  # of what the longest of the calls was given
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +285,8 @@ class UnusedGradients:
     largest: str = ""  # name of the largest of these parameters
     seconds: float = 0.0  # a step, of what leads to nothing else: median
     place: Frame | None = None  # that calls the module which has it
+    untrained: str | None = None  # the part of that module, "" for all of it, of which no parameter is trained
+    given_gradients: bool = True  # that module is called with tensors that ask for gradients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

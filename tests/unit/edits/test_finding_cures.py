@@ -1,6 +1,6 @@
 """What findings change in a script: the lines that they name, where that leaves every weight as it was.
 
-Modules: flatout.edits.detached_values, flatout.edits.no_gradients.
+Modules: flatout.edits.detached_values, flatout.edits.finding_edit, flatout.edits.no_gradients.
 """
 
 import ast
@@ -11,10 +11,11 @@ from textwrap import dedent
 import pytest
 from tests.unit.report.specimens import finding
 
-from flatout.edits.finding_cures import EDITS, edit_for, write_findings_in
+from flatout.edits.finding_cures import EDITS, edits_for, edits_for_findings, edits_in_words, write_findings_in
 from flatout.edits.reading.project import read_project
 from flatout.rules.core.catalog import catalog
 from flatout.schema.facts import Frame
+from flatout.schema.trial import Equivalence
 
 TRAINING = """\
 import gc
@@ -46,9 +47,59 @@ def cured(folder: Path, code: str, text: str, **files: str):
 
 
 def test_every_edit_is_of_a_rule():
-    named = {rule.edit[0] for rule in catalog() if rule.edit}
+    named = {name for rule in catalog() for name, *_ in rule.edits}
     assert named == set(EDITS)
-    assert all(edit_for(rule.code) for rule in catalog() if rule.edit)
+    assert all(len(edits_for(rule.code)) == len(rule.edits) for rule in catalog())
+
+
+def test_what_is_written_without_a_trial_leaves_every_bit():
+    assert all(edit.equivalence is Equivalence.BITWISE for edit in EDITS.values() if not edit.needs_trial)
+    assert all(edit.words for edit in EDITS.values() if edit.needs_trial)
+
+
+# -- edits that a trial has to confirm ------------------------------------------------------------------------------
+
+TWO = "    a.backward(retain_graph=True)\n    b.backward()  # <<\n"
+
+
+def test_an_edit_that_a_trial_has_to_confirm_is_not_written(tmp_path):
+    changed, (outcome,) = cured(tmp_path, "CO025", TRAINING + TWO)
+    assert changed == []
+    assert outcome.left == (
+        "`flatout tune` tries it (one backward pass for several losses, ROUNDING); `flatout patch` writes what is kept",
+    )
+
+
+def test_each_edit_of_a_finding_is_a_candidate_of_its_own(tmp_path):
+    text = """\
+import torch
+od, og = torch.optim.Adam(d.parameters()), torch.optim.Adam(g.parameters())
+for x in data:
+    fake = g(x)
+    loss = d(fake).mean()
+    loss.backward()
+    od.step()
+"""
+    (tmp_path / "train.py").write_text(text)
+    project = read_project(tmp_path / "train.py", tmp_path, tmp_path)
+    place = Frame(str(tmp_path / "train.py"), 6, "f")
+    found = edits_for_findings(project, [finding(code="CO026", location=place)], [tmp_path])
+    assert [each.edit.name for each in found] == [
+        "CO026 the other network's output detached (train.py:6)",
+        "CO026 gradients of what the optimizer holds alone (train.py:6)",
+    ]
+    assert "+    loss = d(fake.detach()).mean()" in found[0].edit.diff
+    assert {(each.equivalence, each.weakest) for each in found} == {(Equivalence.BITWISE, None)}
+    assert edits_for_findings(project, [finding(code="CO025", location=place)], [tmp_path]) == []
+
+
+def test_what_edits_do_is_said_with_their_class():
+    rules = {rule.code: rule for rule in catalog()}
+    assert edits_in_words(rules["HO004"]) == ["gc.collect left out (BITWISE)"]
+    assert edits_in_words(rules["CO020"]) == [
+        "the indices of max() or min() (BITWISE)", "the reduction by sums (ROUNDING)"
+    ]  # fmt: skip
+    assert edits_in_words(rules["CO003"]) == edits_in_words(rules["IN003"]) == []
 
 
 # -- validation without gradients -----------------------------------------------------------------------------------
@@ -263,7 +314,7 @@ def test_a_line_that_does_more_is_left(tmp_path, line):
 
 
 def test_a_finding_without_an_edit_is_said_in_its_own_words(tmp_path):
-    changed, (outcome,) = cured(tmp_path, "HO001", TRAINING + "    print(1)  # <<\n")
+    changed, (outcome,) = cured(tmp_path, "HO002", TRAINING + "    print(1)  # <<\n")
     assert changed == []
     assert outcome.left[0].startswith("62% of each step")
     project = read_project(tmp_path / "train.py", tmp_path, tmp_path)

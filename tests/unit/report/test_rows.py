@@ -8,7 +8,7 @@ import pytest
 from tests.unit.report.specimens import comparison, finding
 
 from flatout.report.rows import ceiling_row, finding_row, finite, recipe_row, trial_row
-from flatout.schema.finding import Ceiling, Evidence
+from flatout.schema.finding import Argument, Ceiling, Evidence
 from flatout.schema.recipe import Kept, Proof, Recipe
 from flatout.schema.trial import Candidate, Check, Equality, Equivalence, Selection, Trial, Verdict
 
@@ -40,6 +40,20 @@ def test_a_finding():
     assert row["evidence"] == [{"name": "x", "value": 1e9, "unit": "s"}]
     assert row["fixes"] == ["compiled-input", "loader-workers"]
     assert finding_row(finding(location=None))["location"] is None
+    assert "arguments" not in row
+
+
+def test_what_was_measured_of_the_call_is_there_for_whoever_writes_an_edit():
+    measured = (
+        Argument("shape", (8, 3)),
+        Argument("dtype", "float32"),
+        Argument("calls", 2.5),
+        Argument("n", math.inf),
+    )
+    row = finding_row(finding(arguments=measured))
+    assert row["arguments"] == {"shape": [8, 3], "dtype": "float32", "calls": 2.5, "n": 1e9}
+    assert finding(arguments=measured).argument("dtype") == "float32"
+    assert finding().argument("dtype") is None
 
 
 def test_a_trial_that_was_not_timed_has_the_same_keys_with_nothing_in_them():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from flatout.edits.reading.project import Project
 from flatout.edits.reading.source_file import SourceFile
 
-__all__ = ["last_name", "may_be_trained_on", "named_in"]
+__all__ = ["last_name", "may_be_trained_on", "named_in", "reached_backwards"]
 
 _KEEP = {"add", "append", "appendleft", "extend", "insert", "put", "update"}  # methods that keep what they are given
 
@@ -27,14 +27,33 @@ def may_be_trained_on(project: Project, source: SourceFile, block: ast.stmt, nam
     return any(_reaches_backward(place, scope, block, held) for place, scope in scopes)
 
 
+def reached_backwards(source: SourceFile, block: ast.stmt) -> list[ast.Call]:
+    """Return the calls that begin a backward pass, in the same scope, of what `block` binds or is made of it.
+
+    A name that the next turn of a loop binds anew, before its own pass, is another one there.
+    """
+    return _reached(source, source.scope(block), block, _bound_in(source, block), next_turns=True)
+
+
 def _reaches_backward(source: SourceFile, scope: ast.AST, block: ast.stmt, names: set[str]) -> bool:
-    """Return whether one of the `names` that `block` binds comes to a backward pass in `scope`.
+    """Return whether one of the `names` that `block` binds comes to a backward pass in `scope`."""
+    return bool(_reached(source, scope, block, names))
+
+
+def _reached(
+    source: SourceFile, scope: ast.AST, block: ast.stmt, names: set[str], *, next_turns: bool = False
+) -> list[ast.Call]:
+    """Return the backward passes in `scope` of what the `names` that `block` binds stand for.
 
     Names that stand for something new before each backward pass of a loop count as new ones.
     """
     bindings = [each for each in map(_binding, _of_scope(source, scope)) if each is not None]
     calls = [node for node in _of_scope(source, scope) if isinstance(node, ast.Call) and _is_backward(node)]
-    return any(_made_of(source, bindings, call, block, names) & named_in(call) for call in calls)
+    found = []
+    for call in calls:
+        since = (block.end_lineno or block.lineno) if not next_turns or block.lineno <= call.lineno else 0
+        found += [call] if _made_of(source, bindings, call, block, names, since) & named_in(call) else []
+    return found
 
 
 def _bound_in(source: SourceFile, block: ast.stmt) -> set[str]:
@@ -91,12 +110,17 @@ def _is_backward(call: ast.Call) -> bool:
     return name == "backward" or (name == "grad" and "autograd" in ast.unparse(call.func))
 
 
-def _made_of(source: SourceFile, bindings: list[Binding], call: ast.Call, block: ast.stmt, names: set[str]) -> set[str]:
-    """Return what is made of the `names` bound in `block`, themselves included, by the time that `call` is made."""
+def _made_of(
+    source: SourceFile, bindings: list[Binding], call: ast.Call, block: ast.stmt, names: set[str], since: int
+) -> set[str]:
+    """Return what is made of the `names` bound in `block`, themselves included, by the time that `call` is made.
+
+    `since`: the line in a turn of its loop from which on a name that is bound is another one.
+    """
     loop = next((each for each in source.above(call) if isinstance(each, ast.For | ast.While)), None)
     inside = set(ast.walk(loop)) if loop is not None else set()
     before = [each for each in bindings if each[0] in inside and each[0].lineno < call.lineno]
-    since = (block.end_lineno or block.lineno) if block in inside else 0
+    since = since if block in inside else 0
     renewed = {
         name
         for statement, targets, values in before

@@ -68,7 +68,7 @@ def candidates(
     for fix in _asked_for(fixes() if catalog is None else catalog, only, only | also, equal):
         least = 0.0 if fix.name in only | also else max(FLOOR, fix.least)  # with less it would not be kept
         found += _of_fix(fix, least, run, Prospect.of(fix, run, breakdown, findings))
-    given = edit_candidates(edits, run, breakdown, equal=equal)
+    given = edit_candidates(edits, run, breakdown, equal=equal, named=only | also)
     found += [(_turn_of_edit(each, number), each) for number, each in enumerate(given)]
     found.sort(key=lambda each: each[0])
     return tuple(candidate for _, candidate in found)

@@ -1,6 +1,6 @@
 """Edits of the source as candidates: those that the user gave, and those that cure a finding."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from flatout.analysis.epochs import epoch_steps, project_epoch
@@ -19,26 +19,38 @@ _BETWEEN_STEPS = 0.05  # share of an epoch from which on an edit of the user's m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedEdit:
-    """An edit that is to be tried; without a finding it is the user's, and of a class that nobody knows."""
+    """An edit that is to be tried; without a finding it is the user's, and of a class that nobody knows.
+
+    Attributes:
+        equivalence: the class of one that cures a finding.
+        weakest: class that it may have instead.
+    """
 
     selection: Selection
     finding: Finding | None = None
+    equivalence: Equivalence = Equivalence.BITWISE
+    weakest: Equivalence | None = None
 
 
 def edit_candidates(
-    edits: Iterable[ProposedEdit], run: Run, breakdown: Breakdown, *, equal: Equivalence
+    edits: Iterable[ProposedEdit],
+    run: Run,
+    breakdown: Breakdown,
+    *,
+    equal: Equivalence,
+    named: Set[str] = frozenset(),
 ) -> list[Candidate]:
     """Return the edits as candidates.
 
-    The user's are held to bit equality first, and then to `equal`. Those of findings leave every weight as it was, and
-    are tried where they can give enough.
+    The user's are held to bit equality first, and then to `equal`. Those of findings are held to their own class, and
+    tried where they can give enough and keep results as equal as asked for, or where `named` holds their rule.
     """
     found = []
     for edit in edits:
         if edit.finding is None:
             found.append(_given(edit, run, breakdown, equal))
-        elif edit.finding.max_speedup >= FLOOR:
-            found.append(_cure(edit, edit.finding))
+        elif edit.finding.max_speedup >= FLOOR and (edit.equivalence.rank <= equal.rank or edit.finding.code in named):
+            found.append(_cure(edit, edit.finding, equal))
     return found
 
 
@@ -52,10 +64,12 @@ def _given(edit: ProposedEdit, run: Run, breakdown: Breakdown, equal: Equivalenc
     )
 
 
-def _cure(edit: ProposedEdit, finding: Finding) -> Candidate:
+def _cure(edit: ProposedEdit, finding: Finding, equal: Equivalence) -> Candidate:
+    allowed = edit.weakest is not None and edit.equivalence.rank < edit.weakest.rank <= equal.rank
     return Candidate(
         selection=edit.selection,
-        equivalence=Equivalence.BITWISE,
+        equivalence=edit.equivalence,
+        weakest=edit.weakest if allowed else None,
         ceiling=finding.max_speedup,
         least=FLOOR,
         whole_epochs=finding.phase not in STEP_PHASES,

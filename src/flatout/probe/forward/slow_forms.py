@@ -98,6 +98,8 @@ class FormWatch:
                 other_s=measured.other_s,
                 with_backward=any(longest.trial.learns) and not longest.trial.picked,
                 picked=longest.trial.picked and any(longest.trial.learns),
+                shapes=longest.trial.shapes,
+                dtype=str(longest.trial.dtype).removeprefix("torch."),
             ),
         )
 

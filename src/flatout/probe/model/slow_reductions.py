@@ -119,6 +119,8 @@ class ReductionWatch:
                         whole_s=watched.whole_ns / 1e9,
                         alone_s=took_s,
                         other_s=other_s,
+                        shape=longest.shape,
+                        dtype=str(longest.dtype).removeprefix("torch."),
                     )
                 )
         return tuple(found)

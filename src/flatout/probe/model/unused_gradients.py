@@ -98,6 +98,7 @@ class GradientWatch:
         self._optimizers = optimizers
         self._copied, self._over = copied, over
         self._places: dict[int, Frame | None] = {}  # of calls, by the module's identity
+        self._asked: dict[int, bool] = {}  # whether what modules were called with asks for gradients, by identity
         self._steps = 1  # that were finished: the first one is not told
         self._taken_s: list[float] = []  # a step that was looked at
         self._needless = NeedlessTime(trouble)
@@ -125,6 +126,8 @@ class GradientWatch:
         """An outermost module is about to be called."""
         if id(module) not in self._places and len(self._places) < _MOST_PLACES and torch.is_grad_enabled():
             self._places[id(module)] = caller(2)
+        if self._steps + 1 in _AT and torch.is_grad_enabled():
+            self._asked[id(module)] = self._asked.get(id(module), False) or _ask_for_gradients(arguments)
 
     def backward(self, tensors: Any) -> None:
         """A backward pass is about to begin from `tensors`."""
@@ -207,6 +210,8 @@ class GradientWatch:
             largest=name,
             seconds=statistics.median(self._taken_s),
             place=self._places.get(id(module)),
+            untrained=_untrained_part(module, name, {id(one) for one in unread}),
+            given_gradients=self._asked.get(id(module), True),
         )
 
 
@@ -265,6 +270,28 @@ def _named(modules: Iterable[Any], wanted: set[int]) -> Iterator[tuple[str, Any,
         for name, parameter in inner.named_parameters():
             if id(parameter) in wanted:
                 yield name, parameter, module
+
+
+def _ask_for_gradients(arguments: Any) -> bool:
+    """Return whether a tensor among arguments asks for gradients; an object of another kind may hold one that does."""
+    if isinstance(arguments, torch.Tensor):
+        return arguments.requires_grad
+    if isinstance(arguments, dict):
+        return any(map(_ask_for_gradients, arguments.values()))
+    if isinstance(arguments, (list, tuple)):
+        return any(map(_ask_for_gradients, arguments))
+    return not isinstance(arguments, (int, float, str, bytes, type(None)))
+
+
+def _untrained_part(module: Any, name: str, unread: set[int]) -> str | None:
+    """Return the largest part of a module around the parameter `name` of which nothing is trained, None if none is."""
+    inner = module.module if isinstance(module, DistributedDataParallel) else module
+    path = name.split(".")[:-1]
+    for length in range(len(path) + 1):
+        part = inner.get_submodule(".".join(path[:length]))
+        if all(id(one) in unread for one in part.parameters() if one.requires_grad):
+            return ".".join(path[:length])
+    return None
 
 
 def _wait() -> None:

@@ -34,7 +34,8 @@ class Rule:
         shown_by_few: reported even for a recording of very few steps.
         settings: by framework, the framework's own setting for the advice.
         setting_applies: whether those settings apply to a recording; always where it is None.
-        edit: the edit of the script that fixes it (a key of `flatout.edits.finding_cures.EDITS`) and its arguments.
+        edits: the edits of the script that may fix it, each a key of `flatout.edits.finding_cures.EDITS` and what it is
+            given; the first ones are tried first.
     """
 
     code: str
@@ -52,7 +53,7 @@ class Rule:
     shown_by_few: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     setting_applies: Callable[[Run], bool] | None = None
-    edit: tuple[str, ...] = ()
+    edits: tuple[tuple[str, ...], ...] = ()
 
     @property
     def page(self) -> str:

@@ -12,13 +12,14 @@ from flatout.schema.trial import Equivalence, Selection
 RUN = run(input=60, forward=30, host=10)
 
 
-def edit(name, **about):
+def edit(name, equivalence=Equivalence.BITWISE, weakest=None, **about):
     selection = Selection("edited-source", {"edit": name, "diff": "", "files": {}})
-    return ProposedEdit(selection=selection, finding=finding(**about) if about else None)
+    cures = finding(**about) if about else None
+    return ProposedEdit(selection=selection, finding=cures, equivalence=equivalence, weakest=weakest)
 
 
-def made(*edits, equal=Equivalence.PRECISION):
-    return edit_candidates(edits, RUN, account(RUN), equal=equal)
+def made(*edits, equal=Equivalence.PRECISION, named=frozenset()):
+    return edit_candidates(edits, RUN, account(RUN), equal=equal, named=named)
 
 
 def test_an_edit_of_the_user_s_is_held_to_bit_equality_first_and_to_what_he_allows_then():
@@ -31,6 +32,20 @@ def test_an_edit_that_cures_a_finding_promises_bit_equality_and_what_the_finding
     (found,) = made(edit("x", code="HO004", max_speedup=3.0, phase=Phase.HOST))
     assert (found.equivalence, found.weakest, found.ceiling) == (Equivalence.BITWISE, None, 3.0)
     assert (found.reasons, found.whole_epochs) == (("HO004",), False)
+
+
+def test_an_edit_of_a_weaker_class_is_held_to_it_and_tried_where_that_is_allowed_or_its_rule_named():
+    one = edit("x", Equivalence.ROUNDING, code="CO025", max_speedup=3.0)
+    assert [each.equivalence for each in made(one, equal=Equivalence.ROUNDING)] == [Equivalence.ROUNDING]
+    assert made(one, equal=Equivalence.BITWISE) == []
+    assert len(made(one, equal=Equivalence.BITWISE, named=frozenset({"CO025"}))) == 1
+
+
+def test_an_edit_may_have_its_weaker_class_where_that_is_allowed():
+    one = edit("x", weakest=Equivalence.ROUNDING, code="CO022", max_speedup=3.0)
+    (found,) = made(one)
+    assert (found.equivalence, found.weakest) == (Equivalence.BITWISE, Equivalence.ROUNDING)
+    assert made(one, equal=Equivalence.BITWISE)[0].weakest is None
 
 
 def test_one_that_is_about_what_lies_between_steps_is_timed_by_whole_epochs():

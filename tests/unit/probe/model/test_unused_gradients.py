@@ -54,6 +54,35 @@ def test_what_stands_before_the_part_that_is_trained_is_found(micro):
     assert found.place.file == __file__
 
 
+def test_the_part_of_which_nothing_is_trained_is_told_and_whether_gradients_are_asked_of_it():
+    model = made()
+    found = train(model, model[2].parameters())
+    assert (found.untrained, found.given_gradients) == ("0", False)
+    trained = nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    for asks in (True, False):
+        whole = made()
+        watch = GradientWatch(raise_it, lambda: [optimizer])
+        for number in range(1, STEPS + 1):
+            given = trained(torch.ones(8, 16))
+            handed = {"x": [given if asks else given.detach()]}
+            watch.called(whole, ((), handed))
+            loss = whole(handed["x"][0]).square().mean() + given.square().mean()
+            watch.backward(loss)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watch.step(Step(start_ns=0, wall_ns=10**7, phases_ns=(0,) * 8), number)
+        found = watch.facts([whole])
+        assert (found.untrained, found.given_gradients) == ("", asks)
+
+
+def test_a_part_that_is_trained_in_places_is_none_of_which_nothing_is_trained():
+    model = nn.Sequential(made(), nn.Linear(4, 4))
+    found = train(model, [model[0][0].bias, *model[1].parameters()])
+    assert (found.largest, found.untrained) == ("0.0.weight", None)
+
+
 def test_a_step_of_several_passes_is_told_as_one(monkeypatch):
     seconds = itertools.count(1)
     monkeypatch.setattr("flatout.probe.model.unused_gradients.perf_counter", lambda: next(seconds))

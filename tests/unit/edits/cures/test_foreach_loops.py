@@ -1,0 +1,172 @@
+"""Loops over tensors as `torch._foreach_` operations: bit by bit what the loop made, and the loops that are left.
+
+Modules: flatout.edits.cures.foreach_loops, flatout.edits.cures.foreach_terms.
+"""
+
+import pytest
+from tests.unit.edits.scripts import edited, same_results
+
+START = """\
+import torch
+a, b = (torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Linear(7, 3)) for _ in range(2))
+a(torch.randn(4, 5)).square().sum().backward()
+b(torch.randn(4, 5)).square().sum().backward()
+d, lr = 0.99, 0.1
+found = [*a.parameters(), *b.parameters()]
+grads = [p.grad for p in found]
+"""
+EMA = "with torch.no_grad():\n    for p, q in zip(a.parameters(), b.parameters()):\n        {}  # <<\n"
+STEP = "with torch.no_grad():\n    for p in a.parameters():\n        {}  # <<\n"
+
+
+def made(folder, text):
+    return edited(folder, "foreach", text)
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "written"),
+    [
+        (EMA, "q.data.mul_(d).add_(p.data, alpha=1 - d)", "torch._foreach_add_(all_q_data, all_p_data, alpha=1 - d)"),
+        (EMA, "q.mul_(d).add_((1 - d) * p)", "torch._foreach_add_(all_q, torch._foreach_mul(all_p, 1 - d))"),
+        (EMA, "q.lerp_(p, 1 - d)", "torch._foreach_lerp_(all_q, all_p, 1 - d)"),
+        (EMA, "q.lerp_(p.detach(), weight=0.01)", "torch._foreach_lerp_(all_q, all_p_detach, 0.01)"),
+        (EMA, "q.copy_(q * d + p * (1 - d))", "torch._foreach_copy_(all_q, torch._foreach_add("),
+        (EMA, "q.data.copy_(d * q.data + (1 - d) * p.data)", "torch._foreach_copy_(all_q_data, "),
+        (EMA, "q.copy_(p)", "torch._foreach_copy_(all_q, all_p)"),
+        (EMA, "q.sub_((1 - d) * (q - p))", "torch._foreach_mul(torch._foreach_sub(all_q, all_p), 1 - d)"),
+        (STEP, "p -= lr * p.grad", "torch._foreach_sub_(all_p, torch._foreach_mul(all_p_grad, lr))"),
+        (STEP, "p.data.add_(p.grad, alpha=-lr)", "torch._foreach_add_(all_p_data, all_p_grad, alpha=-lr)"),
+        (
+            STEP,
+            "p.sub_(p.grad.sign(), alpha=lr)",
+            "torch._foreach_sub_(all_p, torch._foreach_sign(all_p_grad), alpha=lr)",
+        ),
+        (STEP, "p.grad.mul_(0.5)", "torch._foreach_mul_(all_p_grad, 0.5)"),
+        (STEP, "p.grad.div_(3)", "torch._foreach_div_(all_p_grad, 3)"),
+        (STEP, "p.grad.zero_()", "torch._foreach_zero_(all_p_grad)"),
+        (STEP, "p.grad.clamp_(-0.1, 0.1)", "torch._foreach_clamp_max_(all_p_grad, 0.1)"),
+        (STEP, "p.grad.clamp_(min=0)", "torch._foreach_clamp_min_(all_p_grad, 0)"),
+        (
+            STEP,
+            "p.addcmul_(p.grad, p.grad, value=-lr)",
+            "torch._foreach_addcmul_(all_p, all_p_grad, all_p_grad, value=-lr)",
+        ),
+        (STEP, "p.addcdiv_(p.grad, p.grad.abs() + 1, value=-lr)", "torch._foreach_addcdiv_(all_p, all_p_grad, "),
+        (STEP, "p.grad += 0.01 * p", "torch._foreach_add_(all_p_grad, torch._foreach_mul(all_p, 0.01))"),
+    ],
+)
+def test_every_form_is_the_loop_to_the_bit(tmp_path, form, line, written):
+    text = START + form.format(line)
+    after, left = made(tmp_path, text)
+    assert left == ""
+    assert written in after
+    same_results(text, after, "found", "grads")
+
+
+def test_lists_are_made_before_the_loop_and_used_behind_it(tmp_path):
+    after, _ = made(
+        tmp_path,
+        "import torch\n@torch.no_grad()\ndef update(a, b, d):\n    all_q = 1\n"
+        "    for p, q in zip(a.parameters(), b.parameters()):\n        q.mul_(d)\n"
+        "        q.add_(p, alpha=1 - d)  # <<\n"
+        "    return b\n",
+    )
+    assert after == (
+        "import torch\n@torch.no_grad()\ndef update(a, b, d):\n    all_q = 1\n    all_q_2 = []\n    all_p = []\n"
+        "    for p, q in zip(a.parameters(), b.parameters()):\n        all_q_2.append(q)\n        all_p.append(p)\n"
+        "    if all_q_2:\n        torch._foreach_mul_(all_q_2, d)\n"
+        "        torch._foreach_add_(all_q_2, all_p, alpha=1 - d)\n"
+        "    return b\n"
+    )
+
+
+OWN = """\
+import torch
+class Own(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, dict(lr=lr))
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            lr = group["lr"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if len(state) == 0:
+                    state["m"] = torch.zeros_like(p)
+                    state["step"] = 0
+                state["step"] += 1
+                m = state["m"]
+                m.mul_(0.9).add_(p.grad, alpha=0.1)  # <<
+                p.add_(m.sign(), alpha=-lr)
+net = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Linear(7, 3), torch.nn.Linear(7, 3))
+own = Own(net.parameters(), 0.1)
+for _ in range(4):
+    own.zero_grad()
+    net[:2](torch.randn(4, 5)).square().sum().backward()
+    own.step()
+"""
+
+
+def test_an_optimizer_of_the_user_s_own_is_the_same_to_the_bit(tmp_path):
+    after, left = made(tmp_path, OWN)
+    assert left == ""
+    assert "torch._foreach_add_(all_p, torch._foreach_sign(all_m), alpha=-lr)" in after
+    same_results(OWN, after, "net")
+
+
+def test_conditions_and_switched_off_gradients_inside_of_the_loop_stay(tmp_path):
+    text = START + (
+        "for p in a.parameters():\n    if p.dim() > 1:\n        with torch.no_grad():\n            p.mul_(0.5)  # <<\n"
+    )
+    after, _ = made(tmp_path, text)
+    assert "        with torch.no_grad():\n            all_p.append(p)\n" in after
+    assert "if all_p:\n    with torch.no_grad():\n        torch._foreach_mul_(all_p, 0.5)\n" in after
+    same_results(text, after, "found")
+
+
+def test_no_tensors_are_no_error(tmp_path):
+    text = START + "for p in torch.nn.ReLU().parameters():\n    p.data.mul_(2)  # <<\n"
+    same_results(text, made(tmp_path, text)[0], "found")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            "for k, v in m.state_dict().items():\n    v.mul_(0.5)  # <<\n",
+            "state_dict may give one tensor several times",
+        ),
+        (
+            "for p in q:\n    p.grad.mul_(1 / norm(m))  # <<\ndef norm(m): pass\n",
+            "may read tensors that another one changes",
+        ),
+        (
+            "for p in m.parameters():\n    s = m(x)\n    p.grad.mul_(s)  # <<\n",
+            "may read tensors that another one changes",
+        ),
+        ("for p in ps:\n    s = sum(ps)\n    p.mul_(2)  # <<\n", "may read tensors that another one changes"),
+        ("for p in ps:\n    print(p)\n    p.mul_(2)  # <<\n", "the loop does more"),
+        ("for p in ps:\n    self.n = p\n    p.mul_(2)  # <<\n", "the loop does more"),
+        ("for p in ps:\n    p.mul_(2)  # <<\n    print(p)\n", "a loop that ends in changes of tensors"),
+        ("for p in ps:\n    x = p.grad  # <<\n", "a loop that ends in changes of tensors"),
+        ("for p in ps:\n    if p:\n        p.mul_(2)  # <<\n    print(p)\n", "the loop does more"),
+        ("for p in ps:\n    if p:\n        p.mul_(2)  # <<\n    else:\n        p.add_(1)\n", "is not found here"),
+        ("for p in ps:\n    total += p.norm()  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    p.mul_(p.norm())  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    s = lr[p]\n    p.add_(p.grad, alpha=s)  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    p.copy_(2)  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    p.add_(2, alpha=3)  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    p.copy_(1 - p)  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    p.normal_()  # <<\n", "is none that torch._foreach_"),
+        ("for p in ps:\n    p.mul_(2)  # <<\nelse:\n    f()\n", "is not found here"),
+        ("while f():\n    p.mul_(2)  # <<\n", "is not found here"),
+        ("p.mul_(2)  # <<\n", "is not found here"),
+        ("def f(p):\n    p.mul_(2)  # <<\n", "is not found here"),
+    ],
+)
+def test_loops_whose_turns_may_depend_on_each_other_are_left(tmp_path, body, reason):
+    after, left = made(tmp_path, "import torch\n" + body)
+    assert after == ""
+    assert reason in left

@@ -1,0 +1,127 @@
+"""Batches made in one call: one array of many before the tensor, and `pad_sequence` for a loop that fills rows."""
+
+import pytest
+from tests.unit.edits.scripts import edited, same_results
+
+HEAD = "import torch\nimport numpy as np\n"
+
+
+def stacked(folder, text):
+    return edited(folder, "one-array", HEAD + text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "y = torch.tensor([np.asarray(x) for x, _ in batch], dtype=torch.float32)  # <<\n",
+            "y = torch.tensor(np.stack([np.asarray(x) for x, _ in batch]), dtype=torch.float32)",
+        ),
+        (
+            "def f(batch):\n    rows = []\n    for x in batch:\n        rows.append(np.pad(x, 3))\n"
+            "    return torch.tensor(rows)  # <<\n",
+            "    return torch.tensor(np.stack(rows))",
+        ),
+        (
+            "y = torch.as_tensor([a.numpy(), b.numpy()])  # <<\n",
+            "y = torch.as_tensor(np.stack([a.numpy(), b.numpy()]))",
+        ),
+        ("rows = [np.zeros(3) for _ in x]\ny = torch.tensor(rows)  # <<\n", "y = torch.tensor(np.stack(rows))"),
+    ],
+)
+def test_a_list_of_arrays_is_one_array_first(tmp_path, text, line):
+    after, left = stacked(tmp_path, text)
+    assert left == ""
+    assert line in after.split("\n")
+
+
+def test_numpy_goes_by_the_name_that_the_file_has_for_it(tmp_path):
+    text = "import torch\ny = torch.tensor([a.numpy() for a in x])  # <<\n"
+    after, _ = edited(tmp_path, "one-array", text)
+    assert "import numpy\n" in after
+    assert "torch.tensor(numpy.stack([" in after
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("y = torch.tensor([x for x, _ in batch])  # <<\n", "may not be a list of arrays"),
+        ("y = torch.tensor([[1.0, 2.0], [3.0, 4.0]])  # <<\n", "may not be a list of arrays"),
+        ("rows = f()\ny = torch.tensor(rows)  # <<\n", "may not be a list of arrays"),
+        ("rows = []\nrows.append(np.zeros(3))\nrows.append(4)\ny = torch.tensor(rows)  # <<\n", "may not be a list"),
+        ("y = torch.tensor([np.float32(x) for x in b])  # <<\n", "may not be a list of arrays"),
+        ("y = torch.tensor([np.zeros(3)], requires_grad=True)  # <<\n", "more than values, dtype and device"),
+        ("y = torch.stack([np.zeros(3)])  # <<\n", "is not found on this line"),
+    ],
+)
+def test_what_may_be_other_values_is_left(tmp_path, text, reason):
+    after, left = stacked(tmp_path, text)
+    assert after == ""
+    assert reason in left
+
+
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list")
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int16", "uint8", "bool"])
+def test_the_tensor_is_the_same_to_the_bit(tmp_path, kind):
+    text = f"{HEAD}found = torch.tensor([np.array([i, 2.5 * i, i]).astype(np.{kind}) for i in range(5)])  # <<\n"
+    same_results(text, edited(tmp_path, "one-array", text)[0], "found")
+
+
+PADDED = """\
+import torch
+def collate(batch):
+    longest = max(len(s) for s in batch)
+    out = torch.full((len(batch), longest), -1, dtype=torch.long)
+    for i, s in enumerate(batch):
+        out[i, : len(s)] = torch.tensor(s)  # <<
+    return out
+found = collate([[1, 2, 3], [4], [5, 6]])
+"""
+
+
+def padded(folder, text):
+    return edited(folder, "pad-sequence", text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("torch.full((len(batch), longest), -1, dtype=torch.long)", "torch.zeros(len(batch), longest)"),
+        ("max(len(s) for s in batch)", "max(map(len, batch))"),
+        ("longest), -1", "max(len(s) for s in batch)), -1"),
+        ("torch.tensor(s)", "torch.as_tensor(s)"),
+    ],
+)
+def test_a_loop_that_fills_rows_is_one_call(tmp_path, old, new):
+    text = PADDED.replace(old, new, 1)
+    after, left = padded(tmp_path, text)
+    assert left == ""
+    assert "torch.nn.utils.rnn.pad_sequence([" in after
+    assert "for i, s" not in after
+    same_results(text, after, "found")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("max(len(s) for s in batch)", "64", "wider ones"),
+        ("max(len(s) for s in batch)", "max(len(s) for s in batch if s)", "wider ones"),
+        ("(len(batch), longest)", "(8, longest)", "more rows"),
+        ("torch.tensor(s)", "1", "is not found here"),
+        ("torch.tensor(s)", "torch.tensor(s)\n        n += 1", "is not found here"),
+        (": len(s)] =", "1 : len(s) + 1] =", "is not found here"),
+        ("in enumerate(batch)", "in enumerate(batch, 1)", "is not found here"),
+        ("    for i", "    print(out)\n    for i", "no line above the loop makes out"),
+        (
+            "torch.full((len(batch), longest), -1, dtype=torch.long)",
+            "torch.empty(len(batch), longest)",
+            "no line above",
+        ),
+        ("-1, dtype=torch.long", "-1", "no line above"),
+    ],
+)
+def test_other_loops_are_left(tmp_path, old, new, reason):
+    after, left = padded(tmp_path, PADDED.replace(old, new, 1))
+    assert after == ""
+    assert reason in left

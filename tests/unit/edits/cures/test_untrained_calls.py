@@ -1,0 +1,103 @@
+"""What is not trained, called under `torch.no_grad()`: by the line of the finding, or inside of a model's forward."""
+
+import pytest
+from tests.unit.edits.scripts import edited, same_results
+
+TEACHER = """\
+import torch
+for x in data:
+    soft = teacher(x.to(device)).logits  # <<
+    loss = distance(student(x), soft)
+    loss.backward()
+"""
+MODEL = """\
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x, mask=None):
+        h = self.encoder(
+            x,
+            mask=mask,
+        )  # features
+        return self.head(h)
+for x in data:
+    out = net(x)  # <<
+"""
+
+
+def made(folder, text, untrained="", given=0):
+    return edited(folder, "no-graph", text, untrained=untrained, given_gradients=given)
+
+
+def test_the_call_of_a_teacher_stands_under_a_block(tmp_path):
+    after, left = made(tmp_path, TEACHER)
+    assert left == ""
+    assert "for x in data:\n    with torch.no_grad():\n        soft = teacher(x.to(device)).logits\n    loss" in after
+
+
+def test_a_part_that_is_not_trained_is_found_in_forward(tmp_path):
+    after, _ = made(tmp_path, MODEL, untrained="encoder")
+    assert after == MODEL.replace("  # <<", "").replace(
+        "        h = self.encoder(\n            x,\n            mask=mask,\n        )  # features\n",
+        "        with torch.no_grad():\n            h = self.encoder(\n                x,\n                mask=mask,\n"
+        "            )  # features\n",
+    )
+
+
+def test_what_stands_there_already_is_left(tmp_path):
+    text = TEACHER.replace("    soft", "    with torch.no_grad():\n        soft")
+    assert made(tmp_path, text) == ("", "there")
+
+
+@pytest.mark.parametrize(
+    ("text", "untrained", "given", "reason"),
+    [
+        (TEACHER, "", 1, "gradients go through what is not trained"),
+        (TEACHER.replace("teacher(x.to(device))", "teacher(student(x))"), "", 0, "the line does more"),
+        (TEACHER.replace("soft = teacher(x.to(device)).logits", "soft = f(teacher(x))"), "", 0, "the line does more"),
+        (TEACHER.replace("soft =", "soft +="), "", 0, "the line does more"),
+        (TEACHER + "student = DistributedDataParallel(student)\n", "", 0, "DistributedDataParallel may wait"),
+        (TEACHER + "optimizer.add_param_group(more)\n", "", 0, "add_param_group() may train it later"),
+        (TEACHER + "teacher.requires_grad_(True)\n", "", 0, "requires_grad_() may train it later"),
+        (TEACHER + "for p in q:\n    p.requires_grad = epoch > 3\n", "", 0, "requires_grad may train it later"),
+        (
+            TEACHER + "if epoch > 3:\n    optimizer = torch.optim.Adam(teacher.parameters())\n",
+            "",
+            0,
+            "an optimizer made under a condition may train it later",
+        ),
+        (TEACHER + "g = torch.autograd.grad(loss, x)\n", "", 0, "grad() may train it later"),
+        (MODEL, "body.encoder", 0, "no single line"),
+        (MODEL.replace("        h =", "        x = self.stem(x)\n        h ="), "encoder", 0, "no single line"),
+        (MODEL.replace("forward(", "features("), "encoder", 0, "no single line"),
+        (MODEL + "    net.encoder(x)\n".replace("net", "self"), "encoder", 0, "no single line"),
+    ],
+)
+def test_what_gradients_may_go_through_is_left(tmp_path, text, untrained, given, reason):
+    after, left = made(tmp_path, text, untrained, given)
+    assert after == ""
+    assert reason in left
+
+
+def test_a_finding_that_does_not_know_what_is_untrained_changes_nothing(tmp_path):
+    assert "has trained parameters, too" in edited(tmp_path, "no-graph", TEACHER)[1]
+
+
+def test_freezing_alone_trains_nothing_later(tmp_path):
+    text = TEACHER + "student.head.requires_grad_(False)\nfor p in q:\n    p.requires_grad = False\n"
+    assert made(tmp_path, text)[1] == ""
+
+
+def test_the_weights_are_the_same_to_the_bit(tmp_path):
+    text = """\
+import torch
+teacher, student = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    soft = teacher(x)  # <<
+    optimizer.zero_grad()
+    (student(x) - soft).square().mean().backward()
+    optimizer.step()
+"""
+    after, _ = made(tmp_path, text)
+    same_results(text, after, "student")
