@@ -81,7 +81,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("parameters", found.parameters, ""),
             Evidence("steps looked at", found.n, ""),
         ),
-        fixes=(),
+        fixes=("frozen-parameters",),
     )
 
 
