@@ -29,6 +29,9 @@ _MOST_KEPT, _MOST_BYTES = 64, 256 * 1024**2
 _MOST_LOST = 12  # results that were kept and could not be used, before so many times as many were
 _WORTH = 0.33  # of what the call takes, at most, for looking and copying
 
+_TIMED = 3
+_NOT_WORTH_IT = "looking whether anything has changed, and copying, takes longer than a third of the call"
+
 _under_way: list[object] = []
 """The call that is watched or proven just now: what it calls is not answered from memory."""
 
@@ -201,11 +204,8 @@ class KeptFunction:
             return "it returns what it keeps itself"
         if not call.result.is_same(seen.result):
             return "it returns other values each time"
-        start = time.perf_counter()
-        call.changed()
-        call.result.make()
-        if time.perf_counter() - start > _WORTH * call.plain_s:
-            return "looking whether anything has changed, and copying, takes longer than a third of the call"
+        if not _is_worth_it(call):
+            return _NOT_WORTH_IT
         if call.result.num_bytes > _MOST_BYTES:
             return f"it returns more than {_MOST_BYTES >> 20} MiB"
         kept = [known for known, one in self._calls.items() if one.is_kept and one is not call]
@@ -235,12 +235,16 @@ class KeptFunction:
         _under_way.append(self)
         try:
             with self._reports.pace.proving():
+                start = time.perf_counter()
                 result = self._function(*args, **kwargs)
+                call.plain_s = min(call.plain_s, time.perf_counter() - start)
         finally:
             _under_way.pop()
         assert call.result is not None
         if call.result.is_same(result):
             call.served += 1
+            if not _is_worth_it(call):  # the first call may have been slow
+                self.stop(_NOT_WORTH_IT)
         elif changed := call.changed():  # by another thread, meanwhile
             self._lose(key, changed)
         else:
@@ -265,3 +269,17 @@ class KeptFunction:
         if self._reports.on_change == "stop":
             raise error
         warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+
+
+def _is_worth_it(call: _Call) -> bool:
+    """Return whether an answer from memory takes much less than the call."""
+    return min(_answer_s(call) for _ in range(_TIMED)) <= _WORTH * call.plain_s
+
+
+def _answer_s(call: _Call) -> float:
+    """Return what an answer from memory takes."""
+    assert call.result is not None
+    start = time.perf_counter()
+    call.changed()
+    call.result.make()
+    return time.perf_counter() - start

@@ -20,6 +20,7 @@ from flatout.fixes.kept.kept_function import Reports
 from flatout.fixes.kept.kept_result import Unkeepable
 from flatout.fixes.kept.observed_call import observe
 from flatout.fixes.kept.row_outputs import Fits, RowOutputs, RowsGiven, mixed, rows_given, tensors_of
+from flatout.probe.model.module_calls import slots_of
 from flatout.watch.ambient import Ambient
 from flatout.watch.dataset_state import same
 from flatout.watch.main_thread import off_main_thread
@@ -30,6 +31,7 @@ from flatout.watch.state_watch import StateWatch
 __all__ = ["KeptModule", "is_hooked"]
 
 _PACKAGES = ("torch.nn", "torch.autograd", "torch.amp", "torchvision", "timm")  # whose modules only compute
+_PLAIN = (bool, int, str, bytes, type(None))
 _DECIDING = ("_local_scalar_dense", "nonzero", "aten.equal", "unique", "masked_select")
 _MIXED = 3  # batches that must come out as their rows did
 _MOST_CHANGES, _MOST_MISSED = 8, 32
@@ -41,15 +43,32 @@ class _Known:
 
     def __init__(self, name: str, module: Any, fits: Fits) -> None:
         self.outputs = RowOutputs(fits)
-        self.watch = StateWatch([(name, module)], files="passed")
         self.latest: tuple[RowsGiven, Any] | None = None  # the batch that was computed last, copied
-        graph = self.watch.graph
+        self.unwatched: list[str] = []
+        self._name, self._ref = name, weakref.ref(module)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Watch the module as it is now."""
+        module = self._ref()
+        self._watch = StateWatch([(self._name, module)], lambda: slots_of(module), files="passed")
+        self._attributes = _attributes(module)
+        graph = self._watch.graph
         generators = ["a random generator of its own"] if graph.met.generators else []
         self.unwatched = [*graph.unwatched, *(graph.opaque - POINTERS), *generators]
 
     def changed(self) -> str:
         """Return what the module is made of otherwise by now, in words; an empty string for nothing."""
-        return self.watch.look_deep() if self.watch.unseen else self.watch.look()
+        what = self._watch.look_deep() if self._watch.unseen else self._watch.look()
+        if not what:
+            return ""
+        module = self._ref()
+        inner = [*module.modules()]
+        elsewhere = self._watch.left_behind({*map(id, inner), *(id(vars(one)) for one in inner)})
+        if elsewhere or _attributes(module) != self._attributes:
+            return what
+        self._begin()  # attributes were set to what they had been, as `module.train()` does
+        return self.unwatched[0] if self.unwatched else ""
 
 
 @dataclass
@@ -182,7 +201,7 @@ class KeptModule:
             return f"a call changes {changed}"
         held = {one.untyped_storage().data_ptr() for one in _tensors_in(inputs)}
         held |= {one.untyped_storage().data_ptr() for one in (*self._module.parameters(), *self._module.buffers())}
-        self._so_far.full = not known.outputs.add(given, outputs, held)
+        self._so_far.full = not known.outputs.add(given, outputs, held, whole=self._so_far.mixed < _MIXED)
         return (
             "its outputs do not fit into memory, and none came back"
             if self._so_far.full and not self._so_far.served
@@ -246,6 +265,15 @@ class KeptModule:
         if self._reports.on_change == "stop":
             raise error
         warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+
+
+def _attributes(module: Any) -> list[object]:
+    """Return the attributes of a module and of those inside it: plain values, and the identities of all else."""
+    return [
+        (id(one), type(one), name, (type(value), value) if isinstance(value, _PLAIN) else id(value))
+        for one in module.modules()
+        for name, value in vars(one).items()
+    ]
 
 
 def is_hooked(module: Any) -> bool:

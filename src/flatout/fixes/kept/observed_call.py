@@ -28,7 +28,7 @@ _PYTHON = {"torch", "torch.functional", "torch._tensor", "torch.nn.functional", 
 _PYTHON |= {"torch.overrides", "torch._VF", "torch.autograd.grad_mode", "torch.utils._contextlib", "torch._ops"}
 _PYTHON |= {"torch._linalg_utils", "torch.types", "torch.nn.modules.utils", "math", "functools", "collections"}
 _PYTHON |= {"collections.abc", "_collections_abc", "operator", "typing", "enum", "abc", "numbers", "contextlib"}
-_PYTHON |= {"fractions", "heapq", "bisect", "types"}
+_PYTHON |= {"fractions", "heapq", "bisect", "types", "torch.compiler"}
 _COMPILED = COMPUTES | {"builtins", "_operator", "_functools", "_collections", "_abc", "_heapq", "_bisect", "_typing"}
 _NOT = ("numpy.random", "numpy.lib.npyio", "numpy.lib._npyio", "numpy.lib.format", "numpy.lib._format", "numpy.testing")
 _EFFECTS = {"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint", "globals", "locals"}
@@ -86,7 +86,10 @@ def observe(
     try:
         seen.result = function(*args, **kwargs)
     finally:
+        alone = sys.getprofile() == watch.event
         sys.setprofile(None)
+    if not alone:
+        seen.refuse("it profiles the thread itself")
     if not undrawn(states, random_states()):
         seen.refuse("it draws random numbers")
     if modes != _modes():
@@ -118,7 +121,7 @@ class _Watch:
             self._seen.refuse("it makes too many calls to be watched")
         elif event == "call":
             self._entered(frame)
-        elif event == "c_call":
+        elif event == "c_call" and argument is not sys.setprofile and argument is not sys.getprofile:
             self._seen.refuse(_of_compiled(argument))
 
     def _entered(self, frame: FrameType) -> None:
@@ -157,8 +160,10 @@ def _of_compiled(function: Any) -> str:
     kind = bound if isinstance(bound, type) else type(bound)
     if isinstance(bound, ModuleType):
         home = bound.__name__
+    elif bound is None or kind.__module__ == "pybind11_builtins":
+        home = str(getattr(function, "__module__", None) or "builtins")
     else:
-        home = str((getattr(function, "__module__", None) or "builtins") if bound is None else kind.__module__)
+        home = str(kind.__module__)
     if home.partition(".")[0] in _COMPILED and not home.startswith(_NOT) and not _acts(name):
         return ""
     return f"it calls {'' if home == 'builtins' else home + '.'}{name}"

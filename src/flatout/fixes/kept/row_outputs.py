@@ -100,14 +100,17 @@ class RowOutputs:
 
     def __init__(self, fits: Fits) -> None:
         """Hold nothing yet."""
-        self.rows = self.num_bytes = 0
+        self.num_bytes = 0
         self._fits = fits
         self._forms: dict[object, tuple[Any, list[tuple[Any, ...]]]] = {}
         self._where: dict[tuple[object, bytes], tuple[list[Any], int]] = {}
-        self._batches: dict[tuple[object, bytes], bool] = {}
+        self._batches: dict[tuple[object, bytes], list[Any]] = {}
 
-    def add(self, given: RowsGiven, outputs: Any, held: set[int]) -> bool:
-        """Keep what a module returned for a batch; return whether there was room. `held`: addresses of its inputs.
+    def add(self, given: RowsGiven, outputs: Any, held: set[int], *, whole: bool) -> bool:
+        """Keep what a module returned for a batch; return whether there was room.
+
+        `held`: addresses of its inputs and weights. `whole`: the batch is kept as it is, too, whatever of its rows is
+        known.
 
         Raises:
             Unkeepable: it is of a kind that is never kept.
@@ -118,16 +121,16 @@ class RowOutputs:
         if self._forms.setdefault(given.form, (_skeleton(outputs), shape)) != (_skeleton(outputs), shape):
             raise Unkeepable("the form of its output depends on more than that of its input")
         _check(tensors, number, held)
-        new = [at for at, key in enumerate(given.keys) if (given.form, key) not in self._where]
+        new = [at for at, key in enumerate(given.keys) if whole or (given.form, key) not in self._where]
         size = sum(one.nbytes for one in tensors) * len(new) // number
         if not self._fits(size, self):
             return False
         self.num_bytes += size
-        self.rows += len(new)
         block = [one.detach()[new].clone() for one in tensors]  # contiguous rows
         for place, at in enumerate(new):
-            self._where[given.form, given.keys[at]] = block, place
-        self._batches[given.form, b"".join(given.keys)] = True
+            self._where.setdefault((given.form, given.keys[at]), (block, place))
+        if whole:
+            self._batches[given.form, b"".join(given.keys)] = block
         return True
 
     def knows(self, given: RowsGiven) -> bool:
@@ -135,19 +138,23 @@ class RowOutputs:
         return all((given.form, key) in self._where for key in given.keys)
 
     def knows_whole(self, given: RowsGiven) -> bool:
-        """Return whether this very batch was computed."""
+        """Return whether this very batch is known."""
         return (given.form, b"".join(given.keys)) in self._batches
 
     def make(self, given: RowsGiven) -> Any:
-        """Return the outputs for a batch of known rows, in fresh memory of the form that they had."""
+        """Return the outputs for a batch that is known, or of known rows, in fresh memory of the form that they had."""
         torch = sys.modules["torch"]
         skeleton, shapes = self._forms[given.form]
-        rows = [self._where[given.form, key] for key in given.keys]
+        block = self._batches.get((given.form, b"".join(given.keys)))
+        rows = [] if block is not None else [self._where[given.form, key] for key in given.keys]
         made = []
         with torch.no_grad():
             for number, (shape, stride, dtype) in enumerate(shapes):
                 whole = torch.empty_strided(shape, stride, dtype=dtype)
-                parts = [block[number][place] for block, place in rows]
+                if block is not None:
+                    made.append(whole.copy_(block[number]))
+                    continue
+                parts = [one[number][place] for one, place in rows]
                 made.append(torch.stack(parts, out=whole) if whole.is_contiguous() else whole.copy_(torch.stack(parts)))
         return _built(skeleton, iter(made))
 

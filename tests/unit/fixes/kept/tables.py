@@ -32,10 +32,12 @@ def scaled(n):
 
 
 def edges(adjacency):
+    slow(4)
     return adjacency.nonzero(), adjacency.sum(1)
 
 
 def lists(n):
+    slow(n)
     return {"rows": [[i * j for j in range(n)] for i in range(n)], "name": "grid", "sizes": (n, n)}
 
 
@@ -45,6 +47,14 @@ def arrays(n):
         for j in range(n):
             grid[i, j] = i - j
     return grid
+
+
+def grown(n):
+    return torch.ones(n) * (slow(n) + 2)
+
+
+def quick(n):
+    return torch.ones(n)
 
 
 @torch.no_grad()
@@ -130,7 +140,7 @@ def learned(weight):
 
 def slow(n):
     total = 0
-    for i in range(20_000):
+    for i in range(40_000):
         total += i % 7
     return total * 0.0
 

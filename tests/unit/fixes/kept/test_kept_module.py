@@ -5,6 +5,7 @@ Covers flatout.fixes.kept.row_outputs through it, too.
 
 import pytest
 import torch
+from tests.unit.fixes.kept.test_kept_function import Once
 from tests.unit.fixes.training import same_bits
 from torch import nn
 
@@ -14,6 +15,15 @@ from flatout.fixes.kept.kept_module import KeptModule
 from flatout.fixes.kept.row_outputs import RowOutputs, mixed, rows_given
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums of several threads would make a call's time another one each time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 class Encoder(nn.Module):
@@ -35,7 +45,7 @@ class Kept:
     def __init__(self, module, on_change="stop", fits=lambda size, owner: True):
         self.module, self.left, self.failed, self.acted = module, [], [], 0
         self.kept = KeptModule(
-            module, "Encoder", Reports(self.left.append, self.failed.append, on_change), self._act, fits
+            module, "Encoder", Reports(self.left.append, self.failed.append, on_change, Once()), self._act, fits
         )
 
     def _act(self):
@@ -173,7 +183,7 @@ def test_a_module_that_learns_or_whose_input_does_is_called_each_time():
     for _ in range(4):
         assert kept.call(batch).requires_grad
     with torch.no_grad():
-        kept.passes([batch])
+        kept.passes([batch], times=5)
     assert kept.acted > 0
     assert kept.call(batch).requires_grad
     other = Kept(Encoder())
@@ -218,7 +228,7 @@ def test_a_proof_that_fails_stops_the_training():
     for known in kept.kept._known.values():
         for block, _ in known.outputs._where.values():
             block[0].zero_()
-    kept.kept._reports.pace.next_s = 0.0
+    kept.kept._reports.pace.due = True
     with pytest.raises(ChangedTooLate, match="answered from memory"):
         kept.call(batches[0])
     assert kept.failed
@@ -249,7 +259,7 @@ def test_outputs_come_back_in_the_strides_that_they_had():
     outputs, batch = RowOutputs(lambda size, owner: True), images(4)
     given = rows_given((batch,), {})
     made = torch.randn(4, 3, 5, 5).to(memory_format=torch.channels_last)
-    assert outputs.add(given, {"a": made, "b": [torch.arange(4)]}, set())
+    assert outputs.add(given, {"a": made, "b": [torch.arange(4)]}, set(), whole=False)
     again = outputs.make(given)
     assert same_bits(again, {"a": made, "b": [torch.arange(4)]})
     assert again["a"].stride() == made.stride()
