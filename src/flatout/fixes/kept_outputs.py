@@ -69,8 +69,8 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
 def patch(site: "Site", *, modules: str, on_change: str = "stop") -> None:
     """Answer calls of frozen modules of the classes `modules` from memory."""
     from flatout.fixes.core.site import say
-    from flatout.fixes.kept.kept_function import Reports
-    from flatout.fixes.kept.kept_module import KeptModule
+    from flatout.kept.kept_function import Reports
+    from flatout.kept.kept_module import KeptModule
     from flatout.pipeline.cache.memory_budget import MemoryBudget
 
     def failed(reason: str) -> None:

@@ -37,7 +37,9 @@ def recorded(found=FOUND, **named):
 def test_it_is_offered_where_gradients_were_seen_that_no_optimizer_reads():
     assert choices(recorded()) == ({},)
     assert "every gradient" in FIX.unfit(recorded(None))
-    assert "ranks" in FIX.unfit(recorded(ranks=tuple(RankSummary(rank=rank, num_steps=9, median_ms=1.0) for rank in range(2))))
+    assert "ranks" in FIX.unfit(
+        recorded(ranks=tuple(RankSummary(rank=rank, num_steps=9, median_ms=1.0) for rank in range(2)))
+    )
     assert "compiled" in FIX.unfit(recorded(models=(ModelFacts(compiled=True),)))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tests.unit.fixes.kept import tables
 from tests.unit.fixes.training import same_bits, under
+from tests.unit.kept import tables
 from torch import nn
 
 from flatout.fixes.kept_calls import FIX, choices
@@ -14,7 +14,9 @@ AT = Frame("model.py", 3, "Net.forward")
 
 
 def recorded(*functions):
-    calls = tuple(UnchangingCall(place=AT, function=name, file="/x/tables.py", steps=3) for name in functions)
+    calls = tuple(
+        UnchangingCall(place=AT, function=name, file="/home/someone/tables.py", steps=3) for name in functions
+    )
     return example(step_ms=10, forward=8, causes=Causes(unchanging_calls=calls)).run
 
 

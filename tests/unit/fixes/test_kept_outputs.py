@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tests.unit.fixes.kept.test_kept_module import Encoder, images
 from tests.unit.fixes.training import same_bits, under
+from tests.unit.kept.test_kept_module import Encoder, images
 from torch import nn
 
 from flatout.fixes.kept_outputs import FIX, choices

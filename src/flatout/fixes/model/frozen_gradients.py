@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from flatout.errors import ChangedTooLate
-from flatout.probe.core.user_places import is_user_file
 
 __all__ = ["FrozenGradients", "grad_descriptor", "requires_grad_descriptor"]
 
@@ -129,6 +128,7 @@ def grad_descriptor(frozen: FrozenGradients, original: Any) -> property:
 
 def requires_grad_descriptor(frozen: FrozenGradients, original: Any) -> property:
     """Return what stands for `Tensor.requires_grad`."""
+    from flatout.probe.core.user_places import is_user_file
 
     def read(tensor: Any) -> Any:
         found = original.__get__(tensor)
@@ -151,6 +151,8 @@ def _is_in(known: dict[int, "weakref.ref[Any]"], tensor: Any) -> bool:
 
 def _is_exempt() -> bool:
     """Return whether gradients are read by what sets them to None or zero, or by ourselves."""
+    from flatout.probe.core.user_places import is_user_file
+
     frame = sys._getframe(2)
     clears = frame.f_code.co_name in _CLEARING and not is_user_file(frame.f_code.co_filename)
     return clears or str(frame.f_globals.get("__name__", "")).startswith("flatout.")

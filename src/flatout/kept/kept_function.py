@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from flatout.errors import ChangedTooLate
-from flatout.fixes.kept.call_key import Given, given, settings_now, unusual_moment
-from flatout.fixes.kept.kept_result import KeptResult, Unkeepable, numbers_in
-from flatout.fixes.kept.observed_call import ObservedCall, observe
-from flatout.fixes.kept.read_state import ReadState
+from flatout.kept.call_key import CallGiven, given, settings_now, unusual_moment
+from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
+from flatout.kept.observed_call import ObservedCall, observe
+from flatout.kept.read_state import ReadState
 from flatout.pipeline.inspect.repeated_proof import ProofPace
 from flatout.watch.ambient import Ambient
 from flatout.watch.main_thread import off_main_thread
@@ -83,9 +85,6 @@ class KeptFunction:
 
     def __init__(self, function: Callable[..., Any], name: str, reports: Reports, acted: Callable[[], None]) -> None:
         """Keep nothing yet; `acted` is told of each call that was answered."""
-        import torch
-        import torch.autograd.forward_ad
-
         self.off = False
         self._is_compiling = torch.compiler.is_compiling
         self._function, self._name, self._reports, self._acted = function, name, reports, acted
@@ -142,7 +141,7 @@ class KeptFunction:
 
     # -- a call that is not known -------------------------------------------------------------------------------
 
-    def _first(self, key: object, what: Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _first(self, key: object, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function as it is, and note what that takes."""
         try:
             refs = [weakref.ref(each) for each in what.objects]
@@ -161,7 +160,7 @@ class KeptFunction:
         self._calls[key] = _Call(refs, took_s)
         return result
 
-    def _watched(self, key: object, call: _Call, what: Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _watched(self, key: object, call: _Call, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function and watch it; keep what it returns where nothing speaks against that."""
         _under_way.append(self)
         try:
@@ -182,7 +181,7 @@ class KeptFunction:
             self.stop(seen.refused)
         return seen.result
 
-    def _begin(self, call: _Call, seen: ObservedCall, what: Given) -> str:
+    def _begin(self, call: _Call, seen: ObservedCall, what: CallGiven) -> str:
         """Take what a call read as it is now; return why that cannot be told, "" where it can."""
         roots = {f"argument {number} of {self._name}": each for number, each in enumerate(what.objects)}
         call.state = ReadState(seen, {self._name: self._function, **roots})

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+import torch
+
 from flatout.probe.core.user_places import is_user_file
 from flatout.watch.components import OUT_OF_SIGHT, names_in
 from flatout.watch.dataset_state import random_states, undrawn
@@ -26,10 +28,11 @@ COMPUTES |= {"einops", "numbers", "fractions", "types"}
 
 _PYTHON = {"torch", "torch.functional", "torch._tensor", "torch.nn.functional", "torch._jit_internal"}
 _PYTHON |= {"torch.overrides", "torch._VF", "torch.autograd.grad_mode", "torch.utils._contextlib", "torch._ops"}
-_PYTHON |= {"torch._linalg_utils", "torch.types", "torch.nn.modules.utils", "math", "functools", "collections"}
-_PYTHON |= {"collections.abc", "_collections_abc", "operator", "typing", "enum", "abc", "numbers", "contextlib"}
-_PYTHON |= {"fractions", "heapq", "bisect", "types", "torch.compiler"}
-_COMPILED = COMPUTES | {"builtins", "_operator", "_functools", "_collections", "_abc", "_heapq", "_bisect", "_typing"}
+_PYTHON |= {"torch.types", "torch.nn.modules.utils", "math", "functools", "collections"}
+_PYTHON |= {"collections.abc", "operator", "typing", "enum", "abc", "numbers", "contextlib"}
+_PYTHON |= {"collections_abc", "fractions", "heapq", "bisect", "types", "torch.compiler"}
+_COMPILED = COMPUTES | {"builtins"}
+_COMPILED |= {f"_{name}" for name in ("operator", "functools", "collections", "abc", "heapq", "bisect", "typing")}
 _NOT = ("numpy.random", "numpy.lib.npyio", "numpy.lib._npyio", "numpy.lib.format", "numpy.lib._format", "numpy.testing")
 _EFFECTS = {"print", "open", "input", "exec", "eval", "compile", "__import__", "breakpoint", "globals", "locals"}
 _EFFECTS |= {"vars", "setattr", "delattr", "id", "__build_class__", "seed", "manual_seed", "initial_seed", "save"}
@@ -40,7 +43,7 @@ _DYNAMIC = {"getattr", "hasattr", "vars", "dir", "eval", "exec", "globals", "loc
 _DYNAMIC |= {"setattr", "delattr", "import_module", "__dict__", "__class__", "__getattribute__", "__globals__"}
 _DYNAMIC |= {"__closure__", "__code__", "__wrapped__", "__self__", "__func__"}
 _DYNAMIC |= {OUT_OF_SIGHT}
-_FRESH_SETTINGS = frozenset({"_set_grad_enabled", "set_grad_enabled"})  # put back by who leaves the block
+_FRESH_SETTINGS = frozenset({"set_grad_enabled"})  # put back by who leaves the block
 _MOST_EVENTS = 5_000_000
 
 
@@ -101,7 +104,6 @@ def observe(
 
 
 def _modes() -> tuple[object, ...]:
-    torch = sys.modules["torch"]
     return torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads()
 
 
@@ -143,15 +145,15 @@ def _of_python(module: str, name: str, packages: tuple[str, ...]) -> str:
         return ""
     if module == "torch.nn.modules.module" and name == "__getattr__":
         return ""
-    computes = module in _PYTHON or module.startswith(("numpy", "einops", *packages))
+    computes = module.lstrip("_") in _PYTHON or module in _PYTHON or module.startswith(("numpy", "einops", *packages))
     if computes and not module.startswith(_NOT) and not _acts(name):
         return ""
     return f"it calls {module or 'code of an unknown module'}.{name}"
 
 
 def _acts(name: str) -> bool:
-    acting = name in _EFFECTS or name.startswith(("set_", "_set_", "use_deterministic"))
-    return acting and name not in _FRESH_SETTINGS
+    acting = name in _EFFECTS or name.lstrip("_").startswith(("set_", "use_deterministic"))
+    return acting and name.lstrip("_") not in _FRESH_SETTINGS
 
 
 def _of_compiled(function: Any) -> str:

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from flatout.errors import ChangedTooLate
-from flatout.fixes.kept.call_key import settings_now, unusual_moment
-from flatout.fixes.kept.kept_function import Reports
-from flatout.fixes.kept.kept_result import Unkeepable
-from flatout.fixes.kept.observed_call import observe
-from flatout.fixes.kept.row_outputs import Fits, RowOutputs, RowsGiven, mixed, rows_given, tensors_of
+from flatout.kept.call_key import settings_now, unusual_moment
+from flatout.kept.kept_function import Reports
+from flatout.kept.kept_result import Unkeepable
+from flatout.kept.observed_call import observe
+from flatout.kept.row_outputs import Fits, RowOutputs, RowsGiven, mixed, rows_given, tensors_of
 from flatout.probe.model.module_calls import slots_of
 from flatout.watch.ambient import Ambient
 from flatout.watch.dataset_state import same
@@ -62,7 +64,7 @@ class _Known:
         what = self._watch.look_deep() if self._watch.unseen else self._watch.look()
         if not what:
             return ""
-        module = self._ref()
+        module: Any = self._ref()  # alive: it is being called
         inner = [*module.modules()]
         elsewhere = self._watch.left_behind({*map(id, inner), *(id(vars(one)) for one in inner)})
         if elsewhere or _attributes(module) != self._attributes:
@@ -87,9 +89,6 @@ class KeptModule:
 
     def __init__(self, module: Any, name: str, reports: Reports, acted: Callable[[], None], fits: Fits) -> None:
         """Keep nothing yet; `acted` is told of each call that was answered, `fits` gives memory."""
-        import torch
-        import torch.autograd.forward_ad
-
         self.off = False
         self._is_compiling = torch.compiler.is_compiling
         self._ref, self._name, self._reports, self._acted, self._fits = weakref.ref(module), name, reports, acted, fits
@@ -132,8 +131,6 @@ class KeptModule:
 
     def _is_frozen(self) -> bool:
         """Return whether no gradient reaches the module's weights, and settings are as they were."""
-        import torch
-
         self._ambient = self._ambient or Ambient(folder=False)
         learns = torch.is_grad_enabled() and any(one.requires_grad for one in self._module.parameters())
         return not learns and self._ambient.as_before()
@@ -296,7 +293,7 @@ def _decides(inner: Callable[..., Any], args: Any, kwargs: Any) -> bool:
                 found.append(str(function))
             return function(*given, **(named or {}))
 
-    with ValueReads():
+    with ValueReads():  # type: ignore[no-untyped-call]
         inner(*args, **kwargs)
     return bool(found)
 
@@ -310,8 +307,6 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _tensors_in(value: Any) -> Iterator[Any]:
-    import torch
-
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple | dict):
@@ -320,8 +315,6 @@ def _tensors_in(value: Any) -> Iterator[Any]:
 
 
 def _copied(value: Any) -> Any:
-    import torch
-
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if type(value) in (list, tuple):

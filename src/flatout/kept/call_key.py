@@ -3,21 +3,24 @@
 import sys
 from typing import Any, NamedTuple
 
-__all__ = ["Given", "given", "settings_now", "unusual_moment"]
+import torch
+from torch.autograd import forward_ad
+
+__all__ = ["CallGiven", "given", "settings_now", "unusual_moment"]
 
 _PLAIN = (bool, int, str, bytes, type(None), type(...))
 _NUMBERS = (float, complex)
 _MOST = 64  # values of a call
 
 
-class Given(NamedTuple):
+class CallGiven(NamedTuple):
     """The arguments of a call: their key, and the objects among them that stand in it by identity."""
 
     key: tuple[object, ...]
     objects: list[Any]
 
 
-def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given | None:
+def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallGiven | None:
     """Return what a call is given; None where these are too many values to tell apart quickly."""
     objects: list[Any] = []
     left = [_MOST]
@@ -28,7 +31,7 @@ def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given | None:
         )
     except ValueError:
         return None
-    return Given(key, objects)
+    return CallGiven(key, objects)
 
 
 def _part(value: Any, objects: list[Any], left: list[int]) -> object:
@@ -47,7 +50,6 @@ def _part(value: Any, objects: list[Any], left: list[int]) -> object:
             kind,
             *((_part(name, objects, left), _part(each, objects, left)) for name, each in value.items()),
         )
-    torch = sys.modules["torch"]
     if kind in (torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format):
         return kind, value
     objects.append(value)
@@ -56,20 +58,17 @@ def _part(value: Any, objects: list[Any], left: list[int]) -> object:
 
 def settings_now() -> tuple[object, ...]:
     """Return torch's settings that results may come out otherwise under, besides those that `Ambient` sees."""
-    torch = sys.modules["torch"]
     return torch.is_grad_enabled(), torch.get_num_threads(), torch.get_float32_matmul_precision()
 
 
 def unusual_moment() -> bool:
     """Return whether somebody watches or transforms each operation just now: nothing is kept or handed out then."""
-    torch = sys.modules["torch"]
-    functorch = getattr(torch._C, "_functorch", None)
     return (
         sys.gettrace() is not None
         or torch.is_inference_mode_enabled()
         or torch._C._len_torch_function_stack() > 0
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._get_tracing_state() is not None
-        or (functorch is not None and functorch.peek_interpreter_stack() is not None)
-        or sys.modules["torch.autograd.forward_ad"]._current_level >= 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
     )

@@ -8,27 +8,17 @@ from typing import Any
 
 from flatout.probe.core.user_places import is_user_file
 
-__all__ = ["FunctionSearch", "homes_of", "is_reachable", "spelled"]
+__all__ = ["FunctionSearch", "homes_of"]
 
 _MOST_WRAPPED = 8
 _LOOKED = 24  # times that functions are looked for while a training runs
-
-
-def spelled(file: str, function: str) -> str:
-    """Return how settings name a function: by its file's own name, so that a recipe holds no folders."""
-    return f"{file.replace(chr(92), '/').rpartition('/')[2]}:{function}"
-
-
-def is_reachable(function: str) -> bool:
-    """Return whether a function of that qualified name belongs to a module or a class, and is not made anew."""
-    return all(part.isidentifier() for part in function.split("."))
 
 
 class FunctionSearch:
     """Puts something in place of functions once modules have them, under each name that a module has for them."""
 
     def __init__(self, names: list[str], stand_in: Callable[[str, str], None]) -> None:
-        """Look for functions, as `spelled`; `stand_in(home, name)` is told of each dotted name, once."""
+        """Look for functions, as in `file.py:Class.function`; `stand_in(home, name)` is told of each home once."""
         self._names, self._stand_in = names, stand_in
         self._homes: set[str] = set()
         self._looked = 0
@@ -54,7 +44,7 @@ class FunctionSearch:
 
 
 def homes_of(name: str) -> Iterator[str]:
-    """Yield the dotted names under which loaded modules of the user's have the function `name`, as `spelled`."""
+    """Yield the dotted names under which loaded modules of the user's have `name`, as in `file.py:Class.function`."""
     file, _, function = name.partition(":")
     *parents, last = function.split(".")
     found: list[Any] = []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from flatout.fixes.kept.kept_result import KeptResult, Unkeepable, numbers_in
+from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
 
 NESTED = {"mask": torch.ones(3, 3).triu(), "sizes": (1, [2.5, -0.0]), "kind": torch.float32, "grid": np.eye(3)}
 

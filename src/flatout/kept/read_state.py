@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from flatout.fixes.kept.observed_call import COMPUTES, ObservedCall
+import torch
+
+from flatout.kept.observed_call import COMPUTES, ObservedCall
 from flatout.watch.components import handle_of, is_filled, is_own, module_of, names_in
 from flatout.watch.memory.object_graph import available
 from flatout.watch.memory.object_kinds import POINTERS, is_immutable
@@ -121,7 +123,7 @@ class ReadState:
             _BY_KIND[kind](self, what, value)
         elif isinstance(value, type):
             self._class(what, value)
-        elif isinstance(value, sys.modules["torch"].Tensor) or kind is _ndarray():
+        elif isinstance(value, torch.Tensor) or kind is _ndarray():
             self._array(what, value)
         elif is_immutable(value) or module_of(kind) == "torch.autograd.grad_mode":
             return
@@ -130,13 +132,12 @@ class ReadState:
             self._class(what, kind)
         elif handle_of(value):
             self._refuse(f"it reads {handle_of(value)} ({what})")
-        elif is_own(module_of(kind)) or isinstance(value, sys.modules["torch"].nn.Module) or kind in _NAMESPACES:
+        elif is_own(module_of(kind)) or isinstance(value, torch.nn.Module) or kind in _NAMESPACES:
             self._instance(what, value)
         else:
             self._refuse(f"{what} is an object of {module_of(kind)}.{kind.__name__}, which cannot be followed")
 
     def _array(self, what: str, value: Any) -> None:
-        torch = sys.modules["torch"]
         if isinstance(value, torch.Tensor):
             plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
             if not plain or value.device.type != "cpu" or value.is_inference():
@@ -195,8 +196,9 @@ class ReadState:
 
         def check() -> str:
             now = ref()
-            same = now is not None and now.__code__ is code and now.__defaults__ is defaults
-            return "" if same and now.__kwdefaults__ is named else what
+            if now is None or now.__code__ is not code:
+                return what
+            return "" if now.__defaults__ is defaults and now.__kwdefaults__ is named else what
 
         self._checks.append(check)
         if code not in self._run:
@@ -268,7 +270,7 @@ class ReadState:
         self._checks.append(lambda: "" if type(ref()) is kind else what)
         self._waiting.append((what, kind))
         self._named(lambda: _dict_of(ref()), self._names, f"{kind.__name__}.{{}}")
-        if isinstance(value, sys.modules["torch"].nn.Module):
+        if isinstance(value, torch.nn.Module):
             for place in _PLACES:
                 self._named(
                     lambda place=place: _dict_of(ref()).get(place, {}),  # type: ignore[misc]

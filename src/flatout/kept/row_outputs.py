@@ -6,11 +6,12 @@ computed in batches of its own size.
 """
 
 import hashlib
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from flatout.fixes.kept.kept_result import Unkeepable
+import torch
+
+from flatout.kept.kept_result import Unkeepable
 
 __all__ = ["Fits", "RowOutputs", "RowsGiven", "mixed", "rows_given", "tensors_of"]
 
@@ -53,7 +54,7 @@ def rows_given(args: Any, kwargs: Any) -> RowsGiven | None:
 
 
 def _leaves(value: Any, leaves: list[Any], form: list[object], depth: int) -> bool:
-    torch, kind = sys.modules["torch"], type(value)
+    kind = type(value)
     if kind in _PLAIN:
         form += [kind, repr(value)]
         return True
@@ -73,13 +74,12 @@ def _is_of_rows(tensor: Any, number: int) -> bool:
 
 def _bytes(tensor: Any, number: int) -> Any:
     """Return the bytes of a tensor in `number` rows."""
-    torch = sys.modules["torch"]
     return tensor.detach().contiguous().reshape(number, -1).view(torch.uint8).numpy()
 
 
 def mixed(value: Any, other: Any, number: int) -> Any:
     """Return arguments with every second row of `other`, all of them in other places, in tensors of the same form."""
-    torch, kind = sys.modules["torch"], type(value)
+    kind = type(value)
     if kind is torch.Tensor and _is_of_rows(value, number):
         rows = torch.stack([(other if at % 2 else value)[place] for at, place in enumerate(places(number))])
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(rows)
@@ -143,7 +143,6 @@ class RowOutputs:
 
     def make(self, given: RowsGiven) -> Any:
         """Return the outputs for a batch that is known, or of known rows, in fresh memory of the form that they had."""
-        torch = sys.modules["torch"]
         skeleton, shapes = self._forms[given.form]
         block = self._batches.get((given.form, b"".join(given.keys)))
         rows = [] if block is not None else [self._where[given.form, key] for key in given.keys]
@@ -165,7 +164,7 @@ def tensors_of(value: Any) -> list[Any]:
     Raises:
         Unkeepable: something else is in it.
     """
-    torch, kind = sys.modules["torch"], type(value)
+    kind = type(value)
     if kind is torch.Tensor:
         return [value]
     if kind in (list, tuple, dict):
@@ -195,7 +194,6 @@ def _check(tensors: list[Any], number: int, held: set[int]) -> None:
     Raises:
         Unkeepable: saying which of these.
     """
-    torch = sys.modules["torch"]
     held = set(held)
     for one in tensors:
         if one.requires_grad or one.is_inference() or vars(one):

@@ -3,21 +3,11 @@
 import sys
 
 import pytest
-from tests.unit.fixes.kept import tables
+from tests.unit.kept import tables
 
-from flatout.fixes.kept.named_functions import FunctionSearch, homes_of, is_reachable, spelled
+from flatout.kept.named_functions import FunctionSearch, homes_of
 
 HOME = tables.__name__
-
-
-def test_a_name_holds_the_file_without_its_folders():
-    assert spelled("/home/someone/project/grid.py", "Grid.table") == "grid.py:Grid.table"
-    assert spelled("C:\\project\\grid.py", "edges") == "grid.py:edges"
-
-
-@pytest.mark.parametrize(("function", "reachable"), [("edges", True), ("Grid.table", True), ("f.<locals>.g", False)])
-def test_functions_inside_of_others_are_out_of_reach(function, reachable):
-    assert is_reachable(function) is reachable
 
 
 @pytest.mark.parametrize("name", ["edges", "Grid.table", "decorated"])

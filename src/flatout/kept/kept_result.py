@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from flatout.watch.dataset_state import same
 
 __all__ = ["KeptResult", "Unkeepable", "numbers_in"]
@@ -48,7 +50,7 @@ class KeptResult:
             return False
 
     def _taken(self, value: Any) -> Any:
-        torch, kind = sys.modules["torch"], type(value)
+        kind = type(value)
         if _is_plain(value):
             text = marshal.dumps(value, 2)  # without references: each value by itself
             self.num_bytes += len(text)
@@ -66,7 +68,6 @@ class KeptResult:
         raise Unkeepable(f"it returns an object of {kind.__name__}")
 
     def _tensor(self, value: Any) -> Any:
-        torch = sys.modules["torch"]
         if value.requires_grad or value.is_inference():
             raise Unkeepable("what it returns has gradients, or was made in inference mode")
         if value.layout is not torch.strided or value.device.type != "cpu" or value.is_quantized or vars(value):
@@ -102,7 +103,7 @@ class KeptResult:
 
 def numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     """Yield the identities of what can be written to in a result, and the addresses of its numbers."""
-    torch, kind = sys.modules["torch"], type(value)
+    kind = type(value)
     if kind is torch.Tensor:
         yield from _places(id(value), value.untyped_storage().data_ptr())
     elif kind is _ndarray():
@@ -138,7 +139,6 @@ def _check_each_once(value: Any, seen: set[int]) -> None:
         Unkeepable: there is such a thing.
     """
     kind = type(value)
-    torch = sys.modules["torch"]
     if kind in (*_PLAIN, torch.dtype, torch.device, torch.Size):
         return
     if kind is not tuple:

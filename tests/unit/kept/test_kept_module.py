@@ -1,18 +1,18 @@
 """Outputs of frozen modules that come from memory are those that the module would give.
 
-Covers flatout.fixes.kept.row_outputs through it, too.
+Covers flatout.kept.row_outputs through it, too.
 """
 
 import pytest
 import torch
-from tests.unit.fixes.kept.test_kept_function import Once
 from tests.unit.fixes.training import same_bits
+from tests.unit.kept.test_kept_function import Once
 from torch import nn
 
 from flatout.errors import ChangedTooLate
-from flatout.fixes.kept.kept_function import Reports
-from flatout.fixes.kept.kept_module import KeptModule
-from flatout.fixes.kept.row_outputs import RowOutputs, mixed, rows_given
+from flatout.kept.kept_function import Reports
+from flatout.kept.kept_module import KeptModule
+from flatout.kept.row_outputs import RowOutputs, mixed, rows_given
 
 pytestmark = pytest.mark.slow
 

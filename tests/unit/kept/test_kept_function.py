@@ -1,6 +1,6 @@
 """Functions that are answered from memory give what they would give, whatever a script does to what they read.
 
-Covers flatout.fixes.kept.observed_call, flatout.fixes.kept.read_state and flatout.fixes.kept.call_key through it.
+Covers flatout.kept.observed_call, flatout.kept.read_state and flatout.kept.call_key through it.
 """
 
 import contextlib
@@ -10,11 +10,11 @@ import threading
 import numpy as np
 import pytest
 import torch
-from tests.unit.fixes.kept import tables
 from tests.unit.fixes.training import same_bits
+from tests.unit.kept import tables
 
 from flatout.errors import ChangedTooLate
-from flatout.fixes.kept.kept_function import KeptFunction, Reports
+from flatout.kept.kept_function import KeptFunction, Reports
 
 pytestmark = pytest.mark.slow
 
@@ -319,7 +319,7 @@ def secretly(kept, key_result):
 
 @pytest.mark.parametrize("on_change", ["stop", "warn"])
 def test_a_proof_that_fails_ends_the_keeping_for_good(on_change):
-    from flatout.fixes.kept.kept_result import KeptResult
+    from flatout.kept.kept_result import KeptResult
 
     kept = Kept(tables.positions, on_change)
     assert kept.again(120, 16) == 4
