@@ -16,6 +16,7 @@ LAYERS = (
     ("engine", "report", "edits"),
     ("child",),
     ("rules", "fixes"),
+    ("kept",),
     ("probe", "analysis"),
     ("pipeline", "optimizers", "numeric"),
     ("torch_loader",),

@@ -23,7 +23,8 @@ its backward pass, a step took 0.33 of the time (`benchmarks/history/outside.jso
 ## What to do
 
 Compute it once, where the model or the data are made, and keep it: `self.register_buffer("mask", ...)`, an attribute,
-or an argument instead of what it is computed from.
+or an argument instead of what it is computed from. `flatout tune` tries `kept-calls`, which keeps what such a function
+returns without a change of your code.
 
 ## When it is wrong
 
@@ -95,6 +96,7 @@ def _calls(run: Run, breakdown: Breakdown) -> Finding | None:
         "steps). Make them once and keep them: an attribute, or `self.register_buffer(...)`.",
         Evidence("stack samples", samples, ""),
         Evidence("calls in a step", worst.calls, ""),
+        fixes=("kept-calls",),
     )
 
 
@@ -104,7 +106,9 @@ def _is_converted(call: UnchangingCall) -> bool:
     return re.search(rf"(tensor|array|from_numpy)\(([\w.]+\.)?{name}\(", statement(call.place) or "") is not None
 
 
-def _finding(run: Run, place: Frame | None, share: float, message: str, *evidence: Evidence) -> Finding:
+def _finding(
+    run: Run, place: Frame | None, share: float, message: str, *evidence: Evidence, fixes: tuple[str, ...] = ()
+) -> Finding:
     return Finding(
         code="CO019",
         name="unchanging-work",
@@ -114,7 +118,7 @@ def _finding(run: Run, place: Frame | None, share: float, message: str, *evidenc
         location=place,
         message=message,
         evidence=evidence,
-        fixes=(),
+        fixes=fixes,
     )
 
 

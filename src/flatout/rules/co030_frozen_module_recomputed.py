@@ -15,7 +15,8 @@ read from memory from the second epoch on, at the cost of a look-up.
 ## What to do
 
 Before the training, or in its first epoch, compute the outputs for all samples once under `torch.no_grad()`, keep them
-as one array, and have the data set return them in place of the samples.
+as one array, and have the data set return them in place of the samples. `flatout tune` tries `kept-outputs`, which
+keeps them in memory without a change of your code.
 
 ## When it is wrong
 
@@ -71,7 +72,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("output of a sample", worst.output_bytes, "bytes"),
             Evidence("rows seen before, of those looked at", worst.repeated / max(1, worst.rows), ""),
         ),
-        fixes=(),
+        fixes=("kept-outputs",),
     )
 
 

@@ -4,6 +4,7 @@ Everything a fix does goes through its `Site`, so that switching it off, undoing
 open are implemented once. A fix that raises is switched off with one line of warning, and the training goes on.
 """
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
 
-__all__ = ["OutermostModules", "Site", "say"]
+__all__ = ["OutermostModules", "Site", "describe", "say"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the original function its replacement."""
@@ -138,6 +139,11 @@ def say(site: Site, line: str) -> None:
         sys.stderr.flush()
 
 
+def describe(site: Site, kind: type, name: str, make: Callable[[Any], Any]) -> None:
+    """Replace the descriptor `kind.name` by `make(original)`, which must act only while the fix is `enabled`."""
+    site._seams.replace(kind, name, make(inspect.getattr_static(kind, name)))
+
+
 class OutermostModules:
     """The outermost trained modules that a fix acts on: the model, its DDP wrapper or its compiled wrapper."""
 
@@ -146,6 +152,7 @@ class OutermostModules:
         self.wanted = False  # the fix acts on such modules, or around their calls
         self._site = site
         self._modules = modules
+        self._inner: Any = None  # calls of modules inside of others
         self._changes: list[tuple[Callable[[Any], None], Callable[[Any], None]]] = []
         self._applied: list[tuple[weakref.ref[Any], Callable[[Any], None]]] = []
         modules.on_root.append(self._found)
@@ -183,6 +190,27 @@ class OutermostModules:
 
         there = self._modules.around_always if always else self._modules.around
         there.insert(0 if innermost else len(there), guarded)
+
+    def inside(self, module: Any, around: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Call `module`, which stands inside another one, through `around(module, inner)` while the fix is on.
+
+        Only where nothing is compiled: such a call would cut the graph of the module around it. `take_inside` ends it.
+        """
+        from flatout.probe.model.module_calls import OwnCalls
+
+        site, self._inner = self._site, self._inner or OwnCalls()
+        beneath = self._inner.beneath(module)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            inner = beneath(module) or module._call_impl
+            return (around(module, inner) if site.enabled else inner)(*args, **kwargs)
+
+        self._inner.put(module, call)
+
+    def take_inside(self) -> None:
+        """Leave the modules inside of others to themselves again."""
+        if self._inner is not None:
+            self._inner.undo()
 
     def change(self) -> None:
         """Change those that are there."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from flatout.probe.core.seams import Seams
 
-__all__ = ["OwnCalls"]
+__all__ = ["OwnCalls", "slots_of"]
 
 _NAME = "_compiled_call_impl"
 
@@ -69,6 +69,12 @@ class OwnCalls:
                 return slot
             slot = slot.above
         return None
+
+
+def slots_of(module: Any) -> list[Any]:
+    """Return what stands for calls of ours on the classes of a module and of those inside it: no part of either."""
+    kinds = {kind for one in module.modules() for kind in type(one).__mro__}
+    return [slot for kind in kinds if isinstance(slot := vars(kind).get(_NAME), _Slot)]
 
 
 class _Slot:

@@ -25,7 +25,7 @@ from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.user_places import caller
 from flatout.schema.run import Frame, Step, UnusedGradients
 
-__all__ = ["LOOKED", "PROBE", "GradientWatch"]
+__all__ = ["LOOKED", "PROBE", "GradientWatch", "living_optimizers"]
 
 _AT = frozenset((5, 7, 9))  # steps: whatever optimizes has mostly stepped by then
 LOOKED = 10
@@ -159,17 +159,8 @@ class GradientWatch:
             self._taken_s.append(seconds)
 
     def freezing(self) -> Callable[[bool], None] | None:
-        """Return what freezes these parameters, and lets them ask for gradients again; None where that is no trial.
-
-        Other ranks would wait for these gradients, and a script that finds None in place of one may end, or that hooks
-        a tensor of the graph.
-        """
-        distributed, found = torch.distributed, []
-        together = distributed.is_available() and distributed.is_initialized()
-        if not self._unread or not self._stay or self._hooked or together:
-            return None
-        with contextlib.suppress(Exception):  # parameters of any kind
-            found = self._still_unread(copied=())
+        """Return what freezes these parameters, and lets them ask for gradients again; None where that is no trial."""
+        found = self.freezable()
         if not found:
             return None
 
@@ -179,10 +170,24 @@ class GradientWatch:
 
         return freeze
 
+    def freezable(self) -> list[Any]:
+        """Return these parameters; none where the script may miss their gradients.
+
+        Other ranks would wait for them, and a script that finds None in place of one may end, or that hooks a tensor of
+        the graph.
+        """
+        distributed = torch.distributed
+        together = distributed.is_available() and distributed.is_initialized()
+        if not self._unread or not self._stay or self._hooked or together:
+            return []
+        with contextlib.suppress(Exception):  # parameters of any kind
+            return self._still_unread(copied=())
+        return []
+
     def _still_unread(self, copied: Collection[int]) -> list[Any]:
         """Return the parameters seen, where no optimizer that there is holds one, and none but `copied` has changed."""
         over = {id(one) for one in self._over()}
-        held = {id(one) for one in _held_by(one for one in _living_optimizers() if id(one) not in over)}
+        held = {id(one) for one in _held_by(one for one in living_optimizers() if id(one) not in over)}
         seen = [(one, before) for ref, before in self._unread.values() if (one := ref()) is not None]
         unread = [one for one, before in seen if id(one) not in held and (id(one) in copied or _sum(one) == before)]
         return unread if len(unread) == len(self._unread) else []
@@ -258,7 +263,7 @@ def _held_by(optimizers: Iterable[Any]) -> Iterator[Any]:
     return (one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"])
 
 
-def _living_optimizers() -> list[Any]:
+def living_optimizers() -> list[Any]:
     """Return every optimizer that there is, also one that steps later."""
     return [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
 

@@ -1,0 +1,1 @@
+"""What a training computes again from the same values, kept: results of functions, outputs of frozen modules."""

@@ -1,0 +1,284 @@
+"""A function of the user's that is given the same again, and what it returned then.
+
+A call is made three times before its result is kept: once to see what it takes, and twice watched from inside. The
+second of these must run no other code, return the same bits in other memory, and leave all that was read as it was.
+From then on a call with the same key gets a copy for as long as everything that was read is as it was.
+"""
+
+import os
+import time
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from flatout.errors import ChangedTooLate
+from flatout.kept.call_key import CallGiven, given, settings_now, unusual_moment
+from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
+from flatout.kept.observed_call import ObservedCall, observe
+from flatout.kept.read_state import ReadState
+from flatout.pipeline.inspect.repeated_proof import ProofPace
+from flatout.watch.ambient import Ambient
+from flatout.watch.main_thread import off_main_thread
+
+__all__ = ["KeptFunction", "Reports"]
+
+_MOST_KEPT, _MOST_BYTES = 64, 256 * 1024**2
+_MOST_LOST = 12  # results that were kept and could not be used, before so many times as many were
+_WORTH = 0.33  # of what the call takes, at most, for looking and copying
+
+_TIMED = 3
+_NOT_WORTH_IT = "looking whether anything has changed, and copying, takes longer than a third of the call"
+
+_under_way: list[object] = []
+"""The call that is watched or proven just now: what it calls is not answered from memory."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Who is told why nothing is kept (`left`), and of results that were wrong (`failed`).
+
+    `on_change`: whether a training stops where results turn out to have been wrong, "stop" or "warn". `pace`: of the
+    proofs of all functions together.
+    """
+
+    left: Callable[[str], None] = lambda reason: None
+    failed: Callable[[str], None] = lambda reason: None
+    on_change: str = "stop"
+    pace: ProofPace = field(default_factory=ProofPace)
+
+
+@dataclass(eq=False)
+class _Call:
+    """What is known of calls with one key; `seen` is what was watched of the last one, until its result is kept."""
+
+    objects: list[weakref.ref[Any]]
+    plain_s: float
+    seen: ObservedCall | None = None
+    state: ReadState | None = None
+    result: KeptResult | None = None
+    served: int = 0
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether the call may be answered from memory."""
+        return self.result is not None and self.seen is None
+
+    def changed(self) -> str:
+        """Return what has changed of all that it read, in words; an empty string for nothing."""
+        try:
+            return self.state.changed() if self.state is not None else "nothing"
+        except Exception as error:  # objects of any kind
+            return f"something that cannot be looked at ({type(error).__name__})"
+
+    def is_of(self, objects: list[Any]) -> bool:
+        """Return whether the objects that were given are the same ones."""
+        return all(ref() is each for ref, each in zip(self.objects, objects, strict=True))
+
+
+class KeptFunction:
+    """Answers calls of one function from memory where that is known to be right; calls it everywhere else."""
+
+    def __init__(self, function: Callable[..., Any], name: str, reports: Reports, acted: Callable[[], None]) -> None:
+        """Keep nothing yet; `acted` is told of each call that was answered."""
+        self.off = False
+        self._is_compiling = torch.compiler.is_compiling
+        self._function, self._name, self._reports, self._acted = function, name, reports, acted
+        self._calls: OrderedDict[object, _Call] = OrderedDict()
+        self._ambient: Ambient | None = None
+        self._num_bytes = self._served = self._lost = 0
+        os.register_at_fork(after_in_child=self._forked)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns."""
+        if self._is_compiling() or self.off or off_main_thread() or _under_way or unusual_moment():
+            return self._function(*args, **kwargs)
+        what = given(args, kwargs)
+        if what is None or not self._as_ever():
+            return self._function(*args, **kwargs)
+        key = (what.key, settings_now())
+        call = self._calls.get(key)
+        if call is None or not call.is_of(what.objects):
+            return self._first(key, what, args, kwargs)
+        if not call.is_kept:
+            return self._watched(key, call, what, args, kwargs)
+        if lost := call.changed():
+            self._lose(key, lost)
+            return self._function(*args, **kwargs)
+        if self._reports.pace.due:
+            return self._proven(key, call, args, kwargs)
+        return self._answered(call, args, kwargs)
+
+    def _answered(self, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert call.result is not None
+        try:
+            made = call.result.make()
+        except Exception as error:  # out of memory
+            self.stop(f"its result could not be copied ({type(error).__name__})")
+            return self._function(*args, **kwargs)
+        call.served += 1
+        self._served += 1
+        self._acted()
+        return made
+
+    def _as_ever(self) -> bool:
+        """Return whether settings of the process are those under which results are kept."""
+        self._ambient = self._ambient or Ambient(folder=False)
+        return self._ambient.as_before()
+
+    def _forked(self) -> None:
+        self.off = True
+
+    def stop(self, reason: str) -> None:
+        """Answer nothing any more."""
+        self.off = True
+        self._calls.clear()
+        self._reports.left(f"{self._name}: {reason}")
+
+    # -- a call that is not known -------------------------------------------------------------------------------
+
+    def _first(self, key: object, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function as it is, and note what that takes."""
+        try:
+            refs = [weakref.ref(each) for each in what.objects]
+        except TypeError:  # such an object cannot be told from another one later
+            self.stop("it is given objects that cannot be told apart")
+            return self._function(*args, **kwargs)
+        start = time.perf_counter()
+        result = self._function(*args, **kwargs)
+        took_s = time.perf_counter() - start
+        self._drop(key)
+        waiting = [known for known, call in self._calls.items() if not call.is_kept]
+        if len(waiting) >= _MOST_KEPT:
+            self._drop(waiting[0])
+            self._lost += 1
+            self._give_up_if_useless("what it is given")
+        self._calls[key] = _Call(refs, took_s)
+        return result
+
+    def _watched(self, key: object, call: _Call, what: CallGiven, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function and watch it; keep what it returns where nothing speaks against that."""
+        _under_way.append(self)
+        try:
+            seen = observe(self._function, args, kwargs)
+        finally:
+            _under_way.pop()
+        again = given(args, kwargs)
+        if again is None or again.key != what.key:
+            seen.refuse("it changes what it is given")
+        if not seen.refused:
+            try:
+                seen.refuse(self._begin(call, seen, what) if call.seen is None else self._keep(key, call, seen))
+            except Unkeepable as error:
+                seen.refuse(str(error))
+            except Exception as error:  # objects of any kind: the call itself was made
+                seen.refuse(f"it cannot be watched ({type(error).__name__}: {error})")
+        if seen.refused and not self.off:
+            self.stop(seen.refused)
+        return seen.result
+
+    def _begin(self, call: _Call, seen: ObservedCall, what: CallGiven) -> str:
+        """Take what a call read as it is now; return why that cannot be told, "" where it can."""
+        roots = {f"argument {number} of {self._name}": each for number, each in enumerate(what.objects)}
+        call.state = ReadState(seen, {self._name: self._function, **roots})
+        call.result, call.seen = KeptResult(seen.result), seen
+        self._num_bytes += call.result.num_bytes
+        return call.state.refused
+
+    def _keep(self, key: object, call: _Call, seen: ObservedCall) -> str:
+        """Keep what the call returned; return why that is never done, "" where it is, or may be another time."""
+        before, call.seen = call.seen, None
+        assert before is not None
+        assert call.result is not None
+        changed = call.changed() or ("" if seen.codes <= before.codes else "the way that its code takes")
+        if changed:
+            self._lose(key, changed)
+            return ""
+        mine, theirs = set(numbers_in(before.result)), set(numbers_in(seen.result))
+        if mine & theirs:
+            return "it returns what it keeps itself"
+        if not call.result.is_same(seen.result):
+            return "it returns other values each time"
+        if not _is_worth_it(call):
+            return _NOT_WORTH_IT
+        if call.result.num_bytes > _MOST_BYTES:
+            return f"it returns more than {_MOST_BYTES >> 20} MiB"
+        kept = [known for known, one in self._calls.items() if one.is_kept and one is not call]
+        while self._num_bytes > _MOST_BYTES or len(kept) >= _MOST_KEPT:
+            self._lose(kept.pop(0), "what it is given")
+        return ""
+
+    # -- what was kept ------------------------------------------------------------------------------------------
+
+    def _drop(self, key: object) -> None:
+        call = self._calls.pop(key, None)
+        if call is not None and call.result is not None:
+            self._num_bytes -= call.result.num_bytes
+
+    def _lose(self, key: object, what: str) -> None:
+        """Forget a result: what it was made from has changed."""
+        self._drop(key)
+        self._lost += 1
+        self._give_up_if_useless(f"{what} changes between calls")
+
+    def _give_up_if_useless(self, reason: str) -> None:
+        if self._lost >= _MOST_LOST and self._lost > self._served / 8:
+            self.stop(reason)
+
+    def _proven(self, key: object, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function as it is, and hold what is kept against that."""
+        _under_way.append(self)
+        try:
+            with self._reports.pace.proving():
+                start = time.perf_counter()
+                result = self._function(*args, **kwargs)
+                call.plain_s = min(call.plain_s, time.perf_counter() - start)
+        finally:
+            _under_way.pop()
+        assert call.result is not None
+        if call.result.is_same(result):
+            call.served += 1
+            if not _is_worth_it(call):  # the first call may have been slow
+                self.stop(_NOT_WORTH_IT)
+        elif changed := call.changed():  # by another thread, meanwhile
+            self._lose(key, changed)
+        else:
+            self._differs(call)
+        return result
+
+    def _differs(self, call: _Call) -> None:
+        """Say that calls were answered that may have been answered wrongly.
+
+        Raises:
+            ChangedTooLate: the training is not to go on after that.
+        """
+        self.off = True
+        self._calls.clear()
+        reason = f"{self._name} returned other values than were kept, after {call.served} calls answered from memory"
+        self._reports.failed(reason)
+        error = ChangedTooLate(
+            f"{reason}.",
+            "What it returns depends on something that flatout does not see.",
+            'Leave kept-calls out, or continue with on_change="warn".',
+        )
+        if self._reports.on_change == "stop":
+            raise error
+        warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+
+
+def _is_worth_it(call: _Call) -> bool:
+    """Return whether an answer from memory takes much less than the call."""
+    return min(_answer_s(call) for _ in range(_TIMED)) <= _WORTH * call.plain_s
+
+
+def _answer_s(call: _Call) -> float:
+    """Return what an answer from memory takes."""
+    assert call.result is not None
+    start = time.perf_counter()
+    call.changed()
+    call.result.make()
+    return time.perf_counter() - start

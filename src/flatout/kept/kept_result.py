@@ -1,0 +1,178 @@
+"""What a function returned, kept so that a caller gets it as if it had been made for him: fresh memory each time."""
+
+import marshal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from flatout.watch.dataset_state import same
+
+__all__ = ["KeptResult", "Unkeepable", "numbers_in"]
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_ALIGNED = 64  # bytes: where torch puts what it makes
+
+
+class Unkeepable(Exception):
+    """A result that is not kept; the message says why."""
+
+
+class KeptResult:
+    """A nest of lists, tuples and dictionaries with tensors, arrays and plain values.
+
+    Attributes:
+        num_bytes: what it takes.
+    """
+
+    def __init__(self, value: Any) -> None:
+        """Copy `value`.
+
+        Raises:
+            Unkeepable: it holds something else, or the same thing twice.
+        """
+        self.num_bytes = 0
+        self._memory: set[int] = set()
+        _check_each_once(value, set())
+        self._node = self._taken(value)
+        del self._memory
+
+    def make(self) -> Any:
+        """Return the value in fresh memory."""
+        return _made(self._node)
+
+    def is_same(self, value: Any) -> bool:
+        """Return whether `value` is the same to the last bit."""
+        try:
+            return _equal(self._node, KeptResult(value)._node)
+        except Unkeepable:
+            return False
+
+    def _taken(self, value: Any) -> Any:
+        kind = type(value)
+        if _is_plain(value):
+            text = marshal.dumps(value, 2)  # without references: each value by itself
+            self.num_bytes += len(text)
+            return text
+        if kind in (torch.dtype, torch.device, torch.Size):
+            return (kind, value)
+        if kind is torch.Tensor:
+            return self._tensor(value)
+        if kind is _ndarray():
+            return self._array(value)
+        if kind in (list, tuple):
+            return [kind, *(self._taken(each) for each in value)]
+        if kind is dict and all(type(key) in _PLAIN for key in value):
+            return {key: self._taken(each) for key, each in value.items()}
+        raise Unkeepable(f"it returns an object of {kind.__name__}")
+
+    def _tensor(self, value: Any) -> Any:
+        if value.requires_grad or value.is_inference():
+            raise Unkeepable("what it returns has gradients, or was made in inference mode")
+        if value.layout is not torch.strided or value.device.type != "cpu" or value.is_quantized or vars(value):
+            raise Unkeepable("it returns a tensor of a kind that is not kept")
+        storage = value.untyped_storage()
+        whole = value.storage_offset() == 0 and storage.nbytes() == value.numel() * value.element_size()
+        rounds = value.dtype.is_floating_point or value.dtype.is_complex
+        if rounds and value.data_ptr() % _ALIGNED:  # sums of a library may depend on that
+            raise Unkeepable("it returns a tensor in memory that torch did not make")
+        odd = value.is_conj() or value.is_neg() or value.is_shared()
+        self._only(storage.data_ptr())
+        copy = value.detach().clone()
+        if not whole or odd or copy.stride() != value.stride():
+            raise Unkeepable("it returns a tensor that is a part of another one")
+        self.num_bytes += value.nbytes
+        return copy
+
+    def _array(self, value: Any) -> Any:
+        base = value.base
+        whole = base is None or (type(base) is _ndarray() and base.nbytes == value.nbytes)
+        whole = whole and value.flags.writeable and value.flags.forc
+        if not whole or value.dtype.hasobject or value.dtype.names:
+            raise Unkeepable("it returns an array that is a part of another one, or holds objects")
+        self._only(value.__array_interface__["data"][0])
+        self.num_bytes += value.nbytes
+        return value.copy(order="K")
+
+    def _only(self, address: int) -> None:
+        if address and address in self._memory:
+            raise Unkeepable("it returns the same memory twice")
+        self._memory.add(address)
+
+
+def numbers_in(value: Any) -> Iterator[tuple[str, int]]:
+    """Yield the identities of what can be written to in a result, and the addresses of its numbers."""
+    kind = type(value)
+    if kind is torch.Tensor:
+        yield from _places(id(value), value.untyped_storage().data_ptr())
+    elif kind is _ndarray():
+        yield from _places(id(value), value.__array_interface__["data"][0])
+    elif kind in (list, tuple, dict) and value:
+        if kind is not tuple:
+            yield "object", id(value)
+        for each in value.values() if kind is dict else value:
+            if type(each) not in _PLAIN:
+                yield from numbers_in(each)
+
+
+def _places(identity: int, address: int) -> Iterator[tuple[str, int]]:
+    yield "object", identity
+    if address:
+        yield "memory", address
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is plain all through."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return all(type(each) in _PLAIN or _is_plain(each) for each in value)
+    if kind is dict:
+        return all(type(key) in _PLAIN and _is_plain(each) for key, each in value.items())
+    return kind in _PLAIN
+
+
+def _check_each_once(value: Any, seen: set[int]) -> None:
+    """Look for what can be written to in two places at once.
+
+    Raises:
+        Unkeepable: there is such a thing.
+    """
+    kind = type(value)
+    if kind in (*_PLAIN, torch.dtype, torch.device, torch.Size):
+        return
+    if kind is not tuple:
+        if id(value) in seen:
+            raise Unkeepable("it returns the same object twice")
+        seen.add(id(value))
+    if kind in (list, tuple, dict):
+        for each in value.values() if kind is dict else value:
+            if type(each) not in _PLAIN:
+                _check_each_once(each, seen)
+
+
+def _made(node: Any) -> Any:
+    if isinstance(node, bytes):
+        return marshal.loads(node)
+    if isinstance(node, list):
+        return node[0](_made(each) for each in node[1:])
+    if isinstance(node, dict):
+        return {key: _made(each) for key, each in node.items()}
+    if isinstance(node, tuple):
+        return node[1]
+    return node.copy(order="K") if type(node) is _ndarray() else node.clone()
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and one[0] is other[0] and all(map(_equal, one[1:], other[1:]))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
+    return bool(one == other) if isinstance(one, bytes | tuple) else same(one, other)
+
+
+def _ndarray() -> Any:
+    numpy = sys.modules.get("numpy")
+    return numpy.ndarray if numpy is not None else None

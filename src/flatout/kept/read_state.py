@@ -1,0 +1,346 @@
+"""Everything that a function read, as it was: names in modules, attributes, containers, numbers in memory.
+
+It begins at the function, at what it was given, and at the globals that its code names. From there it follows names: of
+an object count the attributes that some of the code reads, whatever else it holds. Nothing of the script's is called.
+What cannot be followed to its end is a reason to keep nothing.
+"""
+
+import argparse
+import functools
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from flatout.kept.observed_call import COMPUTES, ObservedCall
+from flatout.watch.components import handle_of, is_filled, is_own, module_of, names_in
+from flatout.watch.memory.object_graph import available
+from flatout.watch.memory.object_kinds import POINTERS, is_immutable
+from flatout.watch.state_watch import StateWatch
+
+__all__ = ["ReadState"]
+
+_LEAVES = (bool, int, float, complex, str, bytes, type(None))
+_PLACES = ("_parameters", "_buffers", "_modules")
+_MOST = 4096  # items of all containers
+_ABSENT, _GONE = object(), object()
+
+Check = Callable[[], str]
+
+
+class ReadState:
+    """What calls that ran the same code read.
+
+    `refused` says why it cannot be told whether it is as it was; an empty string where it can.
+    """
+
+    def __init__(self, seen: ObservedCall, roots: Mapping[str, Any]) -> None:
+        """Take everything as it is now; `roots`: the function and the objects that it was given."""
+        self.refused = ""
+        self._names = frozenset(seen.attributes)
+        self._codes: set[types.CodeType] = set()
+        self._run = seen.codes
+        self._checks: list[Check] = []
+        self._arrays: list[tuple[str, Any]] = []
+        self._memory: StateWatch | None = None
+        self._walk(seen, roots)
+
+    def changed(self) -> str:
+        """Return what is not as it was, in words; an empty string for nothing."""
+        for check in self._checks:
+            if what := check():
+                return what
+        if self._memory is None:
+            return ""
+        return self._memory.look_deep() if self._memory.unseen else self._memory.look()
+
+    # -- what is looked at --------------------------------------------------------------------------------------
+
+    def _walk(self, seen: ObservedCall, roots: Mapping[str, Any]) -> None:
+        self._waiting = deque(roots.items())
+        self._seen: dict[int, Any] = {}
+        self._items = 0
+        for code, scope in seen.scopes.items():
+            self._globals(code, scope)
+        while self._waiting and not self.refused:
+            self._visit(*self._waiting.popleft())
+        for code in seen.scopes:
+            if code not in self._codes:
+                self._refuse(f"{code.co_qualname} is reached in a way that cannot be followed")
+        if self._arrays and not self.refused:
+            self._watch_memory()
+        del self._waiting, self._seen, self._arrays
+
+    def _refuse(self, reason: str) -> None:
+        self.refused = self.refused or reason
+
+    def _watch_memory(self) -> None:
+        if not available():
+            self._refuse("flatout's compiled code is missing here")
+            return
+        self._memory = StateWatch(self._arrays, files="passed")
+        graph = self._memory.graph
+        if graph.unwatched or graph.opaque - POINTERS:
+            self._refuse(f"it reads {[*graph.unwatched, *graph.opaque][0]}, which may change unseen")
+
+    def _globals(self, code: types.CodeType, scope: dict[str, Any]) -> None:
+        read = names_in(code).read
+        within = scope.get("__builtins__")
+        builtin = vars(within) if isinstance(within, types.ModuleType) else within or {}
+        self._named(lambda: scope, read, f"the global {{}} of {scope.get('__name__')}")
+        self._named(lambda: builtin, (name for name in read if name not in scope), "the builtin {}", follow=False)
+
+    def _named(
+        self, where: Callable[[], Mapping[str, Any]], names: Iterable[str], what: str, *, follow: bool = True
+    ) -> None:
+        """Hold on to what a dictionary has under names, and follow it; `where()` gives the dictionary."""
+        before = where()
+        taken = [(name, _hold(before.get(name, _ABSENT))) for name in sorted(names)]
+
+        def check() -> str:
+            now = where()
+            for name, held in taken:
+                if not _alike(now.get(name, _ABSENT), held()):
+                    return what.format(name)
+            return ""
+
+        self._checks.append(check)
+        if follow:
+            self._waiting.extend((what.format(name), before[name]) for name, _ in taken if name in before)
+
+    # -- by kind ------------------------------------------------------------------------------------------------
+
+    def _visit(self, what: str, value: Any) -> None:
+        kind = type(value)
+        if kind in _LEAVES or id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if kind in _BY_KIND:
+            _BY_KIND[kind](self, what, value)
+        elif isinstance(value, type):
+            self._class(what, value)
+        elif isinstance(value, torch.Tensor) or kind is _ndarray():
+            self._array(what, value)
+        elif is_immutable(value) or module_of(kind) == "torch.autograd.grad_mode":
+            return
+        elif isinstance(value, tuple) and hasattr(kind, "_fields"):
+            self._waiting.append((what, tuple(value)))
+            self._class(what, kind)
+        elif handle_of(value):
+            self._refuse(f"it reads {handle_of(value)} ({what})")
+        elif is_own(module_of(kind)) or isinstance(value, torch.nn.Module) or kind in _NAMESPACES:
+            self._instance(what, value)
+        else:
+            self._refuse(f"{what} is an object of {module_of(kind)}.{kind.__name__}, which cannot be followed")
+
+    def _array(self, what: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+            if not plain or value.device.type != "cpu" or value.is_inference():
+                self._refuse(f"{what} is a tensor of a kind that is not watched")
+                return
+        ref, before = weakref.ref(value), _form(value)
+        self._checks.append(lambda: "" if _form(ref()) == before else what)  # before its memory is looked at
+        self._arrays.append((what, value))
+
+    def _list(self, what: str, value: Any) -> None:
+        self._items += len(value)
+        if self._items > _MOST:
+            self._refuse(f"{what} holds too many items to be compared at each call")
+            return
+        self._waiting.extend((what, each) for each in value)
+        if type(value) is list:
+            held = [_hold(each) for each in value]
+
+            def check() -> str:
+                same = len(value) == len(held) and all(map(_alike, value, (one() for one in held)))
+                return "" if same else what
+
+            self._checks.append(check)
+
+    def _dict(self, what: str, value: dict[Any, Any]) -> None:
+        self._items += len(value)
+        if self._items > _MOST or not all(type(key) in _LEAVES for key in value):
+            self._refuse(f"{what} is a dictionary that cannot be compared at each call")
+            return
+        held = [(key, _hold(each)) for key, each in value.items()]
+
+        def check() -> str:
+            same = len(value) == len(held) and all(
+                key == known and _alike(now, one())
+                for (key, now), (known, one) in zip(value.items(), held, strict=True)
+            )
+            return "" if same else what
+
+        self._checks.append(check)
+        self._waiting.extend((what, each) for each in value.values())
+
+    def _set(self, what: str, value: Any) -> None:
+        self._items += len(value)
+        if self._items > _MOST or not all(type(each) in _LEAVES for each in value):
+            self._refuse(f"{what} is a set that cannot be compared at each call")
+            return
+        before = list(value)
+        self._checks.append(lambda: "" if list(value) == before else what)
+
+    def _function(self, what: str, value: types.FunctionType) -> None:
+        if _is_ours(value):
+            self._waiting.append((what, vars(value).get("__wrapped__")))
+            return
+        ref = weakref.ref(value)
+        code, defaults, named = value.__code__, value.__defaults__, value.__kwdefaults__
+
+        def check() -> str:
+            now = ref()
+            if now is None or now.__code__ is not code:
+                return what
+            return "" if now.__defaults__ is defaults and now.__kwdefaults__ is named else what
+
+        self._checks.append(check)
+        if code not in self._run:
+            return
+        self._waiting.extend([(what, defaults), (what, named)])
+        self._take(code)
+        for cell in value.__closure__ or ():
+            self._cell(what, cell)
+
+    def _take(self, code: types.CodeType) -> None:
+        self._codes.add(code)
+        for const in code.co_consts:
+            if isinstance(const, types.CodeType):
+                self._take(const)
+
+    def _cell(self, what: str, cell: types.CellType) -> None:
+        if not is_filled(cell):
+            self._refuse(f"{what} has a variable without a value")
+            return
+        held = _hold(cell.cell_contents)
+        self._checks.append(lambda: "" if is_filled(cell) and _alike(cell.cell_contents, held()) else what)
+        self._waiting.append((what, cell.cell_contents))
+
+    def _method(self, what: str, value: types.MethodType) -> None:
+        self._waiting.extend([(what, value.__self__), (what, value.__func__)])
+
+    def _partial(self, what: str, value: Any) -> None:
+        self._waiting.extend([(what, value.func), (what, value.args), (what, value.keywords)])
+
+    def _module(self, what: str, value: types.ModuleType) -> None:
+        own = is_own(value.__name__)
+        if not own and value.__name__.partition(".")[0] not in COMPUTES:
+            self._refuse(f"it names {value.__name__}")
+            return
+        within = vars(value)
+        self._named(lambda: within, self._names, f"{value.__name__}.{{}}", follow=own)
+        if not own:
+            inner = [within[name] for name in self._names if isinstance(within.get(name), types.ModuleType)]
+            self._waiting.extend((one.__name__, one) for one in inner if one.__name__.startswith(value.__name__))
+
+    def _class(self, what: str, kind: type) -> None:
+        order = kind.__mro__
+        self._checks.append(lambda: "" if kind.__mro__ is order else what)
+        for base in order:
+            if not is_own(module_of(base)):
+                continue
+            if is_own(module_of(type(base))) or vars(base).get("__slots__"):
+                self._refuse(f"{base.__name__} is a class of a kind that cannot be followed")
+                return
+            within, number = vars(base), len(vars(base))
+            special = {name for name, value in within.items() if name.startswith("__") and callable(value)}
+            self._named(lambda within=within: within, self._names | special, f"{base.__name__}.{{}}")  # type: ignore[misc]
+            self._checks.append(
+                lambda within=within, number=number: "" if len(within) == number else f"class {kind.__name__}"  # type: ignore[misc]
+            )
+
+    def _static(self, what: str, value: Any) -> None:
+        self._waiting.append((what, value.__func__))
+
+    def _property(self, what: str, value: Any) -> None:
+        self._waiting.append((what, getattr(value, "fget", None) or getattr(value, "func", None)))
+
+    def _instance(self, what: str, value: Any) -> None:
+        kind = type(value)
+        if not isinstance(_dict_of(value), dict) or isinstance(value, (list, dict, tuple, set, str, int, float)):
+            self._refuse(f"{what} is an object of {kind.__name__}, which cannot be followed")
+            return
+        ref = weakref.ref(value)
+        self._checks.append(lambda: "" if type(ref()) is kind else what)
+        self._waiting.append((what, kind))
+        self._named(lambda: _dict_of(ref()), self._names, f"{kind.__name__}.{{}}")
+        if isinstance(value, torch.nn.Module):
+            for place in _PLACES:
+                self._named(
+                    lambda place=place: _dict_of(ref()).get(place, {}),  # type: ignore[misc]
+                    self._names,
+                    f"{kind.__name__}.{{}}",
+                )
+
+
+def _hold(value: Any) -> Callable[[], Any]:
+    """Return what gives `value` again, without keeping it alive where that is possible."""
+    if type(value) in _LEAVES or value is _ABSENT:
+        return lambda: value
+    try:
+        ref = weakref.ref(value)
+    except TypeError:
+        return lambda: value
+    return lambda: _GONE if (alive := ref()) is None else alive
+
+
+def _alike(now: Any, before: Any) -> bool:
+    if now is before:
+        return True
+    kind = type(now)
+    if kind not in _LEAVES or kind is not type(before):
+        return False
+    return repr(now) == repr(before) if kind in (float, complex) else bool(now == before)  # a zero has a sign
+
+
+def _form(value: Any) -> object:
+    """Return everything of a tensor or an array but its numbers."""
+    if value is None:
+        return None
+    if type(value) is _ndarray():
+        return value.shape, value.strides, value.dtype, value.__array_interface__["data"]
+    flags = value.requires_grad, value.is_conj(), value.is_neg(), value.dtype
+    return value.shape, value.stride(), value.storage_offset(), value.data_ptr(), value._version, flags
+
+
+def _dict_of(thing: Any) -> dict[str, Any]:
+    """Return the attributes of an object, read where they stand; none where it is gone."""
+    try:
+        own = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
+
+
+def _ndarray() -> Any:
+    numpy = sys.modules.get("numpy")
+    return numpy.ndarray if numpy is not None else None
+
+
+def _is_ours(function: types.FunctionType) -> bool:
+    """Return whether a function stands in the place of another one, for a probe or a fix."""
+    return str(function.__globals__.get("__name__", "")).partition(".")[0] == "flatout"
+
+
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_BY_KIND: dict[type, Callable[[ReadState, str, Any], None]] = {
+    list: ReadState._list,
+    tuple: ReadState._list,
+    dict: ReadState._dict,
+    set: ReadState._set,
+    frozenset: ReadState._set,
+    types.FunctionType: ReadState._function,
+    types.MethodType: ReadState._method,
+    types.ModuleType: ReadState._module,
+    functools.partial: ReadState._partial,
+    staticmethod: ReadState._static,
+    classmethod: ReadState._static,
+    property: ReadState._property,
+    functools.cached_property: ReadState._property,
+}

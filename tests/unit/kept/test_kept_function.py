@@ -1,0 +1,367 @@
+"""Functions that are answered from memory give what they would give, whatever a script does to what they read.
+
+Covers flatout.kept.observed_call, flatout.kept.read_state and flatout.kept.call_key through it.
+"""
+
+import contextlib
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.fixes.training import same_bits
+from tests.unit.kept import tables
+
+from flatout.errors import ChangedTooLate
+from flatout.kept.kept_function import KeptFunction, Reports
+
+pytestmark = pytest.mark.slow
+
+
+class Once:
+    """One proof is due, and no more until somebody says so."""
+
+    due = True
+
+    @contextlib.contextmanager
+    def proving(self):
+        yield
+        self.due = False
+
+
+class Kept:
+    """A function that is kept, with what was told of it."""
+
+    def __init__(self, function, on_change="stop"):
+        self.left, self.failed, self.acted = [], [], 0
+        self.plain = function
+        self.call = KeptFunction(
+            function, function.__name__, Reports(self.left.append, self.failed.append, on_change, Once()), self._act
+        )
+
+    def _act(self):
+        self.acted += 1
+
+    def again(self, *args, times=8, **kwargs):
+        """Call it several times, each time as it would be plainly; return how many calls were answered from memory."""
+        before = self.acted
+        for _ in range(times):
+            given = self.call(*args, **kwargs)
+            wanted = self.plain(*args, **kwargs)
+            assert alike(given, wanted), (given, wanted)
+        return self.acted - before
+
+
+def alike(one, other):
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(alike(one[key], other[key]) for key in one)
+    return type(one) is type(other) and same_bits(one, other)
+
+
+@pytest.fixture(autouse=True)
+def as_they_were(monkeypatch):
+    monkeypatch.setattr(tables, "SCALE", 2.0)
+    monkeypatch.setattr(tables, "LEVELS", [1, 2, 3])
+
+
+KEPT = {
+    "positions": (120, 16),
+    "scaled": (60,),
+    "lists": (4,),
+    "arrays": (60,),
+    "decorated": (200,),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_function_that_computes_is_answered_from_memory(name):
+    kept = Kept(getattr(tables, name))
+    assert kept.again(*KEPT[name]) == 4, kept.left  # three calls to know it, one to prove it
+    assert not kept.left
+
+
+def test_arguments_that_differ_have_results_of_their_own():
+    kept = Kept(tables.positions)
+    assert kept.again(120, 16) == 4
+    assert kept.again(120, 12) == 5
+    assert kept.again(120, width=12, times=3) == 0
+    assert kept.again(120, 16, times=2) == 2
+
+
+def test_an_integer_and_a_float_of_its_value_are_two_arguments():
+    kept = Kept(lambda n: [n] * 3000 + [tables.slow(1)] * 20)
+    assert kept.again(2) == 4
+    assert type(kept.call(2.0)[0]) is float
+    assert type(kept.call(True)[0]) is bool
+    assert kept.call(-0.0)[0].hex() != kept.call(0.0)[0].hex()
+
+
+REFUSED = {
+    "drawn": (4,),
+    "drawn_in_python": (4,),
+    "clocked": (4,),
+    "printed": (4,),
+    "noted": (4,),
+    "remembered": (4,),
+    "counted": (4,),
+    "by_name": (4,),
+    "twice": (4,),
+    "through_cache": (4,),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_function_that_does_more_than_compute_is_called_each_time(name, capsys):
+    counting, calls = tables.around(getattr(tables, name))
+    kept = Kept(getattr(tables, name))
+    kept.call._function = counting
+    for _ in range(40):
+        kept.call(*REFUSED[name])
+    assert kept.acted == 0
+    assert len(calls) == 40
+    assert len(kept.left) == 1
+    capsys.readouterr()
+
+
+def test_what_is_written_to_or_read_from_elsewhere_is_called_each_time(tmp_path):
+    (tmp_path / "numbers").write_text("1\n2\n3\n4\n")
+    for function, given in (
+        (tables.written, torch.ones(4)),
+        (tables.appended, [1]),
+        (tables.same_memory, torch.ones(4)),
+        (tables.from_file, str(tmp_path / "numbers")),
+        (tables.learned, torch.ones(4, requires_grad=True)),
+    ):
+        kept = Kept(function)
+        for _ in range(8):
+            kept.call(given)
+        assert kept.acted == 0, function
+        assert kept.left or function in (tables.written, tables.appended), function
+
+
+def test_every_call_gets_memory_of_its_own():
+    kept = Kept(tables.positions)
+    for _ in range(8):
+        table = kept.call(120, 16)
+        assert same_bits(table, tables.positions(120, 16))
+        table.add_(1)
+    assert kept.acted == 4
+    lists = Kept(tables.lists)
+    for _ in range(8):
+        found = lists.call(4)
+        assert found == tables.lists(4)
+        found["rows"][1].append("mine")
+    assert lists.acted == 4
+
+
+def change_scale():
+    tables.SCALE = 3.0
+
+
+def change_level():
+    tables.LEVELS[1] = 7
+
+
+def add_level():
+    tables.LEVELS.append(9)
+
+
+@pytest.mark.parametrize("change", [change_scale, change_level, add_level])
+def test_a_global_that_changes_is_seen_by_the_next_call(change):
+    kept = Kept(tables.scaled)
+    assert kept.again(60) == 4
+    change()
+    assert kept.again(60, times=1) == 0
+    assert kept.again(60) == 5
+
+
+def test_another_function_in_place_of_one_that_is_called_is_seen(monkeypatch):
+    kept = Kept(tables.positions)
+    assert kept.again(120, 16) == 4
+    monkeypatch.setattr(tables, "angle", lambda i, j, width: float(i + j))
+    assert kept.again(120, 16, times=1) == 0
+    monkeypatch.undo()
+    kept = Kept(tables.positions)
+    assert kept.again(120, 16) == 4
+    code = tables.angle.__code__
+    tables.angle.__code__ = (lambda i, j, width: 5.0).__code__
+    try:
+        assert kept.again(120, 16, times=1) == 0
+    finally:
+        tables.angle.__code__ = code
+
+
+def by_version(tensor):
+    tensor[1, 2] = 1
+
+
+def past_the_version(tensor):
+    tensor.data[1, 2] = 1
+
+
+def by_numpy(tensor):
+    tensor.numpy()[1, 2] = 1
+
+
+def in_its_form(tensor):
+    tensor.t_()
+
+
+def other_memory(tensor):
+    tensor.data = torch.eye(300) * 2
+
+
+@pytest.mark.parametrize("change", [by_version, past_the_version, by_numpy, in_its_form, other_memory])
+def test_a_tensor_that_is_written_to_is_seen_whoever_writes(change):
+    kept, adjacency = Kept(tables.edges), torch.eye(300)
+    assert kept.again(adjacency) == 4, kept.left
+    change(adjacency)
+    assert kept.again(adjacency, times=1) == 0
+    assert kept.again(adjacency) == 5
+
+
+def test_attributes_of_a_module_are_followed_where_its_code_reads_them():
+    grid = tables.Grid()
+    kept = Kept(tables.Grid.table)
+    assert kept.again(grid) == 4, kept.left
+    with torch.no_grad():
+        grid.weight.add_(1)  # which the table is not made from
+    assert kept.again(grid, times=2) == 2
+    for change in (
+        lambda: grid.offsets.add_(1),
+        lambda: setattr(grid, "offsets", torch.ones(6)),
+        lambda: grid.__dict__.update(size=1),
+        lambda: grid.levels.update(b=5.0),
+        lambda: setattr(grid, "levels", {"a": 1.0, "b": 4.0}),
+    ):
+        change()
+        assert kept.again(grid, times=1) == 0
+        assert kept.again(grid, times=6) == 3
+
+
+def test_two_modules_have_results_of_their_own():
+    one, other = tables.Grid(), tables.Grid()
+    other.levels["b"] = 9.0
+    kept = Kept(tables.Grid.table)
+    assert kept.again(one) == 4
+    assert kept.again(other) == 5
+    assert kept.again(one, times=1) == 1
+
+
+def test_a_module_in_the_memory_of_one_that_is_gone_is_another_one():
+    kept = Kept(tables.Grid.table)
+    for number in range(6):
+        grid = tables.Grid()
+        grid.levels["b"] = float(number)
+        assert kept.again(grid, times=2) == 0
+        del grid
+
+
+@pytest.mark.parametrize("method", ["lazily", "of_weight", "of_step"])
+def test_what_a_module_keeps_or_changes_is_never_wrong(method):
+    grid, kept = tables.Grid(), Kept(getattr(tables.Grid, method))
+    for step in range(60):
+        grid.step = step
+        with torch.no_grad():
+            grid.weight.add_(1)
+        given = kept.call(grid)
+        assert same_bits(given, kept.plain(grid))
+        assert method != "lazily" or given is grid.kept
+    assert kept.acted == 0
+    assert kept.left
+
+
+def test_settings_of_torch_are_part_of_what_was_given():
+    kept = Kept(tables.positions)
+    assert kept.again(120, 16) == 4
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert kept.again(120, 16) == 0
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert kept.again(120, 16, times=1) == 1
+    with torch.no_grad():
+        assert kept.again(120, 16, times=3) == 0
+    with torch.inference_mode():
+        assert kept.call(120, 16).is_inference()
+
+
+def test_nothing_is_answered_on_other_threads_in_forked_processes_and_under_tracing():
+    kept = Kept(tables.positions)
+    assert kept.again(120, 16) == 4
+    told = []
+    thread = threading.Thread(target=lambda: told.append(kept.again(120, 16)))
+    thread.start()
+    thread.join()
+    assert told == [0]
+    constant = Kept(tables.grown)
+    before = constant.again(3)
+    assert before == 4
+    torch.jit.trace(lambda x: x + constant.call(3).sum(), torch.ones(1), check_trace=False)
+    assert constant.acted == before
+    assert kept.acted == 4
+    process = os.fork()
+    if process == 0:
+        before = kept.acted
+        kept.call(120, 16)
+        os._exit(kept.acted - before)
+    assert os.waitpid(process, 0)[1] == 0
+
+
+def secretly(kept, key_result):
+    """Put another result in place of what is kept."""
+    for call in kept.call._calls.values():
+        call.result = key_result
+
+
+@pytest.mark.parametrize("on_change", ["stop", "warn"])
+def test_a_proof_that_fails_ends_the_keeping_for_good(on_change):
+    from flatout.kept.kept_result import KeptResult
+
+    kept = Kept(tables.positions, on_change)
+    assert kept.again(120, 16) == 4
+    secretly(kept, KeptResult(torch.zeros(120, 16)))
+    kept.call._reports.pace.due = True
+    if on_change == "stop":
+        with pytest.raises(ChangedTooLate, match="after 5 calls answered from memory"):
+            kept.call(120, 16)
+    else:
+        with pytest.warns(RuntimeWarning, match="positions returned other values"):
+            assert same_bits(kept.call(120, 16), tables.positions(120, 16))
+    assert kept.failed
+    assert kept.again(120, 16) == 0
+
+
+def test_what_hardly_ever_comes_back_is_given_up():
+    kept = Kept(tables.scaled)
+    for number in range(400):
+        kept.call(number % 200 + 1)
+    assert kept.acted == 0
+    assert kept.call.off
+    assert kept.left
+
+
+def test_few_results_are_kept_the_latest_of_them():
+    kept = Kept(lambda n: [n] * 10 + [tables.slow(1)] * 2)
+    for number in range(70):
+        kept.again(number, times=4)
+    assert len(kept.call._calls) == 64
+    assert kept.again(69, times=2) == 2
+    assert kept.again(0, times=1) == 0
+
+
+def test_what_is_quick_is_not_kept():
+    kept = Kept(tables.quick)
+    assert kept.again(4) == 0
+    assert "takes longer than a third" in kept.left[0]
+
+
+def test_an_error_of_the_function_s_is_its_own():
+    kept = Kept(tables.positions)
+    for _ in range(5):
+        with pytest.raises(TypeError, match=r"cannot be interpreted|not supported"):
+            kept.call("four", 8)
+    assert kept.again(120, 16) == 4

@@ -1,0 +1,82 @@
+"""What a function returned comes back to the last bit, in memory of its own, or is not kept."""
+
+import numpy as np
+import pytest
+import torch
+
+from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
+
+NESTED = {"mask": torch.ones(3, 3).triu(), "sizes": (1, [2.5, -0.0]), "kind": torch.float32, "grid": np.eye(3)}
+
+
+def test_a_nest_comes_back_in_memory_of_its_own():
+    kept = KeptResult(NESTED)
+    one, other = kept.make(), kept.make()
+    assert kept.is_same(one)
+    assert kept.is_same(NESTED)
+    one["mask"].add_(1)
+    one["sizes"][1].append(3)
+    one["grid"][0, 0] = 9
+    assert kept.is_same(other)
+    assert not kept.is_same(one)
+    assert kept.num_bytes >= 9 * 4 + 9 * 8
+
+
+def test_the_last_bit_and_the_type_count():
+    assert not KeptResult([0.0]).is_same([-0.0])
+    assert not KeptResult([1]).is_same([1.0])
+    assert not KeptResult([1]).is_same((1,))
+    assert not KeptResult([1]).is_same([True])
+    assert not KeptResult(torch.zeros(2)).is_same(-torch.zeros(2))
+    assert not KeptResult(torch.ones(2)).is_same(torch.ones(2, dtype=torch.float64))
+    assert KeptResult(torch.full((2,), float("nan"))).is_same(torch.full((2,), float("nan")))
+    assert not KeptResult(np.zeros(2)).is_same(np.zeros((1, 2)))
+    assert not KeptResult({"a": 1, "b": 2}).is_same({"b": 2, "a": 1})
+
+
+def shared():
+    row = [1, 2]
+    return [[row], [row]]
+
+
+def views():
+    base = torch.arange(6.0)
+    return [base.view(2, 3), base.view(3, 2)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        shared(),
+        views(),
+        [torch.ones(3)] * 2,
+        torch.ones(4, 4)[:2],
+        torch.ones(1).expand(4),
+        torch.ones(2, requires_grad=True),
+        torch.nn.Parameter(torch.ones(2)),
+        torch.ones(2).to_sparse(),
+        np.arange(8)[::2],
+        np.array([object()]),
+        {1, 2},
+        object(),
+        {"a": iter([1])},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_has_parts_elsewhere_is_not_kept(value):
+    with pytest.raises(Unkeepable):
+        KeptResult(value)
+
+
+def test_strides_stay():
+    for tensor in (torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last), torch.ones(3, 4).t()):
+        assert KeptResult(tensor).make().stride() == tensor.stride()
+    assert KeptResult(np.ones((3, 4)).T).make().flags.f_contiguous
+
+
+def test_results_that_share_anything_are_told():
+    tensor = torch.ones(4)
+    assert set(numbers_in([tensor])) & set(numbers_in({"a": tensor.view(2, 2)}))
+    assert not set(numbers_in([tensor])) & set(numbers_in([tensor.clone()]))
+    inner = [1]
+    assert set(numbers_in((inner,))) & set(numbers_in([inner]))
