@@ -103,8 +103,7 @@ class GradientWatch:
         self._taken_s: list[float] = []  # a step that was looked at
         self._needless = NeedlessTime(trouble)
         self._unread: dict[int, tuple[Any, float]] = {}  # parameters that no optimizer holds, and their sums
-        self._stay = True  # gradients, from step to step: nobody sets them to None
-        self._hooked = False  # a tensor, by the script
+        self._free = True  # to be frozen: gradients stay from step to step, and the script hooks no tensor
         self._bytes: dict[int, int] = {}  # of gradients, by the parameter's identity
 
     def install(self, seams: Seams) -> None:
@@ -113,7 +112,7 @@ class GradientWatch:
         def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
             def hook(*args: Any, **kwargs: Any) -> Any:
                 hits.count += 1
-                self._hooked = True
+                self._free = False
                 return original(*args, **kwargs)
 
             return hook
@@ -143,7 +142,7 @@ class GradientWatch:
         if graph.recomputes or not graph.unread or not graph.trained:
             return
         self._bytes |= {id(one): one.nbytes for one in (*graph.unread, *graph.trained)}
-        self._stay = self._stay and (not self._taken_s or all(one.grad is not None for one in graph.unread))
+        self._free = self._free and (not self._taken_s or all(one.grad is not None for one in graph.unread))
         for one in graph.unread:
             if id(one) not in self._unread:
                 self._unread[id(one)] = weakref.ref(one), _sum(one)
@@ -178,7 +177,7 @@ class GradientWatch:
         """
         distributed = torch.distributed
         together = distributed.is_available() and distributed.is_initialized()
-        if not self._unread or not self._stay or self._hooked or together:
+        if not self._unread or not self._free or together:
             return []
         with contextlib.suppress(Exception):  # parameters of any kind
             return self._still_unread(copied=())
