@@ -52,6 +52,11 @@ class KnownOptimizers:
         if len(self._created) < 1000:
             self._created[id(optimizer)] = caller(3)
 
+    @property
+    def any_made(self) -> bool:
+        """Whether the script has made one, which has perhaps not stepped yet."""
+        return bool(self._created)
+
     def events_of(self, optimizer: Any) -> tuple[Event, Event]:
         """Return the events that a step of `optimizer` begins and ends."""
         number = id(optimizer)
@@ -113,6 +118,7 @@ class TrainingWatch:
         self._steps, self._backwards = Hits(), Hits()  # of optimizers
         self._handles: list[Any] = []
         self.on_backward: Callable[[Any], None] | None = None  # deep run: sees the tensor before its backward pass
+        self.looks_early = True  # for modules, before the first step of an optimizer that was made
         self.saves = SaveWatch(event_log, lambda: self._steps.count + self._backwards.count)
         self.on_exit: Callable[[], None] | None = None
         self._watch_tracing: Callable[[], None] = lambda: None
@@ -167,7 +173,8 @@ class TrainingWatch:
                 moment = now()
                 record((ends, moment))
             hits.count += 1
-            if not steps.count and hits.count in _LOOK_WITHOUT_OPTIMIZER:
+            early = self.looks_early or not self._known.any_made
+            if not steps.count and hits.count in _LOOK_WITHOUT_OPTIMIZER and early:
                 self._modules.look(set(_parameters_with_gradients()))
             if moment >= event_log.due:
                 event_log.replay(within=BACKWARD)

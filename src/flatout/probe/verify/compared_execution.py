@@ -196,6 +196,7 @@ class Verification:
             short.install(self._recorder.probes.seams)
         if not modules.blind:
             self._trace.install(self._recorder.probes.seams)
+        self._recorder.probes.training.looks_early = False  # an edit may make fewer backward passes in the first step
         modules.on_root.append(lambda module: None)  # so that modules are looked for as soon as there is an optimizer
         modules.on_call = lambda module, arguments: self._guarded(lambda: self._called(module, arguments))
         self._recorder.probes.training.on_backward = lambda tensors: self._guarded(lambda: self._trace.loss(tensors))
