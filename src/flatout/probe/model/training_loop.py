@@ -53,6 +53,7 @@ class KnownOptimizers:
             self._created[id(optimizer)] = caller(3)
 
     @property
+    @property
     def any_made(self) -> bool:
         """Whether the script has made one, which has perhaps not stepped yet."""
         return bool(self._created)
