@@ -53,7 +53,6 @@ class KnownOptimizers:
             self._created[id(optimizer)] = caller(3)
 
     @property
-    @property
     def any_made(self) -> bool:
         """Whether the script has made one, which has perhaps not stepped yet."""
         return bool(self._created)
@@ -90,12 +89,6 @@ class KnownOptimizers:
             with contextlib.suppress(TypeError):  # of a class that cannot be referred to weakly
                 self.over.add(self._made[number][0])
             del self._made[number], self._events[number], self._turns[number]
-
-    def forget(self) -> None:
-        """Hold on to none."""
-        self._made.clear()
-        self._events.clear()
-        self._turns.clear()
 
     def optimizers(self) -> tuple[Any, ...]:
         """Return those that have made a step."""
@@ -297,7 +290,7 @@ class TrainingWatch:
 
     def forget(self) -> None:
         """Hold on to no optimizer."""
-        self._known.forget()
+        self._known.keep(frozenset())
 
     def held_by(self, optimizers: Set[int]) -> set[tuple[int, int]]:
         """Return what the optimizers with these identities hold: tensors, numbers."""
