@@ -11,8 +11,13 @@ from torch import nn
 
 @pytest.mark.parametrize(
     ("early", "made", "num_passes", "found"),
-    [(True, True, 2, True), (True, True, 1, False), (False, True, 2, False), (False, True, 9, False)]
-    + [(False, False, 2, True)],
+    [
+        (True, True, 2, True),
+        (True, True, 1, False),
+        (False, True, 2, False),
+        (False, True, 9, False),
+        (False, False, 2, True),
+    ],
 )
 def test_modules_are_looked_for_after_two_passes_unless_an_optimizer_will_step(early, made, num_passes, found):
     model = nn.Linear(2, 1)
