@@ -97,7 +97,7 @@ EDITS = [
             "computes-the-unlabelled-part-without-a-graph",
             (ROUNDING, PRECISION),
             "two_loaders",
-            "gradient",
+            "",
             "        p = model(u).softmax(1)\n",
             "        with torch.no_grad():\n            p = model(u).softmax(1)\n",
         ),
