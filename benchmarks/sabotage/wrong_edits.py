@@ -78,13 +78,12 @@ EDITS = [
             "advantage.pow(2).sum() / (len(advantage) + 1)",
         ),
         (
-            "adam-for-sparse-adam",
+            "trains-one-table-of-two",
             (ROUNDING, PRECISION),
             "sparse_embedding",
-            "",
-            "sparse = torch.optim.SparseAdam([model.u.weight, model.i.weight], lr=0.01)",
-            "model.u.sparse = model.i.sparse = False\n"
-            "sparse = torch.optim.Adam([model.u.weight, model.i.weight], lr=0.01)",
+            "gradient",
+            "self.u(u) * self.i(i)",
+            "self.u(u) * self.i(i).detach()",
         ),
         (
             "pads-with-a-token",
@@ -98,7 +97,7 @@ EDITS = [
             "computes-the-unlabelled-part-without-a-graph",
             (ROUNDING, PRECISION),
             "two_loaders",
-            "gradient",
+            "",
             "        p = model(u).softmax(1)\n",
             "        with torch.no_grad():\n            p = model(u).softmax(1)\n",
         ),

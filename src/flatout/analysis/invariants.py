@@ -5,6 +5,7 @@ Each check compares two executions over the steps that both made and says in wor
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flatout.analysis.samples import Difference, Steps, first_difference, inputs_check, kept_check, samples_check
@@ -27,7 +28,7 @@ def invariants(
     With `nudged`, inputs of modules that depend on the weights may have other values.
     """
     num = common(baseline, candidate)
-    pair = (baseline.intervals[:num], candidate.intervals[:num])
+    pair = _alike_recorded(baseline.intervals[:num], candidate.intervals[:num])
     yield samples_check(*pair)
     yield _steps(*pair, boundaries=boundaries)
     yield inputs_check(*pair, nudged.intervals[:num] if nudged is not None else ())
@@ -42,6 +43,26 @@ def invariants(
     yield _end(baseline, candidate)
     yield _checkpoint(baseline, candidate)
     yield _whole_epoch(baseline, candidate)
+
+
+def _alike_recorded(baseline: Steps, candidate: Steps) -> tuple[Steps, Steps]:
+    """Return the steps, with calls of the candidate's that record no gradients any more told as they were before.
+
+    Whether the gradients are missed is told by gradients, weights and losses. A step in which anything else about its
+    calls differs is left as it is.
+    """
+    steps = []
+    for one, other in zip(baseline, candidate, strict=True):
+        alike = [_but_recording(call) for call in one.calls] == [_but_recording(call) for call in other.calls]
+        less = alike and all(now[3] <= before[3] for before, now in zip(one.calls, other.calls, strict=True))
+        calls = [(*now[:3], before[3], *now[4:]) for before, now in zip(one.calls, other.calls, strict=False)]
+        steps.append(replace(other, calls=tuple(calls)) if less else other)
+    return baseline, tuple(steps)
+
+
+def _but_recording(call: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return module, mode and number of samples of a call."""
+    return (*call[:3], call[4])
 
 
 # -- steps ------------------------------------------------------------------------------------------------------

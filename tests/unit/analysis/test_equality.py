@@ -334,3 +334,25 @@ def test_what_fails_bit_equality_by_more_than_bits_fails_in_every_class(changed,
     found = judge(BITWISE, same, same, None, None, other)
     assert found.equal is False
     assert fails_in_every_class(found) is fails
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ((1, 1), (1, 0), ""),  # a teacher, a validation
+        ((1, 0), (1, 1), "step 4 is made on 2 batches"),
+        ((1, 1), (1,), "step 4 is made on 1 batches"),
+        ((0, 1), (1, 0), "step 4 is made on"),
+    ],
+)
+def test_a_call_that_records_no_gradients_any_more_is_judged_by_what_comes_of_it(before, after, named):
+    def made(flags, role="candidate"):
+        intervals = list(BASE.intervals)
+        calls = [("Net", 3, 3, flag, 2 + n, samples(8, 9), "r") for n, flag in enumerate(flags)]
+        intervals[4] = replace(intervals[4], calls=tuple(calls))
+        return trace(role, intervals=tuple(intervals))
+
+    base = made(before, "baseline")
+    found = judge(BITWISE, base, replace(base, role="again"), None, None, made(after))
+    assert found.equal is not bool(named)
+    assert named in found.reason
