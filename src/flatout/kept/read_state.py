@@ -6,11 +6,11 @@ What cannot be followed to its end is a reason to keep nothing.
 """
 
 import argparse
+import collections
 import functools
 import sys
 import types
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -28,6 +28,8 @@ _LEAVES = (bool, int, float, complex, str, bytes, type(None))
 _PLACES = ("_parameters", "_buffers", "_modules")
 _MOST = 4096  # items of all containers
 _ABSENT, _GONE = object(), object()
+
+_FIELD = type(collections.namedtuple("Fields", "field").field)  # type: ignore[attr-defined]
 
 Check = Callable[[], str]
 
@@ -61,7 +63,7 @@ class ReadState:
     # -- what is looked at --------------------------------------------------------------------------------------
 
     def _walk(self, seen: ObservedCall, roots: Mapping[str, Any]) -> None:
-        self._waiting = deque(roots.items())
+        self._waiting = collections.deque(roots.items())
         self._seen: dict[int, Any] = {}
         self._items = 0
         for code, scope in seen.scopes.items():
@@ -125,7 +127,7 @@ class ReadState:
             self._class(what, value)
         elif isinstance(value, torch.Tensor) or kind is _ndarray():
             self._array(what, value)
-        elif is_immutable(value) or module_of(kind) == "torch.autograd.grad_mode":
+        elif is_immutable(value) or kind is _FIELD or module_of(kind) == "torch.autograd.grad_mode":
             return
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             self._waiting.append((what, tuple(value)))
@@ -266,7 +268,7 @@ class ReadState:
         if not isinstance(_dict_of(value), dict) or isinstance(value, (list, dict, tuple, set, str, int, float)):
             self._refuse(f"{what} is an object of {kind.__name__}, which cannot be followed")
             return
-        ref = weakref.ref(value)
+        ref = _hold(value)
         self._checks.append(lambda: "" if type(ref()) is kind else what)
         self._waiting.append((what, kind))
         self._named(lambda: _dict_of(ref()), self._names, f"{kind.__name__}.{{}}")

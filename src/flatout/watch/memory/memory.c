@@ -667,13 +667,14 @@ static PyObject *watch_look(PyObject *self, PyObject *Py_UNUSED(none)) {
     PyObject *owner = NULL;
 #ifdef HAS_PAGES
     if (watch->num_intervals) {
-        const int scans = watch->faults < 0 || watch->faults != faults_now();
+        const long faults = faults_now(); /* before the scan: what is written right after it may share a page with us */
+        const int scans = watch->faults < 0 || watch->faults != faults;
         owner = scans ? owner_of_written(watch) : owner_in_news(watch);
         if (owner || PyErr_Occurred()) {
             watch->faults = -1;
             return owner;
         }
-        if (scans) watch->faults = faults_now();
+        if (scans) watch->faults = faults;
     }
 #endif
     owner = owner_of_core(watch); /* last: what the core refers to is there only if what refers to it has not changed */

@@ -1,6 +1,8 @@
 """Pages that were written since they were last asked about, where the kernel tells."""
 
+import ctypes
 import mmap
+import struct
 
 import numpy as np
 import pytest
@@ -47,3 +49,25 @@ def test_a_page_that_is_written_shows_and_one_that_is_read_does_not():
         memory[2 * PAGE] = 7
         assert watch.look() == id(memory)
         del watch
+
+
+@pytest.mark.skipif(written_pages() is None, reason="this kernel does not tell of written pages")
+def test_a_write_is_seen_on_a_page_that_the_watch_has_written_to_itself():
+    """A look takes notes after the kernel has protected the pages again, and may lift the protection of one by that."""
+    pages, size = written_pages(), compiled.Watch.__basicsize__
+    places = [bytearray(size - 1) for _ in range(400)]  # of the watch's own size, so that Python puts them beside it
+    starts = [ctypes.addressof(ctypes.c_char.from_buffer(each)) for each in places]
+    ranges = b"".join(struct.pack("QQ", start, 16) for start in starts)
+    owners = b"".join(struct.pack("Q", start) for start in starts)
+    covered = sorted({start & -PAGE for start in starts})
+    for page in covered:
+        pages.protect(page, PAGE)
+    intervals = b"".join(struct.pack("QQ", page, PAGE) for page in covered)
+    del places[200]
+    watch = compiled.Watch(b"", b"", ranges[: 200 * 16], owners[: 200 * 8], intervals, pages.pagemap)
+    beside = [number for number in range(200) if starts[number] & -PAGE == id(watch) & -PAGE]
+    if not beside:
+        pytest.skip("Python has put the watch elsewhere")
+    assert watch.look() is None
+    places[beside[0]][0] = 1
+    assert watch.look() == starts[beside[0]]
