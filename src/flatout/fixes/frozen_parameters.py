@@ -1,4 +1,4 @@
-"""Freeze the parameters whose gradients no optimizer reads.
+"""Freeze the parameters whose gradients no optimizer reads; on request, for a script may ask for them at its end.
 
 ## What it does
 
@@ -221,5 +221,6 @@ FIX = Fix(
     choices=choices,
     bounds={"on_change": ON_CHANGE},
     addresses=("CO022",),
+    on_request=True,
     edit=(Unwritten(reason="call `requires_grad_(False)` on what is not trained, where the model is made"),),
 )
