@@ -151,7 +151,9 @@ def _checks(
     same: bool,
 ) -> Iterator[Check]:
     bitwise = claimed is Equivalence.BITWISE
-    yield from invariants(baseline, candidate, boundaries=bitwise, nudged=None if bitwise else nudged)
+    fewer_bits = claimed.rank > Equivalence.ROUNDING.rank
+    moved = None if bitwise else nudged
+    yield from invariants(baseline, candidate, boundaries=bitwise, recording=fewer_bits, nudged=moved)
     if claimed is Equivalence.BITWISE and same:
         yield from bit_equality(baseline, candidate)
     else:

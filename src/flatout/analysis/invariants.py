@@ -21,14 +21,21 @@ def common(one: Trace, other: Trace) -> int:
 
 
 def invariants(
-    baseline: Trace, candidate: Trace, *, boundaries: bool = True, nudged: Trace | None = None
+    baseline: Trace,
+    candidate: Trace,
+    *,
+    boundaries: bool = True,
+    recording: bool = True,
+    nudged: Trace | None = None,
 ) -> Iterator[Check]:
     """Yield the checks of everything that no class may change; `boundaries`: batches are cut at the same places.
 
-    With `nudged`, inputs of modules that depend on the weights may have other values.
+    `recording`: calls record gradients as they did; False where gradients are compared so closely that this tells. With
+    `nudged`, inputs of modules that depend on the weights may have other values.
     """
     num = common(baseline, candidate)
-    pair = _alike_recorded(baseline.intervals[:num], candidate.intervals[:num])
+    pair: tuple[Steps, Steps] = (baseline.intervals[:num], candidate.intervals[:num])
+    pair = pair if recording else _alike_recorded(*pair)
     yield samples_check(*pair)
     yield _steps(*pair, boundaries=boundaries)
     yield inputs_check(*pair, nudged.intervals[:num] if nudged is not None else ())
@@ -48,7 +55,7 @@ def invariants(
 def _alike_recorded(baseline: Steps, candidate: Steps) -> tuple[Steps, Steps]:
     """Return the steps, with calls of the candidate's that record no gradients any more told as they were before.
 
-    Whether the gradients are missed is told by gradients, weights and losses. A step in which anything else about its
+    A step in which anything else about its
     calls differs is left as it is.
     """
     steps = []

@@ -356,3 +356,7 @@ def test_a_call_that_records_no_gradients_any_more_is_judged_by_what_comes_of_it
     found = judge(BITWISE, base, replace(base, role="again"), None, None, made(after))
     assert found.equal is not bool(named)
     assert named in found.reason
+    nudged = replace(base, role="nudged", replays=replays(1e-6))
+    candidate = replace(made(after), replays=replays())
+    assert judge(ROUNDING, base, replace(base, role="again"), nudged, None, candidate).equal is not bool(named)
+    assert judge(PRECISION, base, replace(base, role="again"), nudged, nudged, candidate).equal is False
