@@ -133,9 +133,7 @@ def _truncated(value: Any) -> Any:
 
 @_jit
 def _rounded(value: Any) -> Any:
-    if not (-9.2e18 < value < 9.2e18):
-        raise OverflowError
-    return np.int64(np.rint(value))
+    return _truncated(np.rint(value))
 
 
 # -- numbers with a fraction ------------------------------------------------------------------------------------------
@@ -234,16 +232,12 @@ def _real_absolute(value: Any) -> Any:
 
 @_jit
 def _floor(value: Any) -> Any:
-    if not (-9.2e18 < value < 9.2e18):
-        raise OverflowError
-    return np.int64(np.floor(value))
+    return _truncated(np.floor(value))
 
 
 @_jit
 def _ceil(value: Any) -> Any:
-    if not (-9.2e18 < value < 9.2e18):
-        raise OverflowError
-    return np.int64(np.ceil(value))
+    return _truncated(np.ceil(value))
 
 
 @_jit
