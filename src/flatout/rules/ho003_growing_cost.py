@@ -8,14 +8,15 @@ middle third must lie between them, and the middle halves of the outer thirds mu
 recording, or within at least 60% of its epochs. Only epochs of at least 24 steps count, and there must be two of them.
 The time above the level at which the growth began must be at least 5% of the mean step. Without a loader that marks
 epochs, they are inferred from the time itself, if it repeatedly falls from its highest to its lowest quarter at regular
-intervals and rises from quarter to quarter in between. For host time, the bound is the whole cost of the line, or the
+intervals and rises from quarter to quarter in between. Where the recording is shorter than an epoch whose length is
+known, the growth goes on in a straight line to its end, and the mean of that epoch counts. For host time, the bound is the whole cost of the line, or the
 growth, whichever is larger.
 
 ## Why it matters
 
 Something is kept and processed again in every step: a list of all predictions from which a metric is recomputed, a
-string that is extended, a search in a growing history. The recording is short; over a whole epoch the cost keeps
-growing, so the loss there is larger than the one measured here.
+string that is extended, a search in a growing history. A recording is short; over a whole epoch the cost keeps
+growing.
 
 ## What to do
 
