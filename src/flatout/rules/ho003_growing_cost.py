@@ -9,8 +9,8 @@ recording, or within at least 60% of its epochs. Only epochs of at least 24 step
 The time above the level at which the growth began must be at least 5% of the mean step. Without a loader that marks
 epochs, they are inferred from the time itself, if it repeatedly falls from its highest to its lowest quarter at regular
 intervals and rises from quarter to quarter in between. Where the recording is shorter than an epoch whose length is
-known, the growth goes on in a straight line to its end, and the mean of that epoch counts. For host time, the bound is the whole cost of the line, or the
-growth, whichever is larger.
+known, the growth goes on in a straight line to its end, and the mean of that epoch counts. For host time, the bound is
+the whole cost of the line, or the growth, whichever is larger.
 
 ## Why it matters
 
