@@ -19,6 +19,7 @@ import torch
 from flatout.probe.core.user_places import is_user_file
 from flatout.watch.components import OUT_OF_SIGHT, names_in
 from flatout.watch.dataset_state import random_states, undrawn
+from flatout.watch.no_collection import no_collection
 
 __all__ = ["COMPUTES", "ObservedCall", "observe"]
 
@@ -85,12 +86,13 @@ def observe(
         return seen
     states, modes = random_states(), _modes()
     watch = _Watch(seen, packages)
-    sys.setprofile(watch.event)
-    try:
-        seen.result = function(*args, **kwargs)
-    finally:
-        alone = sys.getprofile() == watch.event
-        sys.setprofile(None)
+    with no_collection():
+        sys.setprofile(watch.event)
+        try:
+            seen.result = function(*args, **kwargs)
+        finally:
+            alone = sys.getprofile() == watch.event
+            sys.setprofile(None)
     if not alone:
         seen.refuse("it profiles the thread itself")
     if not undrawn(states, random_states()):

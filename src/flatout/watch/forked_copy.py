@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import gc
 import mmap
 import os
 import pickle
@@ -26,6 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flatout.watch.no_collection import no_collection
 from flatout.watch.refused_writes import in_words
 from flatout.watch.script_signals import any_but_signals
 
@@ -169,7 +169,7 @@ class _Outside:
     def __init__(self, pipe: int) -> None:
         """Shut it off; what is written to the terminal, to logs and to connections goes to memory, to be seen."""
         _read_only()
-        with _no_collection():  # memory that is listed must not go meanwhile
+        with no_collection():  # memory that is listed must not go meanwhile
             _apart()
         self._memory, unseen = os.memfd_create("flatout"), os.memfd_create("flatout-errors")
         for number in _open_files():
@@ -212,17 +212,6 @@ def _apart() -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED
         if libc.mmap(start, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == start:
             ctypes.memmove(start, content, len(content))
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _read(start: int, length: int) -> bytes:

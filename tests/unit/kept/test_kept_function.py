@@ -4,8 +4,10 @@ Covers flatout.kept.observed_call, flatout.kept.read_state and flatout.kept.call
 """
 
 import contextlib
+import gc
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -97,6 +99,23 @@ def test_an_integer_and_a_float_of_its_value_are_two_arguments():
     assert type(kept.call(2.0)[0]) is float
     assert type(kept.call(True)[0]) is bool
     assert kept.call(-0.0)[0].hex() != kept.call(0.0)[0].hex()
+
+
+def test_a_collection_of_garbage_that_meets_a_call_is_no_part_of_it():
+    kept, clocked, thresholds = Kept(tables.lists), [], gc.get_threshold()
+
+    def looked(phase, info):
+        clocked.append(time.time())
+
+    gc.callbacks.append(looked)
+    gc.set_threshold(1, 1, 1)
+    try:
+        assert kept.again(40) > 0, kept.left
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(looked)
+    assert clocked
+    assert gc.isenabled()
 
 
 REFUSED = {
