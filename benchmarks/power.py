@@ -102,7 +102,7 @@ def trial(walls: Sequence[float], start: int, gain: float, alpha: float, seed: f
 
 def trials(seconds: float, number: int) -> None:
     """Print how often a gain is kept in trials cut out of fresh recordings."""
-    alpha = allocate(CANDIDATES)
+    alpha = allocate([2.0] * CANDIDATES)[0]
     print(f"\ntrials out of {seconds:.0f} s of steps each, alpha {alpha}, n={number} trials a figure")
     for name in WORKLOADS:
         command = [sys.executable, __file__, "--record", name, "--seconds", str(seconds)]

@@ -40,16 +40,24 @@ _GIVEN_UP = 0.85
 otherwise spent on candidates that bring nothing, and no false win; a gain of 5 % is given up so in a few per cent of
 the trials where its standard error is 2 %."""
 
+_LARGEST = 10.0  # a ceiling above it weighs as much as this
 _TRIM = 8  # one pair in so many is cut at either end
 _TINY = 1e-300
 
 
-def allocate(num_candidates: int, total: float = 0.02) -> float:
-    """Return the error probability that each of `num_candidates` may spend so that all together spend `total`.
+def allocate(ceilings: Sequence[float], total: float = 0.02) -> tuple[float, ...]:
+    """Return the error probability that each candidate may spend so that all together spend `total`.
 
-    Bonferroni's rule: it holds whatever the candidates have in common, and they share a baseline.
+    Bonferroni's rule with weights (Genovese, Roeder and Wasserman, "False discovery control with p-value weighting",
+    Biometrika 93, 2006): it holds whatever the candidates have in common, and they share a baseline, as long as no
+    timing has a say in the weights. Half is shared equally, half by the logarithm of the most that each could give
+    (`ceilings`, factors): on a machine that others use, pairs scatter, and what is likely large must not be lost.
     """
-    return total / max(1, num_candidates)
+    hopes = [max(0.0, math.log(min(ceiling, _LARGEST))) if ceiling > 0 else 0.0 for ceiling in ceilings]
+    sum_of_hopes, equal = math.fsum(hopes), total / max(1, len(hopes))
+    if not sum_of_hopes:
+        return (equal,) * len(hopes)
+    return tuple(equal / 2 + total / 2 * hope / sum_of_hopes for hope in hopes)
 
 
 def compare(pairs: Sequence[Pair], *, alpha: float, looks: tuple[int, ...], floor: float = FLOOR) -> Comparison:
@@ -81,14 +89,15 @@ def compare(pairs: Sequence[Pair], *, alpha: float, looks: tuple[int, ...], floo
 
 
 def last_look(pairs: Sequence[Pair], *, alpha: float, looks: tuple[int, ...]) -> str:
-    """Return the decision on `pairs` where no more can be had, "" for none; between two looks the next is made now.
+    """Return the decision on `pairs` where no more can be had, "" for none: it may spend what later looks would have.
 
-    When that is depends on the time there was and not on what the pairs say, so it spends what that look would have.
+    When that is depends on the time there was and not on what the pairs say, so all looks spend `alpha` together.
     """
     number = len(pairs)
-    if number in looks or not min(looks) < number < max(looks):
+    if not min(looks) <= number <= max(looks):
         return compare(pairs, alpha=alpha, looks=looks).decision
-    return compare(pairs, alpha=alpha / len(looks), looks=(number,)).decision
+    left = sum(look >= number for look in looks) / len(looks)
+    return compare(pairs, alpha=alpha * left, looks=(number,)).decision
 
 
 def confirm(pairs: Sequence[Pair], look: int = 0, floor: float = FLOOR) -> Comparison:

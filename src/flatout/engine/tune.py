@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flatout.analysis.judge import allocate
 from flatout.engine.diagnose import Limits, conclude, diagnose_in
 from flatout.engine.process.launch import read_notes
 from flatout.engine.process.leftovers import settle_left_over
@@ -177,7 +176,6 @@ class _Session:
             report,
             offered,
             journal=TrialJournal(folder),
-            alpha=allocate(len(offered)),
             until=start + limits.budget_s,
             watch=self._progress,
         )

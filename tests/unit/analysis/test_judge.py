@@ -120,6 +120,13 @@ def test_where_no_more_pairs_can_be_had_the_next_look_is_made_of_those_there_are
     assert last_look(steady(1.02, 32, spread=0.2), alpha=ALPHA, looks=LOOKS) == "undecided"
 
 
+def test_the_last_look_may_spend_what_later_ones_would_have():
+    found = next(
+        found for spread in range(1, 60) if judged(found := steady(2.0, 8, spread=spread / 20)).decision == ""
+    )
+    assert last_look(found, alpha=ALPHA, looks=LOOKS) == "faster"
+
+
 @pytest.mark.slow
 def test_a_look_that_the_time_made_early_keeps_what_brings_nothing_no_more_often_than_was_paid_for():
     generator, kept = random.Random(3), 0
@@ -186,9 +193,17 @@ def test_the_looks_at_a_recipe_spend_one_percent():
     assert confirm(steady(1.0, 96), len(CONFIRM_LOOKS) - 1).alpha == pytest.approx(0.01)
 
 
-@given(st.integers(0, 60))
-def test_all_candidates_together_spend_one_budget(candidates):
-    assert candidates * allocate(candidates) <= 0.02 * (1 + 1e-12)
+@given(st.lists(st.floats(0, 1e9, allow_nan=False), max_size=60))
+def test_all_candidates_together_spend_one_budget(ceilings):
+    alphas = allocate(ceilings)
+    assert len(alphas) == len(ceilings)
+    assert sum(alphas) <= 0.02 * (1 + 1e-9)
+    assert all(alpha >= 0.01 / len(ceilings) * (1 - 1e-9) for alpha in alphas)
+
+
+def test_what_could_give_more_may_spend_more():
+    large, small, nothing = allocate([4.0, 1.2, 1.0])
+    assert large > 2 * small > 2 * nothing > 0
 
 
 # ----------------------------------------------------------------------------------------------------------- properties

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flatout.analysis.epochs import epoch_steps, project_epoch, short_epochs
 from flatout.analysis.equality import fails_in_every_class
-from flatout.analysis.judge import compare, last_look
+from flatout.analysis.judge import allocate, compare, last_look
 from flatout.engine.process.target import Target
 from flatout.engine.trial.block_results import Failure, Measured
 from flatout.engine.trial.candidates import lifted, of_later_passes
@@ -57,7 +57,7 @@ class Search:
 
     def __init__(
         self, target: Target, folder: Path, report: Report, offered: Sequence[Candidate], *,
-        journal: TrialJournal, alpha: float, until: float, watch: Callable[[str, int, float], None],
+        journal: TrialJournal, until: float, watch: Callable[[str, int, float], None],
     ) -> None:  # fmt: skip
         """Take what is to be tried; trials in the journal count as made."""
         self._log = TrialLog(journal, offered)
@@ -66,7 +66,8 @@ class Search:
         self.notes: list[str] = []
         self._target = target
         self._report = report
-        self._alpha = alpha
+        alphas = allocate([one.ceiling for one in offered])
+        self._alphas = {one.selection.label: alpha for one, alpha in zip(offered, alphas, strict=True)}
         self._watch = SearchWatch(watch, until)
         pace = Pace.of(report)
         self._bench = Bench(target, folder, self._watch.steps, pace)
@@ -149,7 +150,7 @@ class Search:
                 self.base,
                 [(group[number].selection,) for number in open_arms],
                 [measured[number] for number in open_arms],
-                alpha=self._alpha,
+                alpha=min(self._alpha_of(group[number]) for number in open_arms),
                 max_s=self._shares.timing_s(group[open_arms[0]], self.kept),
             )
             faster = any(each.decision == "faster" for each in measured)
@@ -158,7 +159,7 @@ class Search:
         share_s = (time.monotonic() - start) / max(1, sum(bool(m.pairs or m.decision or m.failure) for m in measured))
         progressed = False
         for candidate, each in zip(group, measured, strict=True):
-            self._look_last(each)
+            self._look_last(each, candidate)
             if each.decision or each.failure:
                 each.wall_s = share_s
                 self._conclude(candidate, each)
@@ -179,7 +180,7 @@ class Search:
             return
         queued = candidate.selection.settings.get("workers", 0)
         skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
-        decide, epoch = self._decide(measured), epoch_steps(self._report.run) if candidate.whole_epochs else 0
+        decide, epoch = self._decide(measured, candidate), epoch_steps(self._report.run) if candidate.whole_epochs else 0
         if not Pace.of(self._report).together:
             self._bench.side_by_side(
                 self.base,
@@ -197,30 +198,37 @@ class Search:
                 self.base,
                 arm,
                 alone,
-                decide=self._decide(alone),
+                decide=self._decide(alone, candidate),
                 max_s=self._left_s(),
                 num_pairs=max(_SIDE_LOOKS),
             )
             alone.wall_s += measured.wall_s
             measured = alone
-        self._look_last(measured)
+        self._look_last(measured, candidate)
         if measured.pairs and not measured.hits and not measured.failure:
             measured.decision = "not applied"
         self._conclude(candidate, measured)
 
-    def _look_last(self, measured: Measured) -> None:
+    def _alpha_of(self, candidate: Candidate) -> float:
+        """Return the error probability that its trial may spend."""
+        return self._alphas[candidate.selection.label]
+
+    def _look_last(self, measured: Measured, candidate: Candidate) -> None:
         """Decide by the pairs there are where no more can be had: the time is over, or two processes ended too soon."""
         if measured.decision in ("", "undecided") and measured.hits and not measured.failure:
-            measured.decision = last_look(measured.pairs, alpha=self._alpha, looks=_LOOKS) or measured.decision
+            measured.decision = (
+                last_look(measured.pairs, alpha=self._alpha_of(candidate), looks=_LOOKS) or measured.decision
+            )
 
-    def _decide(self, measured: Measured) -> Callable[[Sequence[Pair]], str]:
+    def _decide(self, measured: Measured, candidate: Candidate) -> Callable[[Sequence[Pair]], str]:
         """Return what ends a timing: enough pairs, or a fix that says why it leaves alone what it has met by then."""
+        alpha = self._alpha_of(candidate)
 
         def decide(pairs: Sequence[Pair]) -> str:
             most = max((look for look in _SIDE_LOOKS if look <= len(pairs)), default=0)
             if most and measured.stood_back:
                 return "not applied"
-            return compare(pairs[:most], alpha=self._alpha, looks=_SIDE_LOOKS).decision if most else ""
+            return compare(pairs[:most], alpha=alpha, looks=_SIDE_LOOKS).decision if most else ""
 
         return decide
 
@@ -229,7 +237,7 @@ class Search:
         self._queue.remove(candidate)
         comparison = None
         if measured.pairs:
-            comparison = compare(measured.pairs, alpha=self._alpha, looks=_LOOKS)
+            comparison = compare(measured.pairs, alpha=self._alpha_of(candidate), looks=_LOOKS)
             comparison = replace(comparison, decision=measured.decision)
         equality: Equality | None = None
         verdict, reason = _verdict(measured)

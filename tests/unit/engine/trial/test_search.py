@@ -133,7 +133,7 @@ def scripted(monkeypatch, tmp_path):
             diagnosis = replace(diagnosis, breakdown=replace(diagnosis.breakdown, median_ms=step_ms))
         found = searching.Search(
             Target("train.py", ("python", "train.py")), place, diagnosis, offered,
-            journal=journal, alpha=0.02 / len(names), until=time.monotonic() + budget_s, watch=lambda *_: None,
+            journal=journal, until=time.monotonic() + budget_s, watch=lambda *_: None,
         )  # fmt: skip
         if stop is not None:
             found._queue = found._queue[:stop]
