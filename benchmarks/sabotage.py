@@ -1,8 +1,9 @@
 """Whether wrong fixes and wrong edits of the source are found out: each case claims to leave results equal.
 
 The fixes are in `sabotage/wrong_fixes.py`, the edits, given as `flatout tune --edit` is given them, in
-`sabotage/wrong_edits.py`. Every case is run through the verifier that `flatout tune` uses, on the script of `honest/`
-that it names; it counts as found when the verdict is "not equal" and the reason names what is wrong.
+`sabotage/wrong_edits.py`, faults in the prediction of random streams in `sabotage/wrong_predictions.py`. Every case is
+run through the verifier that `flatout tune` uses, on the script of `honest/` or `sabotage/` that it names; it counts as
+found when the verdict is "not equal" and the reason names what is wrong.
 
     python benchmarks/sabotage.py [--quick] [--only NAME] [--out FILE]
 """
@@ -28,15 +29,16 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="cases of this name")
     parser.add_argument("--out", type=Path, help="write the table here, too")
     options = parser.parse_args()
-    os.environ["FLATOUT_EXTRA_FIXES"] = "wrong_fixes"
+    os.environ["FLATOUT_EXTRA_FIXES"] = "wrong_fixes,wrong_predictions"
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE / "sabotage"), os.environ.get("PYTHONPATH")]))
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # other jobs of a shared machine make OpenMP regions wait
     sys.path.insert(0, str(HERE / "sabotage"))
     from wrong_edits import EDITS
     from wrong_fixes import CASES
+    from wrong_predictions import PREDICTIONS
 
     wanted = options.only or (QUICK if options.quick else ())
-    cases = [case for case in (*CASES, *EDITS) if not wanted or case.fix in wanted]
+    cases = [case for case in (*CASES, *EDITS, *PREDICTIONS) if not wanted or case.fix in wanted]
     cases.sort(key=lambda case: case.script)
     lines = [f"{'wrong fix':34} {'claims':10} {'on':14} {'verdict':10} reason"]
     print(lines[0], flush=True)
@@ -65,7 +67,8 @@ def verdicts(script, cases):
     from flatout.schema.trial import Selection
 
     with tempfile.TemporaryDirectory(prefix="sabotage-") as folder:
-        verifier = Verifier(parse_target((str(HERE / "honest" / f"{script}.py"),)), Path(folder))
+        homes = (HERE / home / f"{script}.py" for home in ("honest", "sabotage"))
+        verifier = Verifier(parse_target((str(next(filter(Path.exists, homes))),)), Path(folder))
         for case in cases:
             selection = getattr(case, "selection", None) or Selection(case.fix)
             equality = verifier.check((selection,), case.claimed)

@@ -121,9 +121,7 @@ def test_where_no_more_pairs_can_be_had_the_next_look_is_made_of_those_there_are
 
 
 def test_the_last_look_may_spend_what_later_ones_would_have():
-    found = next(
-        found for spread in range(1, 60) if judged(found := steady(2.0, 8, spread=spread / 20)).decision == ""
-    )
+    found = next(found for spread in range(1, 60) if judged(found := steady(2.0, 8, spread=spread / 20)).decision == "")
     assert last_look(found, alpha=ALPHA, looks=LOOKS) == "faster"
 
 

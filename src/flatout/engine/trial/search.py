@@ -180,7 +180,8 @@ class Search:
             return
         queued = candidate.selection.settings.get("workers", 0)
         skip = 4 * queued if isinstance(queued, int) else 0  # batches that wait ready after standing still
-        decide, epoch = self._decide(measured, candidate), epoch_steps(self._report.run) if candidate.whole_epochs else 0
+        decide = self._decide(measured, candidate)
+        epoch = epoch_steps(self._report.run) if candidate.whole_epochs else 0
         if not Pace.of(self._report).together:
             self._bench.side_by_side(
                 self.base,
