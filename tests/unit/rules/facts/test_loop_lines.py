@@ -69,3 +69,33 @@ def test_a_line_that_calls_functions_in_python_has_samples_of_its_own(seen):
 def test_what_ran_below_a_line_was_seen_where_it_is(seen):
     assert seen(3, {4: 0.01, 5: 0.08}, leaf="numpy") == 3
     assert seen(3, {4: 0.01, 5: 0.08}, process="worker") == 3
+
+
+CONDITIONAL = """\
+def rank_sum(order, labels, wanted):
+    hits, total = 0, 0.0
+    for rank, j in enumerate(order, 1):
+        if labels[j] == wanted:
+            hits += 1
+            total += hits / rank
+    for j in order:
+        if labels[j] == wanted:
+            if j > 3:
+                total += 1
+    while order:
+        if order[-1] in labels:
+            total += len(order)
+        order = order[:-1]
+    for j in order:
+        if labels[j] == wanted:
+            total += labels.index(j)
+    return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("sampled", "said"), [(6, 4), (5, 5), (10, 8), (13, 13), (14, 14), (17, 17), (3, 3), (4, 4), (2, 2), (18, 18)]
+)
+def test_a_loop_that_goes_back_in_the_last_line_of_a_condition_is_at_the_condition(seen, tmp_path, sampled, said):
+    (tmp_path / "data.py").write_text(CONDITIONAL)
+    assert seen(sampled, {}) == said
