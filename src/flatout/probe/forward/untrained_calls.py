@@ -1,7 +1,7 @@
 """Calls of modules in a step whose results no update of a weight depends on: an evaluation in each step.
 
 Two steps are run under a dispatch mode, backward passes and all, on the CPU, in a deep run, where nothing is compiled.
-What a call of an outermost module returns is followed through all operations: to gradients that an optimizer reads, to
+What a call of an outermost module makes and returns is followed through all operations: to gradients that an optimizer reads, to
 what outlives the step, and to NumPy and lists, where it is lost from sight and counts as used. A single number that is
 read (a loss, a count) is no use; an index that was chosen is.
 """
@@ -33,6 +33,7 @@ _AFTER = (11, 12)  # steps, each of which another one is followed after
 _MOST_CALLS, _MOST_TENSORS = 4096, 200_000
 _SMALL = 64  # numbers of a tensor that may be a metric
 _CHOOSES = frozenset(("argmax", "argmin", "multinomial", "bernoulli", "topk", "sort", "argsort", "nonzero", "normal"))
+_NORMALIZES = frozenset(("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"))
 _LEAVES = ("numpy", "tolist", "__array__", "__dlpack__")  # methods of tensors
 
 
@@ -76,10 +77,12 @@ class _Followed(TorchDispatchMode):
         name = func._overloadpacket.__name__
         for each in _tensors(result):
             self._made.setdefault(id(each), weakref.ref(each))
-        if not self._of:
+        if not self.calls:
             return
         given = _tensors((args, kwargs))
         calls = frozenset().union(*(self.calls_of(each) for each in given))
+        if self.inside is not None:  # the gradient of a mean needs what lies inside, and no value that was returned
+            calls |= {len(self.calls) - 1}
         if not calls:
             return
         if self.inside is None:
@@ -95,6 +98,8 @@ class _Followed(TorchDispatchMode):
         chosen = name in _CHOOSES or (name in ("select", "view", "squeeze") and any(map(self._is_chosen, given)))
         for each in _tensors(result):
             self.mark(each, calls, chosen)
+        if name in _NORMALIZES and args[5]:  # whose schemas do not tell that the running statistics are written
+            self._write(args[3:5], calls)
         if func._schema.is_mutable:
             for argument, value in zip(func._schema.arguments, args, strict=False):
                 if argument.alias_info is not None and argument.alias_info.is_write:
@@ -130,13 +135,19 @@ class _Followed(TorchDispatchMode):
         for number in calls:
             self.calls[number].used = True
 
-    def returned(self, call: _Call, result: Any) -> None:
-        """A call has returned; what has no tensors that are known is taken for used."""
-        tensors = _tensors(result)
-        call.used = not tensors
+    def entered(self, call: _Call) -> None:
+        """A call begins."""
         self.calls.append(call)
+        self.inside = call
+
+    def left_call(self, result: Any) -> None:
+        """The call that was entered has returned, or raised (None); without tensors that are known it counts as used."""
+        assert self.inside is not None
+        tensors = _tensors(result)
+        self.inside.used |= not tensors
         for each in tensors:
             self.mark(each, frozenset((len(self.calls) - 1,)), False)
+        self.inside = None
 
     def left(self) -> None:
         """The step after it is over, too: what is large and still there is kept for something."""
@@ -197,14 +208,13 @@ class CallsFollowed:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             stack = tuple(Frame(*each) for each in user_stack(sys._getframe(1)))
-            now.inside = made = _Call(stack, type(module).__name__, torch.is_grad_enabled())
+            now.entered(_Call(stack, type(module).__name__, torch.is_grad_enabled()))
+            result = None
             try:
                 result = inner(*args, **kwargs)
+                return result
             finally:
-                now.inside = None
-            if self._now is now:
-                now.returned(made, result)
-            return result
+                now.left_call(result)
 
         return call
 

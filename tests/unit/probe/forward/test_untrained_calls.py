@@ -19,6 +19,7 @@ class Training:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
         self.other = nn.Linear(8, 4)
+        self.normed = nn.Sequential(nn.Linear(8, 96), nn.BatchNorm1d(96))
         self.call = call
         self.kept, self.bank, self.values = [], torch.zeros(64, 4), []
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
@@ -77,6 +78,22 @@ def distils(self):
     with torch.no_grad():
         target = self.call(self.other)(x).softmax(1)
     self.update(F.kl_div(self.call(self.model)(x).log_softmax(1), target, reduction="batchmean"))
+
+
+def criticizes(self):
+    """The loss is linear: no gradient depends on a value that a call returned."""
+    x, _ = self.batch()
+    with torch.no_grad():
+        made = self.call(self.other)(x)
+    self.update(self.call(self.model)(x).mean() - self.call(self.model)(torch.cat([made, made], 1)).mean())
+
+
+def renews_statistics(self):
+    """A pass in training mode moves the running mean, which is kept."""
+    x, _ = self.batch()
+    with torch.no_grad():
+        self.call(self.normed)(x)
+    only_trains(self)
 
 
 def accumulates(self):
@@ -159,7 +176,18 @@ def test_an_evaluation_in_each_step_is_found(step, with_grad):
 
 @pytest.mark.parametrize(
     "step",
-    [only_trains, distils, accumulates, keeps_a_bank, keeps_a_list, acts, goes_through_numpy, moves_an_average],
+    [
+        only_trains,
+        distils,
+        criticizes,
+        renews_statistics,
+        accumulates,
+        keeps_a_bank,
+        keeps_a_list,
+        acts,
+        goes_through_numpy,
+        moves_an_average,
+    ],
     ids=lambda step: step.__name__,
 )
 def test_what_an_update_may_depend_on_is_needed(step):
