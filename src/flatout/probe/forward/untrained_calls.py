@@ -1,9 +1,9 @@
 """Calls of modules in a step whose results no update of a weight depends on: an evaluation in each step.
 
 Two steps are run under a dispatch mode, backward passes and all, on the CPU, in a deep run, where nothing is compiled.
-What a call of an outermost module makes and returns is followed through all operations: to gradients that an optimizer reads, to
-what outlives the step, and to NumPy and lists, where it is lost from sight and counts as used. A single number that is
-read (a loss, a count) is no use; an index that was chosen is.
+What a call of an outermost module makes and returns is followed through all operations: to gradients that an optimizer
+reads, to what outlives the step, and to NumPy and lists, where it is lost from sight and counts as used. A single
+number that is read (a loss, a count) is no use; an index that was chosen is.
 """
 
 import contextlib
@@ -141,7 +141,7 @@ class _Followed(TorchDispatchMode):
         self.inside = call
 
     def left_call(self, result: Any) -> None:
-        """The call that was entered has returned, or raised (None); without tensors that are known it counts as used."""
+        """The call that was entered has returned, or raised (None); without known tensors it counts as used."""
         assert self.inside is not None
         tensors = _tensors(result)
         self.inside.used |= not tensors
