@@ -6,7 +6,7 @@ from dataclasses import replace
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Collected, Run
 
-__all__ = ["acts_in_many_environments", "collects", "with_rollouts"]
+__all__ = ["acts_in_many_environments", "collects", "rows_come_back", "with_rollouts"]
 
 _LEAST_SHARE = 0.25  # of the rows trained on: a replay buffer also holds what was collected before the recording
 _LEAST_ROWS = 8
@@ -20,18 +20,18 @@ def collects(run: Run) -> bool:
     Where every other step has such passes or more, they are part of the step: a teacher, a target network.
     """
     found = run.causes.collected if run.causes else None
-    return found is not None and _come_back(found) and 2 * found.steps_with_calls <= found.steps
+    return found is not None and rows_come_back(found) and 2 * found.steps_with_calls <= found.steps
 
 
 def acts_in_many_environments(run: Run) -> bool:
     """Return whether each step collects what it is trained on, by several calls of the policy with many rows each."""
     found = run.causes.collected if run.causes else None
-    if found is None or not _come_back(found) or found.rows <= _FEW_ROWS * found.calls:
+    if found is None or not rows_come_back(found) or found.rows <= _FEW_ROWS * found.calls:
         return False
     return 2 * found.steps_with_calls > found.steps and found.calls >= _LEAST_CALLS * found.steps_with_calls
 
 
-def _come_back(found: Collected) -> bool:
+def rows_come_back(found: Collected) -> bool:
     """Return whether the rows of calls without gradients are trained on afterwards."""
     return found.matched >= max(_LEAST_ROWS, _LEAST_SHARE * found.checked)
 

@@ -31,6 +31,7 @@ from flatout.rules.core.bounds import in_mean_steps, speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import of_step
+from flatout.rules.facts.acting_lines import mostly_acts
 from flatout.rules.facts.loader_facts import training_loader
 from flatout.rules.facts.manual_loading import plays_most
 from flatout.schema.facts import HELD_INPUT
@@ -44,7 +45,7 @@ MIN_SHARE = 0.10
 def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Finding | None:
     """IN001: at least a tenth of the step passes in `next(loader)`, and disappears when a batch is held."""
     share = breakdown.share(Phase.INPUT)
-    if share < MIN_SHARE or not _goes(run, breakdown, headroom) or acts_in_many_environments(run):
+    if share < MIN_SHARE or not _goes(run, breakdown, headroom) or acts_in_many_environments(run) or mostly_acts(run):
         return None
     if plays_most(run):
         return None

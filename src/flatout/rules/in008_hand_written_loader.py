@@ -30,6 +30,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import goes_to, of_step
+from flatout.rules.facts.acting_lines import mostly_acts
 from flatout.rules.facts.manual_loading import batch_making, fed_by_torch, in_forward_time, in_host_time
 from flatout.rules.facts.user_lines import costs, hottest, seconds
 from flatout.rules.source.chains import listed, named_parts, spread_over
@@ -44,7 +45,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     """IN008: a tenth of the step is a batch generator of the script's own."""
     own = batch_making(run) + in_host_time(run) + in_forward_time(run)
     share = _share(run, breakdown)
-    if share < MIN_SHARE or acts_in_many_environments(run):
+    if share < MIN_SHARE or acts_in_many_environments(run) or mostly_acts(run):
         return None
     spot = hottest(own, among=own)
     chain = spread_over(run, spot, own, own)

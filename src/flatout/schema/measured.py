@@ -150,6 +150,8 @@ class Collected:
     matched: int = 0  # of those, seen without gradients first
     steps: int = 0
     steps_with_calls: int = 0  # in which a call without gradients was made
+    acting: tuple[Frame, ...] = ()  # user lines that led to calls without gradients, and to none with them
+    learning: tuple[Frame, ...] = ()  # those that led to calls with gradients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,14 +190,12 @@ class CallsFollowed:
         return leave
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
-        """An optimizer is about to read gradients."""
-        now = self._now
-        if now is None:
-            return
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    now.use(now.calls_of(parameter.grad))
+        """An optimizer is about to read gradients; those of a step that its own beginning has just ended, too."""
+        for followed in (self._now, self._past):
+            for group in optimizer.param_groups if followed is not None else ():
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        followed.use(followed.calls_of(parameter.grad))
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return what is called in place of `inner`, the call of an outermost module."""

@@ -5,14 +5,17 @@ self-training labels samples and trains on them. Both look like validation: forw
 steps. They are told from it by the rows of their inputs: those of a validation were trained on before, or never are.
 """
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
 
 from flatout.probe.core.probe import Probe
+from flatout.probe.core.user_places import user_stack
 from flatout.probe.loader.loading import tensors_in
-from flatout.schema.run import Collected, Step
+from flatout.schema.run import Collected, Frame, Step
 
 __all__ = ["PROBE", "CollectedInputs"]
 
@@ -20,6 +23,7 @@ _ROWS, _LONGEST = 64, 4096  # rows of a call, and values of a row, that are look
 _MOST_KNOWN = 100_000
 _MOST_ON_DEVICE = 64  # calls whose inputs are brought to the host
 _LEAST_VALUES = 2
+_MOST_STACKS = 256  # of each kind of calls
 
 
 class CollectedInputs:
@@ -32,12 +36,15 @@ class CollectedInputs:
         self._calls = self._rows = self._checked = self._matched = 0
         self._steps = self._with_calls = self._calls_before = 0
         self._on_device = 0
+        self._lines: dict[bool, set[tuple[str, int, str]]] = {False: set(), True: set()}  # by whether with gradients
+        self._noted = {False: 0, True: 0}
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return what looks at the inputs of a call of an outermost module."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self._look([*args, *kwargs.values()])
+            self._note_lines(sys._getframe(1))
             return inner(*args, **kwargs)
 
         return call
@@ -55,6 +62,13 @@ class CollectedInputs:
         self._matched += sum(row in self._seen for row in rows)
         if len(self._trained) < _MOST_KNOWN:
             self._trained.update(rows)
+
+    def _note_lines(self, frame: FrameType) -> None:
+        """Note the lines that led to a call, of the first calls of each kind."""
+        with_grad = torch.is_grad_enabled()
+        if self._noted[with_grad] < _MOST_STACKS:
+            self._noted[with_grad] += 1
+            self._lines[with_grad].update(user_stack(frame))
 
     def _rows_of(self, given: list[Any]) -> list[int]:
         """Return a number for each of the first rows of the first tensor that has rows of several values."""
@@ -90,6 +104,8 @@ class CollectedInputs:
             matched=self._matched,
             steps=self._steps,
             steps_with_calls=self._with_calls,
+            acting=tuple(Frame(*line) for line in sorted(self._lines[False] - self._lines[True])),
+            learning=tuple(Frame(*line) for line in sorted(self._lines[True])),
         )
 
 

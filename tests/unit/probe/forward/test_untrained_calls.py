@@ -194,6 +194,28 @@ def test_what_an_update_may_depend_on_is_needed(step):
     assert not followed(step)
 
 
+def test_an_optimizer_that_ends_a_step_by_beginning_reads_gradients_of_that_step():
+    log = SimpleNamespace(tracing=SimpleNamespace(possible=False), thread=get_ident(), fetching=False)
+    watch, seams = CallsFollowed(log), Seams()
+    watch.install(seams)
+    training = Training(lambda module: watch.around(module, module))
+    second = torch.optim.SGD(training.other.parameters(), lr=0.1)
+    try:
+        for number in range(1, 17):
+            x, y = training.batch()
+            second.zero_grad()
+            F.cross_entropy(training.call(training.other)(x), y).backward()
+            second.step()
+            training.optimizer.zero_grad()
+            F.cross_entropy(training.call(training.model)(x), y).backward()
+            watch.step(None, number)
+            training.optimizer.step()
+    finally:
+        watch.stop()
+        seams.undo()
+    assert not watch.facts()
+
+
 def test_the_training_is_the_same():
     def weights(watched):
         training = Training(lambda module: module)

@@ -47,6 +47,18 @@ def test_what_was_acted_on_comes_back():
     assert (found.calls, found.rows, found.steps, found.steps_with_calls) == (120, 120, 12, 3)
 
 
+def test_lines_that_act_are_told_from_those_that_learn(tmp_path):
+    training = Training()
+    rollout(training)
+    found = training.watch.facts()
+    acting, learning = ({frame.function for frame in frames} for frames in (found.acting, found.learning))
+    assert "Training.evaluate" in acting - learning
+    assert "Training.step" in learning - acting
+    rollouts = [frame.line for frame in found.acting if frame.function == "rollout"]
+    assert rollouts
+    assert set(rollouts).isdisjoint(frame.line for frame in found.learning)
+
+
 def test_observations_without_a_batch_of_their_own_count_as_rows():
     training = Training()
     for x in torch.randn(30, 6):
