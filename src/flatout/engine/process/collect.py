@@ -11,6 +11,7 @@ from typing import Any
 
 from flatout.analysis.breakdown import account
 from flatout.analysis.epochs import with_epoch_end
+from flatout.analysis.evaluations import with_evaluations
 from flatout.analysis.host_time_roles import assign_roles
 from flatout.analysis.rollouts import with_rollouts
 from flatout.engine.process.clock_merge import timeline
@@ -50,7 +51,7 @@ def assemble(folder: Path, timed: Run | None = None) -> Run | None:
     if deep is None or not deep.steps:
         lost = "the deep run measured nothing: lines of code and facts about loaders are missing"
         return dataclasses.replace(timed, notes=(*timed.notes, lost))
-    return with_rollouts(assign_roles(join_causes(timed, deep)))
+    return with_evaluations(with_rollouts(assign_roles(join_causes(timed, deep))))
 
 
 def collect_run(parts: Path, mode: str, utilization: tuple[Utilization, ...] = ()) -> Run | None:
