@@ -54,6 +54,12 @@ def test_other_gaps_stay_gaps(run):
     assert with_evaluations(run) == run
 
 
+def test_a_validation_inside_a_step_has_the_line_that_calls_the_model_between_epochs():
+    run = recorded(DECODES, COUNTS, outside_s={Phase.VALIDATION: 4.0})
+    (found,) = [each for each in find(run, account(run)) if each.code == "EP001"]
+    assert (found.location.file, found.location.line) == ("score.py", 9)
+
+
 def test_an_end_of_an_epoch_that_was_seen_once_is_one_too():
     run = replace(recorded(DECODES, outside_s={}), epoch_end=EpochEnd(gap_s=3.0, checkpoint_s=1.0))
     assert with_evaluations(run).epoch_end == EpochEnd(validation_s=3.0, checkpoint_s=1.0)

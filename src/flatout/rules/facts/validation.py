@@ -49,7 +49,7 @@ def place(run: Run) -> Frame | None:
     That is the function with the loop over the validation loader; without one, the innermost function that is on the
     stack for nearly all of the time and is no part of a model or a dataset.
     """
-    lines = tuple(cost for cost in costs(run, Phase.VALIDATION) if cost.stack)
+    lines = tuple(cost for cost in costs(run, Phase.VALIDATION) if cost.stack) or _of_the_model(run)
     loops = tuple(loader.iterated_at for loader in run.loaders if not loader.is_training and loader.iterated_at)
     known = {(loop.file, loop.function) for loop in loops}
     groups = _below(lines, _classes(run))
@@ -68,6 +68,12 @@ def what_calls_the_model(run: Run, spot: Hotspot, lines: Sequence[LineCost]) -> 
     if not _is_part(spot.inside, classes):
         return None
     return _innermost(_below(tuple(cost for cost in lines if cost.stack), classes), lines)
+
+
+def _of_the_model(run: Run) -> tuple[LineCost, ...]:
+    """Return what of the gaps between epochs is in the model: a deep run may take a validation by hand for a gap."""
+    classes = _classes(run)
+    return costs(run, Phase.EPOCH_GAP, keep=lambda cost: any(_is_part(frame, classes) for frame in cost.stack))
 
 
 def _classes(run: Run) -> frozenset[str]:
