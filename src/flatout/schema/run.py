@@ -46,6 +46,7 @@ from flatout.schema.measured import (
     NeedlessCopy,
     Padding,
     PrecisionTrial,
+    Recomputed,
     RepeatedForward,
     RepeatedLine,
     SettingTrial,
@@ -314,6 +315,7 @@ class Causes:
     line_operations: tuple[LineOperations, ...] = ()
     needless_copies: tuple[NeedlessCopy, ...] = ()
     frozen_calls: tuple[FrozenCalls, ...] = ()
+    recomputed: tuple[Recomputed, ...] = ()
     untrained_calls: tuple[UntrainedCalls, ...] = ()
     unused_rows: UnusedRows | None = None
     layout_trial: LayoutTrial | None = None

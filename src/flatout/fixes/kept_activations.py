@@ -1,0 +1,175 @@
+"""Keep the activations that the script would compute again in the backward pass.
+
+## What it does
+
+`torch.utils.checkpoint.checkpoint(f, ...)` becomes a plain call of `f`, while enough memory is free: a quarter of the
+machine's, or of the device's.
+
+## Why it helps
+
+A block that is checkpointed is computed twice, once more in the backward pass. Without that a step is shorter by a
+forward pass.
+
+## How equal
+
+BITWISE: the same operations in the same order, on the same numbers; those that are drawn in a block are drawn once, as
+the second pass draws those of the first one again. That holds for `use_reentrant=False`; the other kind adds up
+gradients in another order, and is left alone.
+
+## When it is wrong
+
+Memory: all activations of the blocks stay until their gradients are there. Left alone: `use_reentrant=True` (and older
+calls that do not say), `preserve_rng_state=False`, `context_fn`, compiled models, functions of which no module is
+known, modules with forward hooks, and those that change an attribute or a buffer when they are called (BatchNorm in
+training: its running mean moves twice). Not seen: functions that write to global variables. Where weights are changed
+between the forward and the backward pass, autograd refuses what would have been computed with the new ones.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.core.fix import Fix, Unfit
+from flatout.schema.phase import Phase
+from flatout.schema.run import Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.core.site import Site
+
+__all__ = ["FIX", "choices", "modules_of", "patch"]
+
+_LEAST_FREE = 0.25
+_LOOK_EVERY = 64  # calls
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where a block was computed again."""
+    found = run.causes.recomputed if run.causes else ()
+    if not found:
+        return Unfit("no activations are computed again")
+    if any(model.compiled for model in run.models):
+        return Unfit("the model is compiled, and torch.compile has its own way to compute again")
+    if all(each.reentrant for each in found):
+        return Unfit("use_reentrant=True adds up gradients in another order than a plain call")
+    return ({},)
+
+
+def patch(site: "Site") -> None:
+    """Call what is checkpointed plainly, while the fix is switched on."""
+    site.wrap("torch.utils.checkpoint:checkpoint", lambda original: _Kept(site, original).checkpoint)
+
+
+class _Kept:
+    """What is known of the functions that were checkpointed."""
+
+    def __init__(self, site: "Site", original: Callable[..., Any]) -> None:
+        self._site, self._original = site, original
+        self._calls, self._fits = 0, True
+        self._known: weakref.WeakKeyDictionary[Any, dict[Any, str]] = weakref.WeakKeyDictionary()  # by first module
+
+    def checkpoint(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call `function` plainly, or as it was asked for."""
+        import torch
+
+        if torch.compiler.is_compiling():
+            return self._original(function, *args, **kwargs)
+        held = list(modules_of(function))
+        why: str | None = _unusual(kwargs) or ("" if held else "no module of it is known")
+        if not why:
+            inner = [module for each in held for module in each.modules()]
+            form = tuple((id(module), module.training) for module in inner)
+            known = self._known.setdefault(held[0], {})
+            why = known.get(form)
+            if why is None:
+                before = _state_of(inner)
+                result = self._original(function, *args, **kwargs)
+                known[form] = _hooked(inner) or ("" if _state_of(inner) == before else "a call of it changes its state")
+                return result
+        if why or not self._fits_in_memory(args):
+            self._site.stand_back(f"torch.utils.checkpoint: {why or 'too little memory is free'}")
+            return self._original(function, *args, **kwargs)
+        self._site.hit("checkpoint")
+        return function(*args, **{key: value for key, value in kwargs.items() if key not in _OPTIONS})
+
+    def _fits_in_memory(self, args: Any) -> bool:
+        """Return whether enough memory is free, asked every so many calls."""
+        self._calls += 1
+        if self._calls % _LOOK_EVERY == 1:
+            self._fits = _free(args) >= _LEAST_FREE
+        return self._fits
+
+
+def _state_of(modules: list[Any]) -> list[object]:
+    """Return what is equal where no attribute was set and no buffer written."""
+    own = [(name, id(value)) for module in modules for name, value in vars(module).items()]
+    return [own, [(id(each), each._version) for module in modules for each in module.buffers(recurse=False)]]
+
+
+def _hooked(modules: list[Any]) -> str:
+    """Return that hooks of the script are called with a module, an empty string for none."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks")
+    found = next((type(module).__name__ for module in modules if any(vars(module).get(name) for name in hooks)), "")
+    return f"{found} has forward hooks, which would be called once in place of twice" if found else ""
+
+
+_OPTIONS = frozenset(("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"))
+
+
+def _unusual(kwargs: Mapping[str, Any]) -> str:
+    """Return why a call with these options is left alone, an empty string for nothing."""
+    if kwargs.get("use_reentrant", True) is not False:
+        return "use_reentrant=True adds up gradients in another order"
+    if not kwargs.get("preserve_rng_state", True):
+        return "preserve_rng_state=False draws other numbers the second time"
+    unusual = sorted({"context_fn", "debug"} & kwargs.keys())
+    return f"it is given {unusual[0]}" if unusual else ""
+
+
+def modules_of(function: Any) -> Iterator[Any]:
+    """Yield the modules that a function is, is bound to, or holds."""
+    import functools
+
+    from torch import nn
+
+    if isinstance(function, nn.Module):
+        yield function
+    elif isinstance(function, functools.partial):
+        for each in (function.func, *function.args, *function.keywords.values()):
+            yield from modules_of(each)
+    elif isinstance(getattr(function, "__self__", None), nn.Module):
+        yield function.__self__
+    elif isinstance(function, list | tuple):
+        for each in function:
+            yield from modules_of(each)
+    else:
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                yield from modules_of(cell.cell_contents)
+            except ValueError:  # not filled yet
+                continue
+
+
+def _free(args: Any) -> float:
+    """Return the free share of the memory of the device that the arguments are on."""
+    import torch
+
+    for each in args:
+        if isinstance(each, torch.Tensor) and each.device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(each.device)
+            return free / total
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return float(memory.available / memory.total)
+
+
+FIX = Fix(
+    name="kept-activations",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.BACKWARD,),
+    patch=patch,
+    choices=choices,
+    addresses=("CO035",),
+    switchable=True,
+)
