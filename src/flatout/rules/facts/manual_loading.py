@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from flatout.rules.facts.loader_facts import gave_batches
 from flatout.rules.facts.user_lines import COMPILED, costs, function_key, seconds
-from flatout.rules.source.environments import acts
+from flatout.rules.source.environments import acts, steps_at
 from flatout.rules.source.source_code import Function, ancestors, enclosing_function, statement
 from flatout.schema.phase import Phase
 from flatout.schema.run import Frame, LineCost, Run
@@ -43,7 +43,11 @@ def plays_most(run: Run) -> bool:
 
 
 def _acts(cost: LineCost) -> bool:
-    return any(acts(frame) for frame in cost.stack)
+    """Return whether a line steps an environment, is below one that does, or stands in a function with such a line.
+
+    What the function around calls besides, a replay buffer for instance, makes batches.
+    """
+    return any(steps_at(frame) for frame in cost.stack) or (bool(cost.stack) and acts(cost.stack[0]))
 
 
 def in_host_time(run: Run) -> tuple[LineCost, ...]:

@@ -5,7 +5,7 @@ import ast
 from flatout.rules.source.source_code import Function, ancestors
 from flatout.schema.run import Frame
 
-__all__ = ["acts"]
+__all__ = ["acts", "steps_at"]
 
 _LEAST_RESULTS = 2  # of a step: an observation and a reward
 
@@ -18,6 +18,12 @@ def acts(frame: Frame) -> bool:
     function = next((node for node in ancestors(frame) if isinstance(node, Function)), None)
     nodes = ast.walk(function) if function is not None else ()
     return any(isinstance(node, ast.Assign) and _steps(node) for node in nodes)
+
+
+def steps_at(frame: Frame) -> bool:
+    """Return whether the statement at a line steps an environment."""
+    statement = next(iter(ancestors(frame)), None)
+    return isinstance(statement, ast.Assign) and _steps(statement)
 
 
 def _steps(assignment: ast.Assign) -> bool:
