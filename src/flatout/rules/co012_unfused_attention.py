@@ -92,4 +92,5 @@ RULE = Rule(
         example(step_ms=100, forward=9, backward=20, input=70, environment=_GPU, causes=_with(_LONG)),
         example(step_ms=100, forward=30, backward=60, causes=_with(_LONG)),
     ),
+    edits=(("fused-attention",),),
 )
