@@ -9,6 +9,7 @@ from flatout.edits.cures.collected_pieces import collected
 from flatout.edits.cures.detached_arguments import with_detached_arguments
 from flatout.edits.cures.foreach_loops import with_foreach
 from flatout.edits.cures.forward.fused_attention import as_fused_attention
+from flatout.edits.cures.forward.repeated_calls import with_earlier_outputs
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
 from flatout.edits.cures.reductions import by_maximum, by_sums
@@ -78,6 +79,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
     "collect": _tried(collected, "pieces collected in a list"),
+    "earlier-outputs": _tried(with_earlier_outputs, "the outputs of the first pass, detached"),
     "fused-attention": _tried(as_fused_attention, "scaled_dot_product_attention", equivalence=_ROUNDING),
 }
 """How the statement that a finding names is changed, by the names in `Rule.edits`."""
