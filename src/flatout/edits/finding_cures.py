@@ -8,7 +8,10 @@ from pathlib import Path, PurePath
 from flatout.edits.cures.collected_pieces import collected
 from flatout.edits.cures.detached_arguments import with_detached_arguments
 from flatout.edits.cures.foreach_loops import with_foreach
+from flatout.edits.cures.forward.early_rows import rows_before_layer
+from flatout.edits.cures.forward.evaluated_calls import without_recording
 from flatout.edits.cures.forward.fused_attention import as_fused_attention
+from flatout.edits.cures.forward.needless_copies import by_broadcast, without_copy
 from flatout.edits.cures.forward.repeated_calls import with_earlier_outputs
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
@@ -79,6 +82,10 @@ EDITS: Mapping[str, FindingEdit] = {
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
     "collect": _tried(collected, "pieces collected in a list"),
+    "not-recorded": _tried(without_recording, "torch.no_grad() around what trains nothing", weakest=_ROUNDING),
+    "early-rows": _tried(rows_before_layer, "rows picked before the layer", equivalence=_ROUNDING),
+    "copy-left-out": _tried(without_copy, "the copy left out"),
+    "broadcast": _tried(by_broadcast, "expand in place of a copy", weakest=_ROUNDING),
     "earlier-outputs": _tried(with_earlier_outputs, "the outputs of the first pass, detached"),
     "fused-attention": _tried(as_fused_attention, "scaled_dot_product_attention", equivalence=_ROUNDING),
 }

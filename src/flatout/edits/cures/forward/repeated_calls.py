@@ -163,7 +163,11 @@ def _refused(place: EditPlace, pair: _Pair) -> str:
 def _refused_here(place: EditPlace, pair: _Pair) -> str:
     statement = place.statement
     alone = isinstance(statement, ast.Assign) and statement.value is pair.second
-    if isinstance(statement, ast.Assign) and alone and not all(isinstance(each, ast.Name) for each in statement.targets):
+    if (
+        isinstance(statement, ast.Assign)
+        and alone
+        and not all(isinstance(each, ast.Name) for each in statement.targets)
+    ):
         return "the second call gives more than one thing"
     name = _bound_to(pair)
     for node in (inner for each in (pair.before, *pair.between) for inner in ast.walk(each)):

@@ -104,7 +104,11 @@ def test_a_module_that_counts_its_calls_is_left(tmp_path, line):
 
 @pytest.mark.parametrize(
     ("seen", "reason"),
-    [({"changed": 3}, "the weights may have changed"), ({"changed": None}, "the weights may"), ({"marked": 1}, "draws")],
+    [
+        ({"changed": 3}, "the weights may have changed"),
+        ({"changed": None}, "the weights may"),
+        ({"marked": 1}, "draws"),
+    ],
 )
 def test_what_was_seen_while_it_ran_may_speak_against_it(tmp_path, seen, reason):
     after, left = loop(tmp_path, *TRAIN, SECOND, **seen)
