@@ -88,12 +88,7 @@ def test_only_rules_that_no_machine_of_ours_can_confirm_are_in_preview():
 
 CURE_UNDER_WAY = {
     "CO002",
-    "CO006",
     "CO009",
-    "CO016",
-    "CO023",
-    "CO024",
-    "CO028",
     "DI001",
     "DI002",
     "DI003",
