@@ -42,7 +42,7 @@ def test_it_runs_and_adds_up_to_as_much(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("for x in data:\n    (g,) = torch.autograd.grad(f(x), x, create_graph=True)  # <<\n", "no function of its own"),
+        ("for x in data:\n    (g,) = torch.autograd.grad(y, x, create_graph=True)  # <<\n", "no function of its own"),
         (FUNCTION + LOOP + "show(penalty(net, x))\n", "is called at 2 places"),
         (FUNCTION, "is called at 0 places"),
         (FUNCTION + "penalty(net, x)\n", "not used as one number"),
