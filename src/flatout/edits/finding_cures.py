@@ -14,6 +14,7 @@ from flatout.edits.cures.forward.evaluated_calls import without_recording
 from flatout.edits.cures.forward.fused_attention import as_fused_attention
 from flatout.edits.cures.forward.needless_copies import by_broadcast, without_copy
 from flatout.edits.cures.forward.repeated_calls import with_earlier_outputs
+from flatout.edits.cures.forward.shorter_batches import cut_to_longest
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
 from flatout.edits.cures.reductions import by_maximum, by_sums
@@ -90,6 +91,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "copy-left-out": _tried(without_copy, "the copy left out"),
     "broadcast": _tried(by_broadcast, "expand in place of a copy", weakest=_ROUNDING),
     "dynamic-shapes": _tried(with_dynamic_shapes, "dynamic=True for torch.compile", equivalence=_ROUNDING),
+    "shorter-batches": _tried(cut_to_longest, "batches cut to their longest row", equivalence=_ROUNDING),
     "silent-hook": _tried(without_hooks, "the hook returns at once", on_request=True),
     "seldom-penalty": _tried(
         every_eighth_time, "the penalty every 8th time, times 8", equivalence=Equivalence.SEMANTIC, on_request=True

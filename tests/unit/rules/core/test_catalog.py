@@ -87,7 +87,6 @@ def test_only_rules_that_no_machine_of_ours_can_confirm_are_in_preview():
 
 
 CURE_UNDER_WAY = {
-    "CO009",
     "DI001",
     "DI002",
     "DI003",
