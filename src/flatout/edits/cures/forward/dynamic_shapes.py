@@ -26,13 +26,15 @@ def with_dynamic_shapes(place: EditPlace) -> WrittenEdit:
         return place.left("which torch.compile() of the source compiles this function cannot be told")
     source, node = found
     changes = TextChanges(source)
+    known = [each for each in node.keywords if each.arg in ("dynamic", None)] if isinstance(node, ast.Call) else []
+    if known and ast.unparse(known[0].value) == "True" and known[0].arg:
+        return WrittenEdit(place.project, there=1)
+    if known and (ast.unparse(known[0].value) != "None" or not known[0].arg):
+        return place.left("torch.compile() is given dynamic= already")
     if not isinstance(node, ast.Call):
         changes.replace(node, f"{changes.text(node)}(dynamic=True)")
-    elif any(each.arg in ("dynamic", None) for each in node.keywords):
-        there = any(ast.unparse(each.value) == "True" for each in node.keywords if each.arg == "dynamic")
-        if there:
-            return WrittenEdit(place.project, there=1)
-        return place.left("torch.compile() is given dynamic= already")
+    elif known:
+        changes.replace(known[0].value, "True")
     else:
         given = [changes.text(each) for each in node.args]
         given += [f"{each.arg}={changes.text(each.value)}" for each in node.keywords]

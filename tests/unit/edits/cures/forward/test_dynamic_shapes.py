@@ -18,6 +18,7 @@ def compiled(folder, text, reason=SIZES):
     [
         ("model = torch.compile(Net())", "model = torch.compile(Net(), dynamic=True)"),
         ("model = torch.compile(Net(), mode='default')", "model = torch.compile(Net(), mode='default', dynamic=True)"),
+        ("model = torch.compile(Net(), dynamic=None)", "model = torch.compile(Net(), dynamic=True)"),
         ("model.compile()", "model.compile(dynamic=True)"),
     ],
 )
