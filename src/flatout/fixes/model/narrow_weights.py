@@ -27,13 +27,17 @@ class NarrowWeights:
         for module in self._modules:
             inner = module.__dict__
             for holder in (inner[name] for name in _HOLDERS):
-                for name, tensor in list(holder.items()):
-                    if tensor is not None and tensor.dtype is self._torch.float64:
-                        self._held.append((holder, name, tensor))
-                        holder[name] = self._copy(tensor)
+                wide = [each for each in holder.items() if each[1] is not None and each[1].dtype is self._torch.float64]
+                self._held += [(holder, name, tensor) for name, tensor in wide]
             if _OF_RECURRENT in inner:
                 self._lists.append((inner, inner[_OF_RECURRENT]))
-                inner[_OF_RECURRENT] = [self._copy(each) for each in inner[_OF_RECURRENT]]
+        for _, _, tensor in self._held:
+            self._copy(tensor)  # all before the first is put in place: there may be no memory for them
+        lists = [[self._copy(each) for each in weights] for _, weights in self._lists]
+        for holder, name, tensor in self._held:
+            holder[name] = self._copy(tensor)
+        for (inner, _), narrow in zip(self._lists, lists, strict=True):
+            inner[_OF_RECURRENT] = narrow
         return self
 
     def __exit__(self, *_: object) -> None:

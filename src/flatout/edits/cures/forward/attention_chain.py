@@ -64,7 +64,6 @@ class _Reader:
         self._place = place
         self._block = block_of(place.source, place.statement)
         self._at = self._block.index(place.statement)
-        self._unless_none: ast.expr | None = None
         self._taken: list[ast.stmt] = []
 
     def read(self, out: Product) -> Attention:
@@ -72,24 +71,22 @@ class _Reader:
         layers: list[Layer] = []
         node: ast.expr = out.left
         while True:
+            named = node
             node, around = self._resolved(node)
-            scores = product_of(self._place.source, node)
+            scores = product_of(self._place.source, node) if around is None else None
             if scores is not None and any(each.kind == "softmax" for each in layers):
                 return Attention(out, scores, layers, self._taken)
             layer, node = self._layer(node)
+            if around is not None and ast.dump(node) != ast.dump(named):
+                raise NoAttention("more than one thing is done under a condition between the products")
             layers.append(Layer(layer.kind, layer.node, layer.given, around))
 
     def _resolved(self, node: ast.expr) -> tuple[ast.expr, ast.expr | None]:
         """Return what a name was bound to, and what is asked not to be None around that."""
-        if self._unless_none is not None:
-            raise NoAttention("more than one thing is done under a condition between the products")
         while isinstance(node, ast.Name):
-            statement = self._binding(node.id)
-            value, self._unless_none = _bound_by(statement, node.id)
-            if self._unless_none is not None:
-                self._unless_none, around = None, self._unless_none
-                return value, around
-            node = value
+            node, around = _bound_by(self._binding(node.id), node.id)
+            if around is not None:
+                return node, around
         return node, None
 
     def _binding(self, name: str) -> ast.stmt:
@@ -163,7 +160,7 @@ def _bound_by(statement: ast.stmt, name: str) -> tuple[ast.expr, ast.expr | None
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name) and statement.target.id == name:
         operator = statement.op
         if isinstance(operator, ast.Mult | ast.Div | ast.Add):
-            return ast.copy_location(ast.BinOp(statement.target, operator, statement.value), statement), None
+            return ast.BinOp(ast.Name(name, ast.Load()), operator, statement.value), None
     call = statement.value if isinstance(statement, ast.Expr) else None
     method = call.func if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
     if call is not None and method is not None and is_in_place(method.attr) and ast.unparse(method.value) == name:

@@ -19,7 +19,7 @@ from flatout.edits.written_edit import WrittenEdit, with_import
 
 __all__ = ["as_fused_attention"]
 
-_INFINITE = re.compile(r"-.*inf|float\('-inf", re.IGNORECASE)
+_INFINITE = re.compile(r"float\('-inf(inity)?'\)|-(float\('inf(inity)?'\)|(torch|math|np|numpy)\.inf)", re.IGNORECASE)
 _CAST = re.compile(r"dtype|torch\.(b?float|half)|type_as|float\(\)")
 _LAST = ("-1", "1", "2", "3")
 _VIEWS = ("transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "size", "sqrt", "float", "logical_not")
@@ -195,7 +195,7 @@ class _Call:
         if self.mask:
             self._only_added()
             self.mask = f"{_in_brackets(self.mask)}.masked_fill({away}, {number})"
-        elif _INFINITE.search(number):
+        elif _INFINITE.fullmatch(number):
             self.mask = _opposite(condition) if layer.kind == "fill" else ast.unparse(condition)
         elif is_plain(ast.parse(v, mode="eval").body):
             zeros = f"torch.zeros_like({ast.unparse(condition)}, dtype={v}.dtype)"

@@ -61,6 +61,10 @@ WRITTEN = [
         "attn_mask=None if mask is None else mask != 0, scale=1.0",
     ),
     (
+        ["s = q @ k.mT", "if bias is not None:", "    s += bias", "out = s.softmax(-1) @ v  # <<"],
+        "attn_mask=None if bias is None else bias, scale=1.0",
+    ),
+    (
         ["s = torch.matmul(q, k.transpose(2, 3))", "s /= math.sqrt(4)",
          "w = F.softmax(s, dim=-1, dtype=torch.float32).to(q.dtype)", "out = torch.matmul(w, v)  # <<"],
         "scale=1.0 / math.sqrt(4)",
@@ -157,6 +161,24 @@ def test_a_branch_beside_a_fused_one_is_written_alone(tmp_path):
         (["s = net(q) @ k.mT", "log(1)", "out = s.softmax(-1) @ v  # <<"], "net(q) would be called later"),
         (["s = q @ k.mT", "s = s.masked_fill(s > 9, 0)", "out = s.softmax(-1) @ v  # <<"], "s is read between"),
         (["if flag:", "    s = q @ k.mT", "out = s.softmax(-1) @ v  # <<"], "s is read or bound between"),
+        (
+            [
+                "s = q @ k.mT",
+                "if mask is not None:",
+                "    s = (s * 2).masked_fill(mask, -math.inf)",
+                "out = s.softmax(-1) @ v  # <<",
+            ],
+            "more than one thing is done under a condition",
+        ),
+        (
+            [
+                "w = (q @ k.mT).softmax(-1)",
+                "if other is not None:",
+                "    w = (q @ other.mT).softmax(-1)",
+                "out = w @ v  # <<",
+            ],
+            "more than one thing is done under a condition",
+        ),
         (["out = f(x)  # <<"], "is not found on this line"),
         (["out = scaled_dot_product_attention(q, k, v)  # <<"], "is not found on this line"),
         (["net.register_forward_hook(h)", "out = (q @ k.mT).softmax(-1) @ v  # <<"], "a hook on modules"),
