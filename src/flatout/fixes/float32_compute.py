@@ -20,10 +20,11 @@ Simulation, physics and some optimization problems need the digits: the trial ho
 of PRECISION, which they may pass all the same. Constants that a model makes in float64 in its forward pass turn what
 meets them into float64 again. To change the script by hand is faster: its optimizer is then float32, too. Left alone
 are models with other floating types besides, those with hooks of the script's own on a module inside, models under
-autocast, compiled ones, those of several ranks, and calls inside a transform of `torch.func`. A call that fails in
-float32 is made again as it was, and the fix is off from then on.
+autocast, compiled ones, those of several ranks, those with checkpointed parts or hooks on saved tensors, and calls
+inside a transform of `torch.func`. A call that fails because of types is made again as it was, and the fix is off then.
 """
 
+import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -44,6 +45,7 @@ __all__ = ["FIX", "choices", "patch"]
 
 _COMPARED = 4  # first calls in which all weights are compared afterwards, and then one of so many:
 _SELDOM = 64
+_TYPES = re.compile(r"dtype|scalar type|float32|float64|Float|Double")  # what an error says that is about types
 _OTHERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
 
 
@@ -59,6 +61,24 @@ class _Float32:
         self._transform = torch._C._functorch.peek_interpreter_stack
         self._suitable: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._calls = 0
+        self._inside = False
+        self._impossible = ""  # what a call under way does that cannot be done in float32
+        site.wrap("torch.autograd.graph:saved_tensors_hooks.__enter__", self._refusing("hooks on saved tensors"))
+        site.wrap("torch.utils.checkpoint:CheckpointFunction.forward", self._refusing("checkpointed parts"))
+
+    def _refusing(self, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Have a call end that does what a backward pass would go on with when the weights are float64 again."""
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def enter(*args: Any, **kwargs: Any) -> Any:
+                if self._inside:
+                    self._impossible = what
+                    raise RuntimeError(f"{what} would see float64 weights in the backward pass")
+                return original(*args, **kwargs)
+
+            return enter
+
+        return make
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         if module not in self._suitable:
@@ -92,13 +112,23 @@ class _Float32:
         survey.change_kept(known.note)
         states = [each.get_state() for each in self._generators()]
         weights = NarrowWeights(module, compare=self._calls <= _COMPARED or self._calls % _SELDOM == 0)
+        again = partial(self._plainly, survey, known, states, partial(inner, *args, **kwargs))
         try:
+            self._inside, self._impossible = True, ""
             with weights:
                 outputs = inner(*map_tensors(args, given.narrow), **map_tensors(kwargs, given.narrow))
+                if isinstance(outputs, Iterator):
+                    self._impossible = "outputs that come one by one are not made in the call"
+                if self._impossible:
+                    raise RuntimeError(self._impossible)
         except Exception as error:
-            return self._plainly(f"a call fails in float32: {error}", survey, known, states, inner, args, kwargs)
-        if isinstance(outputs, Iterator):
-            return self._plainly("outputs come one by one", survey, known, states, inner, args, kwargs)
+            if self._impossible or _TYPES.search(str(error)):
+                return again(f"a call fails in float32: {error}")
+            weights.write_back()
+            given.write_back()
+            raise  # of the script's own, or of whoever recomputes a part and has what it wants
+        finally:
+            self._inside = False
         given.write_back()
         survey.change_kept(known.widen)
         if weights.written:
@@ -106,16 +136,13 @@ class _Float32:
         self._site.hit("forward pass")
         return change_in_place(outputs, self._wide)
 
-    def _plainly(
-        self, reason: str, survey: Survey, known: "_Known", states: list[Any], inner: Callable[..., Any],
-        args: Any, kwargs: Any,
-    ) -> Any:  # fmt: skip
+    def _plainly(self, survey: Survey, known: "_Known", states: list[Any], call: Callable[[], Any], reason: str) -> Any:
         """Make a call as it was, from the same random numbers, and leave all later ones so."""
         self._site.fail(reason)
         survey.change_kept(known.widen)
         for generator, state in zip(self._generators(), states, strict=True):
             generator.set_state(state)
-        return inner(*args, **kwargs)
+        return call()
 
     def _generators(self) -> tuple[Any, ...]:
         devices = self._torch.cuda.default_generators if self._torch.cuda.is_initialized() else ()

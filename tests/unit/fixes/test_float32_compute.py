@@ -114,19 +114,25 @@ def test_recurrent_layers_follow(kind):
 def test_tied_weights_stay_one_and_get_one_gradient():
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)).double()
     model[1].weight = model[0].weight
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x = torch.ones(2, 4, dtype=torch.float64)
     model(x).sum().backward()
     wanted, model[0].weight.grad = model[0].weight.grad, None
-    with under("float32-compute"):
+    with under("float32-compute") as process:
+        optimizer.step()
         model(x).sum().backward()
+        assert process.site.hits == {"forward pass": 1}
     assert model[1].weight is model[0].weight
     torch.testing.assert_close(model[0].weight.grad, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_of_inputs_come_through():
     model, x = nn.Linear(4, 1).double(), torch.ones(2, 4, dtype=torch.float64, requires_grad=True)
-    with under("float32-compute"):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with under("float32-compute") as process:
+        optimizer.step()
         (found,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        assert process.site.hits == {"forward pass": 1}
     assert found.dtype is torch.float64
     torch.testing.assert_close(found, model.weight.detach().expand(2, 4), rtol=1e-6, atol=1e-6)
 
@@ -190,6 +196,33 @@ def test_a_call_that_fails_in_float32_is_made_as_it_was_from_the_same_random_num
     assert "a call fails in float32" in process.site.failure
 
 
+def test_an_error_of_the_script_s_own_is_raised_once_and_nothing_is_lost():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.calls = nn.BatchNorm1d(4).double(), 0
+
+        def forward(self, x):
+            self.calls += 1
+            x = self.norm(x)
+            if self.calls == 2:
+                raise ValueError("a bad batch")
+            return x
+
+    found = []
+    for on in (False, True):
+        model, x = Odd(), torch.arange(8, dtype=torch.float64).reshape(2, 4)
+        with under("float32-compute", on=on) as process:
+            step(model, x, number=1)
+            with pytest.raises(ValueError, match="a bad batch"):
+                step(model, x, number=1)
+            step(model, x, number=1)
+        found.append((model.calls, model.norm.running_mean))
+    assert process.site.hits == {"forward pass": 2} and not process.site.failure
+    assert found[0][0] == found[1][0] == 3
+    torch.testing.assert_close(found[0][1], found[1][1])
+
+
 def test_outputs_that_come_one_by_one_are_left_as_they_were():
     class Steps(nn.Module):
         def __init__(self):
@@ -202,6 +235,8 @@ def test_outputs_that_come_one_by_one_are_left_as_they_were():
 
     model, x = Steps(), torch.ones(2, 4, dtype=torch.float64)
     with under("float32-compute") as process:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.step()
         assert [each.dtype for each in model(x)] == [torch.float64] * 2
         assert "one by one" in process.site.failure
 

@@ -1,4 +1,7 @@
-"""A module's float64 weights and buffers as float32 for the time of a call; what the call writes to is written back."""
+"""A module's float64 weights and buffers as float32 for the time of a call; what the call writes to is written back.
+
+After a call that raises that is left to the caller.
+"""
 
 from typing import Any
 
@@ -18,6 +21,7 @@ class NarrowWeights:
         self._torch = torch
         self._compare = compare
         self._modules = list(module.modules())
+        self._of_buffers = [each.__dict__["_buffers"] for each in self._modules]
         self._copies: dict[int, tuple[Any, Any]] = {}  # by identity: the tensor and its copy
         self._held: list[tuple[dict[str, Any], str, Any]] = []
         self._lists: list[tuple[dict[str, Any], list[Any]]] = []
@@ -40,16 +44,24 @@ class NarrowWeights:
             inner[_OF_RECURRENT] = narrow
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
         for holder, name, tensor in self._held:
             if holder.get(name) is self._copies[id(tensor)][1]:  # else the script has put another one there
                 holder[name] = tensor
         for inner, weights in self._lists:
             inner[_OF_RECURRENT] = weights
+        if error is None:
+            self.write_back()
+
+    def write_back(self) -> None:
+        """Have the weights and buffers be what the call made of their copies."""
+        buffers = {id(tensor) for holder, _, tensor in self._held for each in self._of_buffers if each is holder}
         with self._torch.no_grad():
             for tensor, copy in self._copies.values():
-                hidden = self._compare and not copy._version and not self._torch.equal(tensor.float(), copy)
-                self.written = self.written or hidden
+                is_buffer = id(tensor) in buffers  # batch normalization writes past the counters of torch
+                hidden = is_buffer or (self._compare and not copy._version)
+                hidden = hidden and not self._torch.equal(tensor.float(), copy)
+                self.written = self.written or (hidden and not is_buffer)
                 if copy._version or hidden:
                     tensor.copy_(copy)
 

@@ -60,7 +60,7 @@ def _refused(place: EditPlace, attention: Attention) -> str:
     read = loads(moved)
     if read & names:
         return f"{min(read & names)} is read between the products for more than its numbers"
-    if any(each.kind in ("dropout", "softmax") for each in attention.layers) and "_forward_" in place.project.mentions:
+    if any(each in place.project.mentions for each in ("forward_hook", "forward_pre_hook")):
         return "a hook on modules may look at the softmax or the dropout"
     return _refused_between(place, attention, moved)
 

@@ -152,7 +152,7 @@ def _refused(place: EditPlace, pair: _Pair) -> str:
     kept = keeps_state(place.project)
     if kept:
         return f"forward() writes {kept}, which tells one call from two"
-    hook = gradient_hook(place.project) or ("a forward hook" if "register_forward" in place.project.mentions else "")
+    hook = gradient_hook(place.project) or ("a forward hook" if "forward_hook" in place.project.mentions else "")
     if hook:
         return f"{hook} may see each call by itself"
     if may_be_trained_on(place.project, place.source, place.statement):

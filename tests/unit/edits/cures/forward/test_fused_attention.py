@@ -13,9 +13,9 @@ from torch import nn
 import torch.nn.functional as F
 """
 GIVEN = """\
-q, k, v = (torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3))
+q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
 mask = torch.tril(torch.ones(5, 5))[None, None]
-bias = torch.randn(1, 3, 5, 5, requires_grad=True)
+bias = torch.randn(1, 3, 5, 5, dtype=torch.float64, requires_grad=True)
 """
 
 
