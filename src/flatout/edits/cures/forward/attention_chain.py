@@ -116,7 +116,7 @@ class _Reader:
         named = {each.arg or "**": each.value for each in node.keywords}
         found = _known(node, name, args, named) if inner is not None else None
         if found is not None and inner is not None:
-            return (found, inner) if found.kind != "keep" else (found, args[0])
+            return found, args[0] if found.kind == "keep" and dotted else inner
         return self._module(node)
 
     def _module(self, node: ast.Call) -> tuple[Layer, ast.expr] | None:
@@ -151,7 +151,7 @@ def _bound_by(statement: ast.stmt, name: str) -> tuple[ast.expr, ast.expr | None
     if isinstance(statement, ast.If) and len(statement.body) == 1 and not statement.orelse:
         test = statement.test
         asked = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot)
-        if asked and isinstance(test, ast.Compare) and ast.unparse(test.comparators) == "None":
+        if asked and isinstance(test, ast.Compare) and ast.unparse(test.comparators[0]) == "None":
             value, inner = _bound_by(statement.body[0], name)
             if inner is None:
                 return value, test.left
@@ -190,9 +190,8 @@ def _known(node: ast.expr, name: str, args: list[ast.expr], named: dict[str, ast
     if name in ("to", "type_as", "float") and not named and len(args) <= 1:
         return Layer("cast", node, tuple(args))
     if name == "dropout":
-        given = dict(zip(("p", "training"), args, strict=False)) | named
-        default = {"p": ast.Constant(0.5), "training": ast.Constant(True)}
-        return Layer("dropout", node, (given.get("p", default["p"]), given.get("training", default["training"])))
+        told = dict(zip(("p", "training"), args, strict=False)) | named
+        return Layer("dropout", node, (told.get("p", ast.Constant(0.5)), told.get("training", ast.Constant(True))))
     if name in ("mul", "div", "add") and len(args) == 1 and not named:
         return Layer({"mul": "scale", "div": "divide", "add": "add"}[name], node, tuple(args))
     if name == "masked_fill":

@@ -34,7 +34,7 @@ def product_of(source: SourceFile, node: ast.expr) -> Product | None:
     if dotted == "torch.einsum":
         return _of_letters(node)
     if dotted in [f"torch.{name}" for name in _CALLS] and len(node.args) == 2:
-        return Product(node, *node.args, three=dotted.endswith("bmm"))
+        return Product(node, node.args[0], node.args[1], three=dotted.endswith("bmm"))
     if isinstance(node.func, ast.Attribute) and node.func.attr in _CALLS and not dotted and len(node.args) == 1:
         return Product(node, node.func.value, node.args[0], three=node.func.attr == "bmm")
     return None

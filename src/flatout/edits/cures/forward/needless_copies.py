@@ -32,9 +32,8 @@ def without_copy(place: EditPlace) -> WrittenEdit:
     if kind == "growing":
         return collected(place)
     wanted = {"clone": _clone, "cast": _wide_cast}.get(str(kind))
-    found = [
-        (node, given) for node in ast.walk(place.statement) if wanted and (given := wanted(place, node)) is not None
-    ]
+    nodes = [node for node in ast.walk(place.statement) if isinstance(node, ast.expr)]
+    found = [(node, given) for node in nodes if wanted and (given := wanted(place, node)) is not None]
     if len(found) != 1:
         return place.left("a single copy of one tensor is not found on this line")
     ((whole, given),) = found
@@ -52,17 +51,18 @@ def by_broadcast(place: EditPlace) -> WrittenEdit:
     """Write `x.repeat(1, n)` as `x.expand(-1, n)`, which copies nothing; the copy of an expanded tensor goes."""
     if place.finding.argument("kind") != "repeat":
         return place.left("what is copied here is no repeated tensor")
-    found = [node for node in ast.walk(place.statement) if _repeats(node)]
-    if len(found) != 1 or not isinstance(found[0], ast.Call) or not isinstance(found[0].func, ast.Attribute):
+    found = [node for node in ast.walk(place.statement) if isinstance(node, ast.Call) and _repeats(node)]
+    method = found[0].func if len(found) == 1 else None
+    if not isinstance(method, ast.Attribute):
         return place.left("a single repeat() of a tensor is not found on this line")
     (call,) = found
     changes = TextChanges(place.source)
-    if call.func.attr != "repeat":
-        changes.replace(call, operand(changes, call.func.value))
+    if method.attr != "repeat":
+        changes.replace(call, operand(changes, method.value))
     else:
         given = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple) else call.args
         sizes = ["-1" if ast.unparse(each) == "1" else changes.text(each) for each in given]
-        changes.replace(call, f"{operand(changes, call.func.value)}.expand({', '.join(sizes)})")
+        changes.replace(call, f"{operand(changes, method.value)}.expand({', '.join(sizes)})")
     return WrittenEdit(changes.done(place.project), changed=1)
 
 

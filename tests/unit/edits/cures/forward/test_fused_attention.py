@@ -51,6 +51,8 @@ WRITTEN = [
         ["s = q @ k.mT", "s = torch.where(mask > 0, s, -math.inf)", "out = s.softmax(-1) @ v  # <<"],
         "attn_mask=mask > 0, scale=1.0",
     ),
+    (["s = q @ k.mT", "s = s.where(mask > 0, -math.inf)", "out = s.softmax(-1) @ v  # <<"],
+     "attn_mask=mask > 0, scale=1.0"),
     (
         ["s = q @ k.mT / 2", "s = s + bias", "s.masked_fill_(mask == 0, -math.inf)", "out = s.softmax(-1) @ v  # <<"],
         "attn_mask=bias.masked_fill(mask == 0, -math.inf), scale=1.0 / 2",
