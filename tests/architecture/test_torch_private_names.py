@@ -41,6 +41,7 @@ def instances() -> dict[str, tuple[Any, ...]]:
         "iterator_with_workers": (working,),
         "tensor": (data,),
         "module": (model,),
+        "recurrent": (torch.nn.LSTM(2, 2), torch.nn.GRU(2, 2)),
         "compiled_module": (torch.compile(model),),
         "operator": (torch.ops.aten.add.Tensor,),
         "backward_class": (torch.autograd.function.Function._backward_cls,),

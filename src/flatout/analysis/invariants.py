@@ -30,12 +30,13 @@ def invariants(
 ) -> Iterator[Check]:
     """Yield the checks of everything that no class may change; `boundaries`: batches are cut at the same places.
 
-    `recording`: calls record gradients as they did; False where gradients are compared so closely that this tells. With
+    `recording`: calls record gradients as they did, and as many are made on the same samples in a step; False where
+    gradients are compared so closely that this tells. With
     `nudged`, inputs of modules that depend on the weights may have other values.
     """
     num = common(baseline, candidate)
     pair: tuple[Steps, Steps] = (baseline.intervals[:num], candidate.intervals[:num])
-    pair = pair if recording else _alike_recorded(*pair)
+    pair = pair if recording else _alike_recorded(*map(_without_repeats, pair))
     yield samples_check(*pair)
     yield _steps(*pair, boundaries=boundaries)
     yield inputs_check(*pair, nudged.intervals[:num] if nudged is not None else ())
@@ -50,6 +51,18 @@ def invariants(
     yield _end(baseline, candidate)
     yield _checkpoint(baseline, candidate)
     yield _whole_epoch(baseline, candidate)
+
+
+def _without_repeats(steps: Steps) -> Steps:
+    """Return the steps, of calls of one module on the same samples in a step one alone, with gradients if one had."""
+    found = []
+    for step in steps:
+        calls: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        for call in step.calls:
+            key = (*call[:3], *call[4:])
+            calls[key] = (*call[:3], max(call[3], calls.get(key, call)[3]), *call[4:])
+        found.append(replace(step, calls=tuple(calls.values())) if len(calls) < len(step.calls) else step)
+    return found
 
 
 def _alike_recorded(baseline: Steps, candidate: Steps) -> tuple[Steps, Steps]:

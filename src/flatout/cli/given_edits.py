@@ -80,6 +80,7 @@ def proposed_edits(report: "Report", target: "Target", only: frozenset[str]) -> 
             finding=each.finding,
             equivalence=each.equivalence,
             weakest=each.weakest,
+            on_request=each.on_request,
         )
         for each in found
     ]

@@ -73,7 +73,8 @@ def _cures(project: "Project", finding: Finding, report: Report) -> Iterator[Rep
         yield from _changed(project, after, "In your source (flatout patch --findings writes it)")
         for edit, words, after in tried_edits(project, finding):
             if edit.needs_trial:
-                what = f"In your source, not measured yet ({words}, {edit.equivalence}; flatout tune tries it)"
+                tune = f"flatout tune --also {finding.code}" if edit.on_request else "flatout tune"
+                what = f"In your source, not measured yet ({words}, {edit.equivalence}; {tune} tries it)"
                 yield from _changed(project, after, what)
     loaders = recorded_loaders(report.run)
     for fix in filter(None, map(find_fix, finding.fixes)):

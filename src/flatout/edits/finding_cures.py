@@ -8,10 +8,19 @@ from pathlib import Path, PurePath
 from flatout.edits.cures.collected_pieces import collected
 from flatout.edits.cures.detached_arguments import with_detached_arguments
 from flatout.edits.cures.foreach_loops import with_foreach
+from flatout.edits.cures.forward.dynamic_shapes import with_dynamic_shapes
+from flatout.edits.cures.forward.early_rows import rows_before_layer
+from flatout.edits.cures.forward.evaluated_calls import without_recording
+from flatout.edits.cures.forward.fused_attention import as_fused_attention
+from flatout.edits.cures.forward.needless_copies import by_broadcast, without_copy
+from flatout.edits.cures.forward.repeated_calls import with_earlier_outputs
+from flatout.edits.cures.forward.shorter_batches import cut_to_longest
 from flatout.edits.cures.needed_gradients import with_needed_inputs
 from flatout.edits.cures.pair_distances import without_differences
 from flatout.edits.cures.reductions import by_maximum, by_sums
 from flatout.edits.cures.row_lookups import by_rows, cut_once
+from flatout.edits.cures.seldom_penalties import every_eighth_time
+from flatout.edits.cures.silent_hooks import without_hooks
 from flatout.edits.cures.sparse_tables import with_sparse_gradients
 from flatout.edits.cures.stacked_arrays import in_one_array, padded_at_once
 from flatout.edits.cures.summed_backward import in_one_pass
@@ -52,7 +61,7 @@ def _at_line(write: Callable[..., WrittenEdit]) -> Callable[..., WrittenEdit]:
     return lambda place, *names: write(place.project, place.source, place.statement, *([names] if names else []))
 
 
-def _tried(write: Callable[[EditPlace], WrittenEdit], words: str, **about: Equivalence | None) -> FindingEdit:
+def _tried(write: Callable[[EditPlace], WrittenEdit], words: str, **about: Equivalence | bool | None) -> FindingEdit:
     return FindingEdit(write=write, words=lambda: words, needs_trial=True, **about)  # type: ignore[arg-type]
 
 
@@ -77,6 +86,18 @@ EDITS: Mapping[str, FindingEdit] = {
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
     "collect": _tried(collected, "pieces collected in a list"),
+    "not-recorded": _tried(without_recording, "torch.no_grad() around what trains nothing", weakest=_ROUNDING),
+    "early-rows": _tried(rows_before_layer, "rows picked before the layer", equivalence=_ROUNDING),
+    "copy-left-out": _tried(without_copy, "the copy left out"),
+    "broadcast": _tried(by_broadcast, "expand in place of a copy", weakest=_ROUNDING),
+    "dynamic-shapes": _tried(with_dynamic_shapes, "dynamic=True for torch.compile", equivalence=_ROUNDING),
+    "shorter-batches": _tried(cut_to_longest, "batches cut to their longest row", equivalence=_ROUNDING),
+    "silent-hook": _tried(without_hooks, "the hook returns at once", on_request=True),
+    "seldom-penalty": _tried(
+        every_eighth_time, "the penalty every 8th time, times 8", equivalence=Equivalence.SEMANTIC, on_request=True
+    ),
+    "earlier-outputs": _tried(with_earlier_outputs, "the outputs of the first pass, detached"),
+    "fused-attention": _tried(as_fused_attention, "scaled_dot_product_attention", equivalence=_ROUNDING),
 }
 """How the statement that a finding names is changed, by the names in `Rule.edits`."""
 
@@ -89,6 +110,7 @@ class TriedEdit:
     edit: SourceEdit
     equivalence: Equivalence
     weakest: Equivalence | None
+    on_request: bool = False
 
 
 def edits_for_findings(project: Project, findings: Sequence[Finding], folders: Sequence[Path]) -> list[TriedEdit]:
@@ -102,7 +124,13 @@ def edits_for_findings(project: Project, findings: Sequence[Finding], folders: S
             texts = dict(_texts(project, after, folders))
             if texts:
                 made = edit_of(f"{finding.code} {words}{_at(finding)}", texts)
-                tried = TriedEdit(finding=finding, edit=made, equivalence=edit.equivalence, weakest=edit.weakest)
+                tried = TriedEdit(
+                    finding=finding,
+                    edit=made,
+                    equivalence=edit.equivalence,
+                    weakest=edit.weakest,
+                    on_request=edit.on_request,
+                )
                 found.setdefault(made.diff, tried)
     return list(found.values())
 
@@ -124,7 +152,7 @@ def _at(finding: Finding) -> str:
 def edits_in_words(rule: Rule) -> list[str]:
     """Return what the edits do that `flatout tune` tries for findings of a rule, each with its class."""
     known = [(edit, arguments) for edit, arguments in edits_for(rule.code) if edit.words is not None]
-    return [f"{edit.words(*arguments)} ({edit.equivalence})" for edit, arguments in known if edit.words is not None]
+    return [f"{edit.words(*arguments)} ({edit.held_to})" for edit, arguments in known if edit.words is not None]
 
 
 def _texts(before: Project, after: Project, folders: Sequence[Path]) -> Iterator[tuple[str, tuple[bytes, bytes]]]:
@@ -172,7 +200,8 @@ def _cured(project: Project, finding: Finding, recorded: Project) -> WrittenEdit
         done = _write(project, finding, recorded, edit, arguments)
         if edit.needs_trial and done.changed:
             words = edit.words(*arguments) if edit.words is not None else ""
-            left.append(f"`flatout tune` tries it ({words}, {edit.equivalence}); `flatout patch` writes what is kept")
+            tune = f"`flatout tune --also {finding.code}`" if edit.on_request else "`flatout tune`"
+            left.append(f"{tune} tries it ({words}, {edit.equivalence}); `flatout patch` writes what is kept")
         elif done.changed or done.there:
             return done
         else:

@@ -37,6 +37,7 @@ class FindingEdit:
         words: names it where `flatout tune` tries it; an edit without is made by `flatout patch --findings` alone.
         equivalence: the class that it is held to.
         weakest: class that it may have instead, where that depends on what torch chooses.
+        on_request: tried only where its rule is named: it leaves out what somebody may want, or changes the training.
         needs_trial: reading the source does not show that it is right, so that `flatout patch` leaves it to a tune.
     """
 
@@ -44,4 +45,10 @@ class FindingEdit:
     words: Callable[..., str] | None = None
     equivalence: Equivalence = Equivalence.BITWISE
     weakest: Equivalence | None = None
+    on_request: bool = False
     needs_trial: bool = False
+
+    @property
+    def held_to(self) -> str:
+        """The class, and whether it is tried only on request."""
+        return f"{self.equivalence}{', on request' if self.on_request else ''}"

@@ -190,12 +190,12 @@ def patch(site: "Site", *, functions: str) -> None:
 FIX = Fix(
     name=COMPILED_PYTHON,
     equivalence=Equivalence.BITWISE,
-    phases=(Phase.INPUT, Phase.FORWARD, Phase.HOST),
+    phases=(Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.HOST),
     patch=patch,
     choices=choices,
     bound=bound,
     bounds={"functions": FUNCTIONS},
     settles_s=30.0,
-    addresses=("CO004", "HO001", "IN003", "IN004"),
+    addresses=("CO004", "CO023", "HO001", "IN003", "IN004"),
     edit=(CompiledFunctions(),),
 )

@@ -18,7 +18,8 @@ that.
 ## What to do
 
 Find where the type comes from (`torch.set_default_dtype`, `.double()`, a numpy array) and convert once:
-`torch.from_numpy(x).float()`, `model.float()`.
+`torch.from_numpy(x).float()`, `model.float()`. `flatout tune` tries `float32-compute`, which computes the model in
+float32 and leaves weights, optimizer and data as they are.
 
 ## When it is wrong
 
@@ -69,7 +70,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("parameters", model.num_elements, ""),
             *_compared(trial),
         ),
-        fixes=(),
+        fixes=("float32-compute",),
     )
 
 

@@ -16,7 +16,8 @@ the function runs uncompiled for the rest of the training, with one line in the 
 ## What to do
 
 Keep shapes and Python values constant: pad to a few lengths, drop the last partial batch, pass changing numbers as
-tensors, do not read `self.step` in `forward`. `torch.compile(dynamic=True)` compiles for all sizes at once.
+tensors, do not read `self.step` in `forward`. `torch.compile(dynamic=True)` compiles for all sizes at once:
+`flatout tune` tries that where a size is the last reason, and the source shows which call compiles the function.
 
 ## When it is wrong
 
@@ -30,7 +31,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, CompiledFunction, CompiledTrial, Frame, Run
 from flatout.units import format_seconds, format_share
@@ -71,6 +72,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("limit", worst.limit, ""),
         ),
         fixes=(),
+        arguments=(Argument("reason", worst.reason),),
     )
 
 
@@ -112,4 +114,5 @@ RULE = Rule(
         example(step_ms=100, forward=50, causes=_compiled(5, 0.4)),
         example(step_ms=100, forward=50),
     ),
+    edits=(("dynamic-shapes",),),
 )

@@ -18,6 +18,8 @@ longest sequence of each batch, or on the fixed length that all are padded to.
 
 Pad each batch to its own longest sequence, not to a maximum for all: the same results from shorter batches. Beyond
 that, put sequences of similar length into one batch (sort, or use a sampler by length), or pack several into one row.
+`flatout tune` tries the former at the top of `forward`, where an argument of it is the mask; it is not kept where
+outputs have a row for each position, or where dropout draws.
 
 ## When it is wrong
 
@@ -32,7 +34,7 @@ from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at
 from flatout.rules.source.padding_lines import padding_line
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, ModelFacts, Padding, Run
 from flatout.units import format_ms, format_share
@@ -81,7 +83,14 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("batches", padding.batches, ""),
         ),
         fixes=(),
+        arguments=_arguments(padding),
     )
+
+
+def _arguments(padding: Padding) -> tuple[Argument, ...]:
+    called = padding.place
+    where = (Argument("file", called.file), Argument("line", called.line)) if called is not None else ()
+    return (Argument("source", padding.source), *where)
 
 
 def _computes_all(run: Run, padding: Padding) -> bool:
@@ -118,4 +127,5 @@ RULE = Rule(
         example(step_ms=100, forward=30, backward=60, causes=_with(replace(_MASK, batches=7))),
         example(step_ms=100, forward=30, backward=60, models=(_LSTM,)),
     ),
+    edits=(("shorter-batches",),),
 )

@@ -15,7 +15,8 @@ the products, and they are kept for the backward pass. Fused kernels never write
 
 Use `torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=..., dropout_p=..., is_causal=...)` instead of
 the three operations; in transformers `attn_implementation="sdpa"`. Where the line is that call already, it fell back:
-16-bit inputs, and `is_causal=True` instead of a mask, let it choose a fused kernel.
+16-bit inputs, and `is_causal=True` instead of a mask, let it choose a fused kernel. `flatout tune` tries the call where
+the block of the line shows all steps, and nothing else reads the scores or the weights.
 
 ## When it is wrong
 
@@ -92,4 +93,5 @@ RULE = Rule(
         example(step_ms=100, forward=9, backward=20, input=70, environment=_GPU, causes=_with(_LONG)),
         example(step_ms=100, forward=30, backward=60, causes=_with(_LONG)),
     ),
+    edits=(("fused-attention",),),
 )

@@ -15,7 +15,9 @@ gradients also takes its memory, and layers with batch statistics see the batch 
 ## What to do
 
 Keep the outputs of the pass that is trained on, and count on them: `logits = model(x)`, then
-`criterion(logits, y)` and `logits.detach().argmax(1)`.
+`criterion(logits, y)` and `logits.detach().argmax(1)`. `flatout tune` tries that where both calls stand in one function
+and the source shows nothing between them that changes weights, the batch or the outputs; not where the second pass
+draws random numbers (dropout) or counts in running statistics (batch normalization).
 
 ## When it is wrong
 
@@ -29,7 +31,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, RepeatedForward, Run
 
@@ -63,6 +65,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("one of them", worst.seconds / max(1, worst.count) * 1e3, "ms"),
         ),
         fixes=(),
+        arguments=(Argument("changed", worst.changed), Argument("marked", worst.marked)),
     )
 
 
@@ -89,4 +92,5 @@ RULE = Rule(
         example(step_ms=20, forward=1.5, backward=18, causes=_with(_COUNTED)),
         example(step_ms=20, forward=10, backward=9, causes=_with(replace(_COUNTED, steps=0))),
     ),
+    edits=(("earlier-outputs",),),
 )

@@ -71,7 +71,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("such a step", seen.new_s * 1e3, "ms"),
             Evidence("a step without", seen.known_s * 1e3, "ms"),
         ),
-        fixes=(),
+        fixes=("cudnn-search-off",),
     )
 
 

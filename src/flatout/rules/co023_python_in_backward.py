@@ -17,7 +17,8 @@ does too; half where NumPy computes on whole arrays, which torch does as well, b
 ## What to do
 
 Write the gradient with operations on whole tensors (`scatter_add_`, `index_add_`, `where`, `cumsum`). Where forward is
-written in torch already, leave `backward` out: autograd derives it.
+written in torch already, leave `backward` out: autograd derives it. `flatout tune` tries `compiled-python` for loops
+over numbers and arrays.
 
 ## When it is wrong
 
@@ -74,7 +75,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("calls of functions a run", worst.calls, ""),
             Evidence("stack samples", spot.samples, ""),
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 

@@ -15,7 +15,9 @@ most of them.
 ## What to do
 
 Look every hundredth step: return at once in the others, or remove the hooks (`handle.remove()`). Norms of all
-gradients are one call after the pass: `torch._foreach_norm([p.grad for p in model.parameters()])`.
+gradients are one call after the pass: `torch._foreach_norm([p.grad for p in model.parameters()])`. `flatout tune --also
+CO024` tries the hook that takes most with a `return` in its first line: the weights stay the same to the last bit, and
+what it gathers is not there any more.
 
 ## When it is wrong
 
@@ -28,9 +30,9 @@ from flatout.rules.core.example import example, line
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import goes_to, of_step
 from flatout.rules.facts.backward_time import inside, share_of_lines
-from flatout.rules.facts.user_lines import hottest
+from flatout.rules.facts.user_lines import hottest, seconds
 from flatout.schema.backward import BackwardFacts, BackwardPython
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run
 
@@ -47,6 +49,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
     if share < MIN_SHARE or spot is None:
         return None
     runs = sum(each.runs for each in looking)
+    worst = max(looking, key=lambda each: seconds(inside(run, each.place)))
     return Finding(
         code="CO024",
         name="hook-in-backward",
@@ -64,6 +67,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("stack samples", spot.samples, ""),
         ),
         fixes=(),
+        arguments=(Argument("file", worst.place.file), Argument("line", worst.place.line)),
     )
 
 
@@ -92,4 +96,5 @@ RULE = Rule(
         example(step_ms=100, forward=30, backward=60, causes=_seen(1.0, observes=False)),
         example(step_ms=100, forward=30, backward=60, causes=Causes(num_steps=60)),
     ),
+    edits=(("silent-hook",),),
 )

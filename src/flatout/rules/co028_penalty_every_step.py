@@ -15,7 +15,8 @@ weight multiplied by as much, and reports no loss of quality ("lazy regularizati
 ## What to do
 
 Compute it every k-th step, and multiply it by k: `if step % 8 == 0: loss = loss + 8 * penalty`. This changes the
-training: compare the quality once. The promise is for every 8th step.
+training: compare the quality once. The promise is for every 8th step. `flatout tune --also CO028` tries that where a
+function gives back the penalty and is called at one place.
 
 ## When it is wrong
 
@@ -124,4 +125,5 @@ RULE = Rule(
         example(step_ms=600, forward=10, backward=35, causes=_with(0.015)),
         example(step_ms=60, forward=10, backward=35, causes=Causes(num_steps=60)),
     ),
+    edits=(("seldom-penalty",),),
 )

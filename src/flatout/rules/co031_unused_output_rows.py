@@ -17,7 +17,8 @@ are projected, and normalized, for a loss that ignores them.
 ## What to do
 
 Pick the rows before the projection: `hidden[targets.ne(ignore_index)]`, `hidden[:, -1]`, and give the loss the targets
-of these rows alone. The loss is the same.
+of these rows alone. The loss is the same. `flatout tune` tries that where one function shows the layer and what reads
+its outputs: one index of rows, or one cross entropy that ignores targets.
 
 ## When it is wrong
 
@@ -99,4 +100,5 @@ RULE = Rule(
         example(step_ms=20, forward=10, backward=9, causes=Causes(unused_rows=_MASKED)),
         example(step_ms=20, forward=10, backward=9),
     ),
+    edits=(("early-rows",),),
 )

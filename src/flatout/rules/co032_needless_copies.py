@@ -17,7 +17,8 @@ tensor that grows by `cat` in a loop of n turns is copied n times, n/2 of its fi
 ## What to do
 
 Leave `clone` out. Let shapes broadcast (`x[:, None] - y[None]`) in place of `repeat`. Append to a list and join it once
-after the loop. Leave the type as it is.
+after the loop. Leave the type as it is. `flatout tune` tries each of these where the function of the line shows nothing
+that writes into the copy or what it is of, keeps or returns it.
 
 ## When it is wrong
 
@@ -31,7 +32,7 @@ from flatout.rules.core.bounds import share_of_forward, speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, NeedlessCopy, Run
 from flatout.units import format_bytes
@@ -72,6 +73,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("at this line, of a forward pass", worst.seconds * 1e3, "ms"),
         ),
         fixes=(),
+        arguments=(Argument("kind", worst.kind),),
     )
 
 
@@ -96,4 +98,5 @@ RULE = Rule(
         example(step_ms=20, forward=2, backward=17, causes=_with(_CLONE)),
         example(step_ms=20, forward=10, backward=9, causes=Causes(needless_copies=(_CLONE,))),
     ),
+    edits=(("copy-left-out",), ("broadcast",)),
 )

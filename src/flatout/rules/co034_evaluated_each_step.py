@@ -16,7 +16,8 @@ a metric: each costs a forward pass in every step, for a line that is printed on
 ## What to do
 
 Evaluate every so many steps, where it is printed, or between epochs; under `torch.no_grad()`. Where the same batch was
-just trained on, use those outputs.
+just trained on, use those outputs. `flatout tune` tries `torch.no_grad()` alone, where the source shows no backward
+pass of what the line computes: how often a script evaluates is for its author to say.
 
 ## When it is wrong
 
@@ -30,7 +31,7 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
-from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
+from flatout.schema.finding import Argument, Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
 from flatout.schema.run import Causes, Frame, Run, UntrainedCalls
 
@@ -64,6 +65,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("steps followed", worst.steps, ""),
         ),
         fixes=(),
+        arguments=(Argument("with_grad", int(any(one.with_grad for one in found))),),
     )
 
 
@@ -93,4 +95,5 @@ RULE = Rule(
         example(step_ms=20, forward=12, backward=7, causes=_with(replace(_TEST, seconds=0.0015))),
         example(step_ms=20, input=17, forward=2, causes=_with(_TEST)),
     ),
+    edits=(("not-recorded",),),
 )

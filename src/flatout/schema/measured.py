@@ -138,6 +138,8 @@ class RepeatedForward:
     count: int = 0
     steps: int = 0  # that were looked at
     seconds: float = 0.0  # of all these calls
+    changed: int = 0  # of them, made after the module's weights or buffers had been written to
+    marked: int = 0  # of them, that drew random numbers or wrote to the module's buffers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

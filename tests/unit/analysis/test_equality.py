@@ -360,3 +360,29 @@ def test_a_call_that_records_no_gradients_any_more_is_judged_by_what_comes_of_it
     candidate = replace(made(after), replays=replays())
     assert judge(ROUNDING, base, replace(base, role="again"), nudged, None, candidate).equal is not bool(named)
     assert judge(PRECISION, base, replace(base, role="again"), nudged, nudged, candidate).equal is False
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ((8, 8), (8,), ""),
+        ((8, 9, 8), (8, 9), ""),
+        ((8,), (8, 8), ""),
+        ((8, 9), (8,), "step 4 is made on 1 batches"),
+        ((8, 8), (9,), "other values"),
+    ],
+)
+def test_calls_that_repeat_others_of_their_step_may_go_where_every_bit_is_compared(before, after, named):
+    def made(rows, role="candidate"):
+        intervals = list(BASE.intervals)
+        calls = [("Net", 3, 3, 1, 1, samples(row), "r") for n, row in enumerate(rows)]
+        intervals[4] = replace(intervals[4], calls=tuple(calls))
+        return trace(role, intervals=tuple(intervals))
+
+    base = made(before, "baseline")
+    found = judge(BITWISE, base, replace(base, role="again"), None, None, made(after))
+    assert found.equal is not bool(named)
+    assert named in found.reason
+    nudged = replace(base, role="nudged", replays=replays(1e-6))
+    candidate = replace(made(after), replays=replays())
+    assert judge(PRECISION, base, replace(base, role="again"), nudged, nudged, candidate).equal is False

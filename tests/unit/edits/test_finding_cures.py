@@ -102,6 +102,26 @@ def test_what_edits_do_is_said_with_their_class():
     assert edits_in_words(rules["CO003"]) == edits_in_words(rules["IN003"]) == []
 
 
+PENALTY = """\
+def penalty(x):
+    (g,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)  # <<
+    return g.square().mean()
+for x in data:
+    (net(x).mean() + penalty(x)).backward()
+"""
+
+
+def test_an_edit_on_request_says_how_to_request_it(tmp_path):
+    changed, (outcome,) = cured(tmp_path, "CO028", f"import torch\n{PENALTY}")
+    assert changed == []
+    assert outcome.left == (
+        "`flatout tune --also CO028` tries it (the penalty every 8th time, times 8, SEMANTIC); "
+        "`flatout patch` writes what is kept",
+    )
+    rules = {rule.code: rule for rule in catalog()}
+    assert edits_in_words(rules["CO024"]) == ["the hook returns at once (BITWISE, on request)"]
+
+
 # -- validation without gradients -----------------------------------------------------------------------------------
 
 EVALUATE = """

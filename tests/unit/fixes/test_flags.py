@@ -11,9 +11,18 @@ from tests.unit.fixes.inputs import Rows
 from tests.unit.fixes.training import train, under
 from torch.utils.data import DataLoader
 
-from flatout.fixes import allocator, anomaly_off, cpu_threads, cudnn_search, denormals, tf32, worker_threads
+from flatout.fixes import (
+    allocator,
+    anomaly_off,
+    cpu_threads,
+    cudnn_search,
+    cudnn_search_off,
+    denormals,
+    tf32,
+    worker_threads,
+)
 from flatout.fixes.worker_threads import OneThreadWorkers, use_one_thread
-from flatout.schema.run import Environment, Header, LoaderFacts, ModelFacts, Run, WorkerFacts
+from flatout.schema.run import Causes, Convolutions, Environment, Header, LoaderFacts, ModelFacts, Run, WorkerFacts
 
 
 @pytest.fixture
@@ -69,6 +78,32 @@ def test_the_search_of_cudnn_is_set_unless_the_script_wants_determinism(cuda, mo
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     with under("cudnn-search") as process:
         assert process.site.hits == {}
+
+
+def test_the_search_of_cudnn_is_taken_off_before_a_forward_pass_and_put_back(cuda, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    with under("cudnn-search-off") as process:
+        assert torch.backends.cudnn.benchmark
+        train(steps=2)
+        assert not torch.backends.cudnn.benchmark
+        assert process.site.hits == {"cudnn.benchmark": 1}
+        torch.backends.cudnn.benchmark = True  # a script that asks again
+        train(steps=1)
+        assert process.site.hits == {"cudnn.benchmark": 2}
+    assert torch.backends.cudnn.benchmark
+
+
+def test_the_search_is_taken_off_where_shapes_keep_changing():
+    def seen(**facts):
+        return run(**on("cuda"), causes=Causes(convolutions=Convolutions(**facts)))
+
+    assert cudnn_search_off.choices(seen(search="on", steps=40, new_steps=20)) == ({},)
+    assert cudnn_search_off.choices(seen(search="on", steps=40, new_steps=3)).reason.startswith("convolutions have the")
+    assert cudnn_search_off.choices(seen(search="off", steps=40, new_steps=20)).reason.startswith(
+        "cuDNN searches for no"
+    )
+    assert cudnn_search_off.choices(run(**on("cuda"))) == ()
+    assert cudnn_search_off.choices(run()) == ()
 
 
 def test_what_needs_cuda_is_offered_there_and_to_models_that_can_use_it():

@@ -162,6 +162,10 @@ CASES = {
     "double model": (
         "bf16-autocast", {}, called(lambda: nn.Linear(4, 4).double(), given(2).double()), "of Linear are not float32"
     ),
+    "single model": (
+        "float32-compute", {}, called(lambda: nn.Linear(4, 4), *[given(2)] * 2),
+        "the weights of Linear are not float64 alone",
+    ),
     "autocast": (
         "bf16-autocast", {}, called(lambda: nn.Linear(4, 4), *[given(2)] * 2, around=under_autocast),
         "Linear runs under autocast already",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from flatout.edits.finding_edit import EditPlace
 from flatout.edits.reading.blocks import block_of, loads, stores
+from flatout.edits.reading.in_place import changed_in_place
 from flatout.edits.reading.source_file import Function
 from flatout.edits.text_changes import TextChanges, fresh_name
 from flatout.edits.written_edit import WrittenEdit
@@ -87,7 +88,7 @@ def _refused(place: EditPlace, one: _Joined, loop: _Loop) -> str:
     if not _is_bound_before(place, whole, loop):
         return f"no line above the loop binds {whole} whenever the loop runs"
     names = loads(one.pieces) | loads([*one.call.args[1:], *(each.value for each in one.call.keywords)])
-    changed = next((name for name in sorted(names) if _is_changed(loop, name)), "")
+    changed = next((name for name in sorted(names) if changed_in_place([loop], name)), "")
     if changed:
         return f"{changed} may be written to after it was added"
     options = loads([*one.call.args[1:], *(each.value for each in one.call.keywords)])
@@ -108,21 +109,4 @@ def _is_bound_before(place: EditPlace, whole: str, loop: _Loop) -> bool:
             if isinstance(each, ast.Assign) and any(isinstance(t, ast.Name) and t.id == whole for t in each.targets):
                 return isinstance(each.value, ast.Call)
         statement = place.source.parents[statement]
-    return False
-
-
-def _is_changed(loop: _Loop, name: str) -> bool:
-    """Return whether what a name stands for is changed in place in the loop."""
-    for node in ast.walk(loop):
-        if isinstance(node, ast.AugAssign) and name in {
-            each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)
-        }:
-            return True
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and name in loads([node.value]):
-            return True
-        in_place = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
-        if in_place and not node.func.attr.endswith("__") and name in loads([node.func.value]):  # type: ignore[attr-defined]
-            return True
-        if isinstance(node, ast.keyword) and node.arg == "out" and name in loads([node.value]):
-            return True
     return False

@@ -24,12 +24,14 @@ class ProposedEdit:
     Attributes:
         equivalence: the class of one that cures a finding.
         weakest: class that it may have instead.
+        on_request: tried only where its rule is named.
     """
 
     selection: Selection
     finding: Finding | None = None
     equivalence: Equivalence = Equivalence.BITWISE
     weakest: Equivalence | None = None
+    on_request: bool = False
 
 
 def edit_candidates(
@@ -43,15 +45,21 @@ def edit_candidates(
     """Return the edits as candidates.
 
     The user's are held to bit equality first, and then to `equal`. Those of findings are held to their own class, and
-    tried where they can give enough and keep results as equal as asked for, or where `named` holds their rule.
+    tried where they can give enough and keep results as equal as asked for, or where `named` holds their rule; those on
+    request in the latter case alone.
     """
     found = []
     for edit in edits:
         if edit.finding is None:
             found.append(_given(edit, run, breakdown, equal))
-        elif edit.finding.max_speedup >= FLOOR and (edit.equivalence.rank <= equal.rank or edit.finding.code in named):
+        elif edit.finding.max_speedup >= FLOOR and (edit.finding.code in named or _is_offered(edit, equal)):
             found.append(_cure(edit, edit.finding, equal))
     return found
+
+
+def _is_offered(edit: ProposedEdit, equal: Equivalence) -> bool:
+    """Return whether an edit is tried though nobody asked for it."""
+    return not edit.on_request and edit.equivalence.rank <= equal.rank
 
 
 def _given(edit: ProposedEdit, run: Run, breakdown: Breakdown, equal: Equivalence) -> Candidate:

@@ -2,7 +2,8 @@
 
 A call is known by its tensors: the same objects, not written to since, in the step under way or the one before. Both
 calls are in training mode: what is done in evaluation mode is another computation. Outputs that get a gradient are
-wanted (two dropout masks of one batch, for instance), which a hook on them tells.
+wanted (two dropout masks of one batch, for instance), which a hook on them tells. Counters of torch's tell whether
+weights were written to between the calls, and whether the second one writes to buffers or draws random numbers.
 """
 
 import contextlib
@@ -41,15 +42,25 @@ class _Call(NamedTuple):
         return all(new() is old() is not None and version == before for (new, version), (old, before) in pairs)
 
 
+class _Repeat(NamedTuple):
+    """A call of this step that repeats another one."""
+
+    place: Frame | None
+    taken: int  # nanoseconds
+    gradients: list[bool]  # that came to its outputs
+    changed: bool  # weights or buffers were written to since the first call
+    marked: bool  # it wrote to buffers, or drew random numbers
+
+
 class RepeatWatch:
     """Clocks the calls that repeat another one."""
 
     def __init__(self, inside: Callable[[], bool]) -> None:
         """See nothing yet; `inside()` says whether a step is under way: validation is none."""
         self._inside = inside
-        self._calls: deque[tuple[int, _Call]] = deque(maxlen=_REMEMBERED)  # with the step
-        self._open: list[tuple[Frame | None, int, list[bool]]] = []  # of this step: place, ns, gradients that came
-        self._costs: dict[Frame | None, list[int]] = {}
+        self._calls: deque[tuple[int, _Call, int]] = deque(maxlen=_REMEMBERED)  # step, call, writes to the module then
+        self._open: list[_Repeat] = []  # of this step
+        self._costs: dict[Frame | None, list[int]] = {}  # calls, nanoseconds, changed, marked
         self._steps = 0
 
     def around(self, module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,24 +70,27 @@ class RepeatWatch:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             known = _known(module, args, kwargs)
-            repeated = known is not None and any(known.repeats(earlier) for _, earlier in self._calls)
+            same = [writes for _, earlier, writes in self._calls if known is not None and known.repeats(earlier)]
+            before, drawn = (_writes(module), _drawn()) if same else (0, ())
             start = perf_counter_ns()
             outputs = inner(*args, **kwargs)
-            if repeated:
-                self._open.append((caller(2), perf_counter_ns() - start, _gradients(outputs)))
+            taken, after = perf_counter_ns() - start, _writes(module)
+            if same:
+                marked = after != before or _drawn() != drawn
+                self._open.append(_Repeat(caller(2), taken, _gradients(outputs), before != same[-1], marked))
             elif known is not None:
-                self._calls.append((self._steps, known))
+                self._calls.append((self._steps, known, after))
             return outputs
 
         return call
 
     def step(self, *_: object) -> None:
         """A step is over: what got no gradient in it was in vain; forget the calls of the step before."""
-        for place, taken, gradients in self._open:
-            if not gradients:
-                cost = self._costs.setdefault(place, [0, 0])
-                cost[0] += 1
-                cost[1] += taken
+        for one in self._open:
+            if not one.gradients:
+                cost = self._costs.setdefault(one.place, [0, 0, 0, 0])
+                for at, number in enumerate((1, one.taken, one.changed, one.marked)):
+                    cost[at] += number
         self._open.clear()
         while self._calls and self._calls[0][0] < self._steps:
             self._calls.popleft()
@@ -85,8 +99,10 @@ class RepeatWatch:
     def facts(self) -> tuple[RepeatedForward, ...]:
         """Return the places of such calls, that which took most first."""
         found = [
-            RepeatedForward(place=place, count=count, steps=self._steps, seconds=taken / 1e9)
-            for place, (count, taken) in self._costs.items()
+            RepeatedForward(
+                place=place, count=count, steps=self._steps, seconds=taken / 1e9, changed=changed, marked=marked
+            )
+            for place, (count, taken, changed, marked) in self._costs.items()
         ]
         return tuple(sorted(found, key=lambda each: -each.seconds))
 
@@ -100,6 +116,20 @@ def _known(module: Any, args: Any, kwargs: Any) -> _Call | None:
     except Exception:  # made in inference mode, for instance: a probe must not end the script
         return None
     return _Call(id(module), tensors, rest) if tensors else None
+
+
+def _writes(module: Any) -> int:
+    """Return how often the weights and buffers of a module were written to, -1 where that is not counted."""
+    try:
+        return sum(each._version for each in (*module.parameters(), *module.buffers()))
+    except Exception:  # made in inference mode, or not made yet
+        return -1
+
+
+def _drawn() -> tuple[Any, ...]:
+    """Return the states of torch's random numbers."""
+    devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+    return tuple(each.get_state().numpy().tobytes() for each in (torch.default_generator, *devices))
 
 
 def _gradients(outputs: Any) -> list[bool]:

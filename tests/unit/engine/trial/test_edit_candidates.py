@@ -1,5 +1,7 @@
 """Edits of the source as candidates, and their place among the fixes."""
 
+from dataclasses import replace
+
 from tests.unit.report.specimens import finding, run
 
 from flatout.analysis.breakdown import account
@@ -74,3 +76,10 @@ def test_the_user_s_come_first_and_those_of_findings_by_what_they_could_give():
     assert [each.selection.label for each in found] == [
         "edit given.diff", "edit large", "edit small", "much", "little", "bits"
     ]  # fmt: skip
+
+
+def test_one_on_request_is_tried_where_its_rule_is_named_alone():
+    one = replace(edit("x", code="CO024", max_speedup=2.0), on_request=True)
+    assert made(one) == []
+    (found,) = made(one, named=frozenset({"CO024"}))
+    assert (found.equivalence, found.reasons) == (Equivalence.BITWISE, ("CO024",))

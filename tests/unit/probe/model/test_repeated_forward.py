@@ -203,3 +203,27 @@ def test_no_batch_is_kept_alive():
     loop(x)
     del x
     assert gone() is None
+
+
+@pytest.mark.parametrize(("between", "changed"), [(True, 6), (False, 0)])
+def test_weights_that_change_between_the_two_calls_are_told(between, changed):
+    loop = Loop()
+    loop.model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(loop.model.parameters(), lr=0.1)
+
+    def body(x):
+        loop.train(loop(x))
+        if between:
+            optimizer.step()
+        loop(x)
+
+    (found,) = loop.steps(body)
+    assert (found.count, found.changed, found.marked) == (6, changed, 0)
+
+
+@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.BatchNorm1d(4)])
+def test_a_second_call_that_draws_or_counts_is_told(layer):
+    loop = Loop()
+    loop.model = nn.Sequential(layer, nn.Linear(4, 2))
+    (found,) = loop.steps(hits_before(loop))
+    assert (found.count, found.changed, found.marked) == (6, 0, 6)

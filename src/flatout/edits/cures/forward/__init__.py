@@ -1,0 +1,1 @@
+"""Cures of findings about what a forward pass computes: one file a kind of change."""

@@ -1,0 +1,180 @@
+"""The second call of a model on one batch, replaced by what the first one gave: `outputs.detach()`."""
+
+import ast
+from dataclasses import dataclass
+
+from flatout.edits.finding_edit import EditPlace
+from flatout.edits.reading.blocks import block_of, is_plain, loads, stores
+from flatout.edits.reading.gradient_flow import last_name, may_be_trained_on
+from flatout.edits.reading.gradient_reads import gradient_hook
+from flatout.edits.reading.in_place import changed_in_place
+from flatout.edits.reading.weight_changes import changes_weights, keeps_state
+from flatout.edits.text_changes import TextChanges, fresh_name
+from flatout.edits.written_edit import WrittenEdit
+
+__all__ = ["with_earlier_outputs"]
+
+_NO_GRADIENTS = ("no_grad", "inference_mode")
+_NEW = frozenset(  # methods that give a tensor of their own
+    ["argmax", "argmin", "max", "min", "mean", "sum", "softmax", "log_softmax", "sigmoid", "topk", "norm", "eq", "item"]
+)
+_SELDOM = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two calls that are written alike, and the statements between them."""
+
+    first: ast.Call
+    second: ast.Call
+    before: ast.stmt  # the statement of the first call
+    between: list[ast.AST]
+
+
+def with_earlier_outputs(place: EditPlace) -> WrittenEdit:
+    """Replace the call on the finding's line by the outputs of the same call above it."""
+    if place.finding.argument("changed") != 0:
+        return place.left("the weights may have changed since the first call, so its outputs are others")
+    if place.finding.argument("marked") != 0:
+        return place.left("the second call draws random numbers or counts in running statistics, as the next steps see")
+    pair = _pair(place)
+    if pair is None:
+        return place.left("no call of the model that is written as this one is stands above it in the same function")
+    reason = _refused(place, pair)
+    if reason:
+        return place.left(reason)
+    changes = TextChanges(place.source)
+    name = _bound_to(pair)
+    if not name or name in stores(pair.between) or name in loads([pair.first]):
+        if _calls_before(pair):
+            return place.left("the line of the first call calls something else before it")
+        name = fresh_name(place.source, "outputs")
+        changes.before(pair.before, f"{name} = {changes.text(pair.first)}")
+        changes.replace(pair.first, name)
+    taken = _part(place, pair.second)
+    part = changes.text(taken).removeprefix(changes.text(pair.second))
+    used = place.source.parents[taken]
+    is_new = isinstance(used, ast.Attribute) and used.attr in _NEW
+    changes.replace(taken, f"{name}{part}.detach()" + ("" if is_new else ".clone()"))
+    return WrittenEdit(changes.done(place.project), changed=1)
+
+
+# -- the calls --------------------------------------------------------------------------------------------------------
+
+
+def _pair(place: EditPlace) -> _Pair | None:
+    """Return a call on the finding's line and the nearest one above it that is written alike."""
+    scope = place.source.scope(place.statement)
+    calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call) and is_plain(node.func)]
+    here = [each for each in calls if place.source.statement(each) is place.statement]
+    for second in here:
+        above = [each for each in calls if ast.dump(each) == ast.dump(second) and each.lineno < second.lineno]
+        for first in sorted(above, key=lambda each: -each.lineno):
+            between = _between(place, place.source.statement(first))
+            if between is not None:
+                return _Pair(first, second, place.source.statement(first), between)
+    return None
+
+
+def _between(place: EditPlace, before: ast.stmt) -> list[ast.AST] | None:
+    """Return what runs between a statement and the finding's; None where that may run without the other before it."""
+    block = block_of(place.source, before)
+    found: list[ast.AST] = []
+    statement: ast.AST = place.statement
+    while isinstance(statement, ast.stmt):
+        own = block_of(place.source, statement)
+        if own is block:
+            return [*block[block.index(before) + 1 : block.index(statement)], *found]
+        found = [*own[: own.index(statement)], *found]
+        statement = place.source.parents[statement]
+        if isinstance(statement, ast.If):
+            found = [statement.test, *found]
+        elif not (isinstance(statement, ast.With) and all(_is_switch(each.context_expr) for each in statement.items)):
+            return None
+    return None
+
+
+def _is_switch(node: ast.expr) -> bool:
+    return any(name in ast.unparse(node) for name in _NO_GRADIENTS)
+
+
+def _bound_to(pair: _Pair) -> str:
+    """Return the name that the first call's outputs are bound to, "" where more is done with them at once."""
+    statement = pair.before
+    alone = isinstance(statement, ast.Assign) and statement.value is pair.first and len(statement.targets) == 1
+    target = statement.targets[0] if alone and isinstance(statement, ast.Assign) else None
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _calls_before(pair: _Pair) -> bool:
+    """Return whether the line of the first call calls something before it, or may not call it at all."""
+    inside = {*ast.walk(pair.first)}
+    for node in ast.walk(pair.before):
+        if isinstance(node, _SELDOM) and pair.first in ast.walk(node):
+            return True
+        around = isinstance(node, ast.Call) and pair.first in ast.walk(node)
+        if isinstance(node, ast.Call) and node not in inside and not around and _is_before(node, pair.first):
+            return True
+    return False
+
+
+def _is_before(node: ast.expr, other: ast.expr) -> bool:
+    return (node.lineno, node.col_offset) < (other.lineno, other.col_offset)
+
+
+def _part(place: EditPlace, call: ast.Call) -> ast.expr:
+    """Return the part of what a call gives that is read: `model(x).logits`, `model(x)[0]`."""
+    found: ast.expr = call
+    while True:
+        around = place.source.parents[found]
+        asked = isinstance(around, ast.Attribute | ast.Subscript) and around.value is found
+        called = isinstance(place.source.parents.get(around), ast.Call) and isinstance(around, ast.Attribute)
+        if not asked or called or not isinstance(around, ast.expr):
+            return found
+        found = around
+
+
+# -- where it may not be done -----------------------------------------------------------------------------------------
+
+
+def _refused(place: EditPlace, pair: _Pair) -> str:
+    """Return why the first outputs may not stand for the second ones, "" where they may."""
+    if not isinstance(pair.before, ast.Assign | ast.AugAssign | ast.Expr | ast.AnnAssign):
+        return "the line of the first call does more than to bind its outputs"
+    names = loads([pair.first])
+    bound = _bound_to(pair)
+    for name in sorted(names | ({bound} if bound else set())):
+        if changed_in_place(pair.between, name) or (name in names and name in stores([*pair.between, pair.before])):
+            return f"{name} is bound anew or changed between the two calls"
+    changed = changes_weights(place.project, [pair.before, *pair.between])
+    if changed:
+        return f"{changed} between the two calls may change weights"
+    kept = keeps_state(place.project)
+    if kept:
+        return f"forward() writes {kept}, which tells one call from two"
+    hook = gradient_hook(place.project) or ("a forward hook" if "forward_hook" in place.project.mentions else "")
+    if hook:
+        return f"{hook} may see each call by itself"
+    if may_be_trained_on(place.project, place.source, place.statement):
+        return "what the second call gives may come to a backward pass"
+    return _refused_here(place, pair)
+
+
+def _refused_here(place: EditPlace, pair: _Pair) -> str:
+    statement = place.statement
+    alone = isinstance(statement, ast.Assign) and statement.value is pair.second
+    if (
+        isinstance(statement, ast.Assign)
+        and alone
+        and not all(isinstance(each, ast.Name) for each in statement.targets)
+    ):
+        return "the second call gives more than one thing"
+    name = _bound_to(pair)
+    for node in (inner for each in (pair.before, *pair.between) for inner in ast.walk(each)):
+        if not isinstance(node, ast.Call) or (pair.first not in ast.walk(node) and name not in loads(node.args)):
+            continue
+        for _, function in place.project.functions.get(last_name(node.func), ()):
+            given = [each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)]
+            if node is not pair.first and any(changed_in_place(function.body, each) for each in given):
+                return f"{function.name}() may change the outputs in place"
+    return ""
