@@ -88,14 +88,16 @@ def _rule_page(rule: "Rule") -> str:
 
 
 def _cures(rule: "Rule") -> str:
-    """Return what `flatout tune` tries where the rule finds its fault, each with its class."""
+    """Return what `flatout tune` tries where the rule finds its fault, each with its class, or why nothing."""
     from flatout.edits.finding_cures import edits_in_words
     from flatout.fixes.core.catalog import fixes
 
     addressing = [fix for fix in fixes() if rule.code in fix.addresses]
     cures = [f"{fix.name} ({fix.equivalence}{', on request' if fix.on_request else ''})" for fix in addressing]
     cures += [f"an edit of the source: {words}" for words in edits_in_words(rule)]
-    return f"`flatout tune` tries: {', '.join(cures)}." if cures else "`flatout tune` has no cure for it."
+    if cures:
+        return f"`flatout tune` tries: {', '.join(cures)}."
+    return " ".join(filter(None, ("`flatout tune` has no cure for it.", rule.no_cure)))
 
 
 def _fix_page(fix: "Fix") -> str:

@@ -99,4 +99,5 @@ RULE = Rule(
         example(step_ms=100, forward=50, backward=40, causes=_causes(1.0, broken=False)),
         example(step_ms=100, forward=50, backward=40),
     ),
+    no_cure="The line does what a graph cannot hold, and only its author can tell whether it may go or move.",
 )

@@ -101,4 +101,5 @@ RULE = Rule(
         example(step_ms=100, forward=30, input=60, environment=_GPU, causes=_with(_HEAD)),
         example(step_ms=100, forward=90, causes=_with(_HEAD)),
     ),
+    no_cure="A larger vocabulary or layer is another model, and its checkpoints have other shapes.",
 )

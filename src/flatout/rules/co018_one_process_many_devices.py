@@ -96,4 +96,5 @@ RULE = Rule(
         example(step_ms=100, **_STEP, models=(_MODEL,), causes=_with(None)),
         example(step_ms=100, **_STEP, causes=_with(_WORK)),
     ),
+    no_cure="DistributedDataParallel needs one process for each device, which the script's launcher starts.",
 )  # fmt: skip

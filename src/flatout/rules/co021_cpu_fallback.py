@@ -120,4 +120,5 @@ RULE = Rule(
         ),
     ),
     preview=True,
+    no_cure="Which operations of the device give the same result depends on the device and the numbers.",
 )

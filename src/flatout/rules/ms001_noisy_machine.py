@@ -111,4 +111,5 @@ RULE = Rule(
     check=check,
     fires_on=(example(step_ms=100, forward=50, utilization=_FOREIGN), example(steps=_UNEVEN)),
     quiet_on=(example(step_ms=100, forward=50, utilization=_QUIET), example(steps=_EVEN), example(steps=_MIXED)),
+    no_cure="It is about the machine, not the script: measure again when nothing else runs there.",
 )

@@ -58,4 +58,5 @@ RULE = Rule(
     check=check,
     fires_on=(example(step_ms=100, n=19, forward=50), example(step_ms=100, n=1, forward=50)),
     quiet_on=(example(step_ms=100, n=20, forward=50), example(step_ms=100, n=60, forward=50)),
+    no_cure="It is about the measurement, not the script: measure more steps.",
 )

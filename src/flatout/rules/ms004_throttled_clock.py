@@ -90,4 +90,5 @@ RULE = Rule(
         example(step_ms=100, forward=50, utilization=_looks(12, 12, "hardware thermal")),
         example(step_ms=100, forward=50),
     ),
+    no_cure="It is about the machine, not the script: its cooling, or its power limit.",
 )

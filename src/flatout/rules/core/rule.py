@@ -36,6 +36,7 @@ class Rule:
         setting_applies: whether those settings apply to a recording; always where it is None.
         edits: the edits of the script that may fix it, each a key of `flatout.edits.finding_cures.EDITS` and what it is
             given; the first ones are tried first.
+        no_cure: why neither a fix nor an edit cures it, in one sentence; "" where one does.
     """
 
     code: str
@@ -54,6 +55,7 @@ class Rule:
     settings: Mapping[str, str] = field(default_factory=dict)
     setting_applies: Callable[[Run], bool] | None = None
     edits: tuple[tuple[str, ...], ...] = ()
+    no_cure: str = ""
 
     @property
     def page(self) -> str:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from flatout.fixes.core.catalog import fixes
 from flatout.rules import catalog
 from flatout.schema.phase import Phase
 
@@ -83,3 +84,55 @@ NEED_ANOTHER_MACHINE = ["CO018", "CO021", "IN015", "MS004"]
 
 def test_only_rules_that_no_machine_of_ours_can_confirm_are_in_preview():
     assert [rule.code for rule in catalog() if rule.preview] == NEED_ANOTHER_MACHINE
+
+
+CURE_UNDER_WAY = {
+    "CO002",
+    "CO006",
+    "CO009",
+    "CO012",
+    "CO014",
+    "CO016",
+    "CO023",
+    "CO024",
+    "CO028",
+    "CO031",
+    "CO032",
+    "CO034",
+    "DI001",
+    "DI002",
+    "DI003",
+    "DI004",
+    "DI005",
+    "DI006",
+    "EP004",
+    "EP005",
+    "EP006",
+    "EP007",
+    "HO002",
+    "HO003",
+    "IN005",
+    "IN008",
+    "IN013",
+    "IN016",
+    "IN019",
+    "ME002",
+    "ME003",
+    "ME006",
+    "SY001",
+    "TR004",
+    "TR005",
+}
+"""Rules whose findings neither have a cure nor a reason yet; one rule a line, and none is added."""
+
+
+@pytest.mark.parametrize("rule", catalog(), ids=name_of)
+def test_a_rule_has_a_cure_or_says_why_it_has_none(rule):
+    cured = bool(rule.edits) or any(rule.code in fix.addresses for fix in fixes())
+    assert cured + bool(rule.no_cure) == (rule.code not in CURE_UNDER_WAY)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in catalog() if rule.no_cure], ids=name_of)
+def test_the_reason_for_no_cure_is_one_sentence(rule):
+    assert re.fullmatch(r"[A-Z][^.!]*\.", rule.no_cure)
+    assert rule.no_cure.isascii()
