@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from flatout.edits.cures.collected_pieces import collected
+from flatout.edits.cures.deferred_reads import read_later
 from flatout.edits.cures.detached_arguments import with_detached_arguments
 from flatout.edits.cures.foreach_loops import with_foreach
 from flatout.edits.cures.needed_gradients import with_needed_inputs
@@ -77,6 +78,7 @@ EDITS: Mapping[str, FindingEdit] = {
     "one-array": _tried(in_one_array, "one array before the tensor"),
     "pad-sequence": _tried(padded_at_once, "pad_sequence for the loop"),
     "collect": _tried(collected, "pieces collected in a list"),
+    "read-later": _tried(read_later, "values kept on the device and read together"),
 }
 """How the statement that a finding names is changed, by the names in `Rule.edits`."""
 

@@ -107,6 +107,7 @@ RULE = Rule(
     code="TR005",
     name="outputs-copied-back",
     check=check,
+    edits=(("read-later",),),
     subsumes=("sync-on-critical-path", "python-work-in-step"),
     fires_on=(
         example(step_ms=80, sync=20, forward=40, environment=_GPU, causes=_with(_LOGITS)),
