@@ -58,7 +58,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("share of the host time", seconds(lines) / seconds(host), ""),
             Evidence("stack samples", spot.samples, ""),
         ),
-        fixes=(),
+        fixes=("buffered-files",),
     )
 
 

@@ -66,7 +66,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("of the same tensor, unchanged", sum(copy.repeats for copy in same), ""),
             Evidence("copied", num_bytes, "bytes"),
         ),
-        fixes=(),
+        fixes=("kept-copies",),
     )
 
 

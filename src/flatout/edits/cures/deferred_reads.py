@@ -368,7 +368,7 @@ def _is_chain(node: ast.expr, part: ast.AST) -> bool:
 def _is_number(node: ast.Call) -> bool:
     """Return whether a call returns something without a graph, whatever it is called on."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in _ENDS or (isinstance(node.func, ast.Name) and name in ("float", "int", "bool", "round"))
+    return name in _ENDS or (isinstance(node.func, ast.Name) and name in ("float", "int"))
 
 
 def _is_size(node: ast.expr) -> bool:
