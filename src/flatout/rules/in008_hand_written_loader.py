@@ -64,7 +64,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("stack samples", spot.samples if spot else 0, ""),
             *(listed(chain, chain.spot.share * share * breakdown.mean_ms) if chain else ()),
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 
