@@ -59,7 +59,8 @@ class TextFile:
         """Whether nobody in this process can see the file without being noticed."""
         if self.looked and self.looks_left:
             self.looks_left -= 1
-            self.looked = _is_held(self.places[0], self.num_open + (self._sync is not None))
+            held = _is_held(self.places[0], self.num_open + (self._sync is not None))
+            self.looked = held or not _is_at(self.path, self.places[0])
             if self.looked:
                 self.retire()
         return self.looks_left > 0 and self.num_open <= 1 and not self.is_gathered
@@ -189,6 +190,13 @@ def _is_held(place: str, num_ours: int) -> bool:
     except OSError:
         return True
     return mapped or sum(_is_of(int(number), place) for number in numbers) > num_ours
+
+
+def _is_at(path: str, place: str) -> bool:
+    try:
+        return identity(_stat(path)) == place
+    except OSError:
+        return False
 
 
 def _is_of(number: int, place: str) -> bool:
