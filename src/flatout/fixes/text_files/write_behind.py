@@ -29,7 +29,7 @@ class WriteBehind:
     """
 
     def __init__(self, acted: Callable[[], None], left: Callable[[str], None]) -> None:
-        """Know no file; `acted` is told of each one that was written later, `left` why some are written at once."""
+        """Know no file; `acted` is told as one begins to wait, `left` why some are written at once."""
         self.waits = False
         self.pending: dict[str, TextFile] = {}
         self.threads = QuietThreads()
@@ -61,7 +61,9 @@ class WriteBehind:
     def add(self, file: TextFile) -> None:
         """Have what waits of a file written in a moment."""
         with self._lock:
-            self._due[file.places[0]] = file
+            if file.places[0] not in self._due:
+                self._due[file.places[0]] = file
+                self._acted()
             if self._thread is not None:
                 return
             self._thread = threading.Thread(target=self._work, name="flatout-files", daemon=True)
@@ -142,8 +144,6 @@ class WriteBehind:
                 file.settle()
             except OSError as error:
                 self._left(f"{os.path.basename(file.path)} could not be written: {error}")
-            else:
-                self._acted()
 
     def _work(self) -> None:
         while True:
