@@ -1,7 +1,7 @@
 """Files that are read again and again by functions that do nothing else: what they returned, kept.
 
 A file is known by its device, number, size and times. What was read is handed out as a copy for as long as these are
-what they were when it was read, provided that the file had not been written for some seconds then: a second write within
+what they were when it was read, provided that the file had not been written for some seconds then: a second write in
 one tick of the file system's clock shows in none of them.
 """
 

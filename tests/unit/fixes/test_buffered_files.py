@@ -26,6 +26,7 @@ from flatout.rules.core.example import example, line
 from flatout.schema.phase import Phase
 
 pytestmark = pytest.mark.slow
+# ruff: noqa: SIM115 - files that stay open are what it is about
 
 FIX_NAME = "buffered-files"
 _open = open
@@ -112,7 +113,9 @@ LOOKS = {
     "descriptor": lambda path: os.read(os.open(path, os.O_RDONLY), 1000).decode(),
     "program": lambda path: subprocess.run(["cat", path], capture_output=True, text=True, check=True).stdout,
     "shell": lambda path: os.system(f"cp {path} copy.txt") == 0 and on_disk("copy.txt").decode(),
-    "remove the folder": lambda path: shutil.copytree(".", "../all", dirs_exist_ok=True) and on_disk("../all/log.txt").decode(),
+    "remove the folder": lambda path: (
+        shutil.copytree(".", "../all", dirs_exist_ok=True) and on_disk("../all/log.txt").decode()
+    ),
     "fork": lambda path: in_a_child(lambda: on_disk_plainly(path)) and on_disk(path).decode(),
     "signal": lambda path: os.kill(os.getpid(), 0) or on_disk(path).decode(),
 }
@@ -267,8 +270,8 @@ WRITERS = {
     "places": lambda file, step: file.write(f"{file.tell()}\n"),
     "back": lambda file, step: file.write("abc") and file.seek(0) == 0 and file.write(f"{step}"),
     "cut": lambda file, step: file.write("abcdef") and file.truncate(3),
-    "below": lambda file, step: file.write("abc") and file.flush() or file.buffer.write(b"d") and file.buffer.flush(),
-    "raw": lambda file, step: file.write("abc") and file.flush() or file.buffer.raw.write(b"d"),
+    "below": lambda file, step: [file.write("abc"), file.flush(), file.buffer.write(b"d"), file.buffer.flush()],
+    "raw": lambda file, step: [file.write("abc"), file.flush(), file.buffer.raw.write(b"d")],
     "large": lambda file, step: file.write("x" * 100_000),
 }
 OPTIONS = {
@@ -483,7 +486,9 @@ for step in range(9):
 def test_the_end_of_the_process_finds_everything_written(end, workdir):
     (workdir / "script.py").write_text(SCRIPT.format(path=sys.path, body=end))
     done = subprocess.run([sys.executable, "script.py"], cwd=workdir, capture_output=True, text=True, check=False)
-    assert done.returncode == {"sys.exit(3)": 3, "1 / 0": 1, "os.kill(os.getpid(), 9)": -9, "os.abort()": -6}.get(end, 0)
+    assert done.returncode == {"sys.exit(3)": 3, "1 / 0": 1, "os.kill(os.getpid(), 9)": -9, "os.abort()": -6}.get(
+        end, 0
+    )
     assert on_disk_off("log.txt") == b"x\n" * 9
     assert on_disk_off("again.txt") == b"y\n" * 9
 

@@ -6,7 +6,6 @@ loop, and after some steps, so that little is kept. The clone holds the value of
 """
 
 import ast
-import builtins
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ _ENDS = _NUMBERS | {"numpy"}  # what they return has no graph
 _MOST_NUMBERS, _MOST_TENSORS = 64, 8  # that are kept
 _WHOLE = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.List, ast.Dict)
 _PURE = ("numpy.", "torch.", "math.", "statistics.")
+_COMPUTE = {"abs", "bool", "float", "int", "len", "list", "max", "min", "round", "sorted", "str", "sum", "tuple"}
 _FRESH_CALLS = {"list", "dict", "collections.defaultdict", "collections.deque", "collections.Counter"}
 
 
@@ -197,7 +197,8 @@ def _is_handed_on(source: SourceFile, node: ast.Name, loop: _Loop) -> bool:
 
 
 def _is_builtin(names: ModuleNames, node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and hasattr(builtins, node.id) and node.id not in {*names.bound, *names.imports}
+    """Return whether a name is that of a function of Python's that computes, and keeps nothing."""
+    return isinstance(node, ast.Name) and node.id in _COMPUTE and node.id not in {*names.bound, *names.imports}
 
 
 def _readers(source: SourceFile, adding: list[_Adding], loop: _Loop) -> list[ast.If] | None:
@@ -276,7 +277,7 @@ class _Later:
             return self._other(node)
         if isinstance(node, ast.Name):
             return node
-        if (_is_read(node) and all(_is_chain(node, each) for each in inner)):
+        if _is_read(node) and all(_is_chain(node, each) for each in inner):
             return self._read(node)
         if isinstance(node, ast.Call):
             outer, self.is_reduced = self.is_reduced, self.is_reduced or _is_number(node)
@@ -289,7 +290,8 @@ class _Later:
                 if isinstance(part, ast.expr):
                     setattr(made, name, self._expression(part))
                 elif isinstance(part, list):
-                    setattr(made, name, [self._expression(each) if isinstance(each, ast.expr) else each for each in part])
+                    parts = [self._expression(each) if isinstance(each, ast.expr) else each for each in part]
+                    setattr(made, name, parts)
             return made
         raise _RefusedError(f"{ast.unparse(node)} is more than a value that is read and arithmetic")
 
@@ -298,7 +300,7 @@ class _Later:
         made, names = copy.copy(node), self.place.source.names
         if isinstance(node.func, ast.Attribute) and any(map(self._is_later, ast.walk(node.func.value))):
             made.func = copy.copy(node.func)
-            made.func.value = self._expression(node.func.value)  # type: ignore[attr-defined]
+            made.func.value = self._expression(node.func.value)
         elif not names.dotted(node.func).startswith(_PURE) and not _is_builtin(names, node.func):
             raise _RefusedError(f"{ast.unparse(node.func)}() may do more than compute")
         made.args = [self._expression(each) for each in node.args]
@@ -313,12 +315,13 @@ class _Later:
                 break
             methods.append(base.func.attr)
             base = base.func.value
-        if not (self.is_reduced or {*methods} & {*_ENDS, "detach"}):
-            if not is_without_gradients(self.place.source, self.place.statement):
-                raise _RefusedError(f"{ast.unparse(node)} may be kept with its graph")
+        cut = self.is_reduced or not {*_ENDS, "detach"}.isdisjoint(methods)
+        if not cut and not is_without_gradients(self.place.source, self.place.statement):
+            raise _RefusedError(f"{ast.unparse(node)} may be kept with its graph")
         if {*methods} & _TENSORS:
             self.most = _MOST_TENSORS
-        text = f"({ast.unparse(base)})" if not isinstance(base, ast.Name | ast.Call | ast.Attribute) else ast.unparse(base)
+        text = ast.unparse(base)
+        text = text if isinstance(base, ast.Name | ast.Call | ast.Attribute) else f"({text})"
         later: ast.expr = self._keep(f"{text}.detach().clone()")
         for method in reversed([each for each in methods if each != "detach"]):
             later = ast.Call(ast.Attribute(later, method, ast.Load()), [], [])

@@ -63,7 +63,7 @@ class OpenedTexts:
     def opening(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return what stands for `open`."""
 
-        def open(  # noqa: A001
+        def open(
             file: Any,
             mode: str = "r",
             buffering: int = -1,
@@ -117,7 +117,11 @@ class OpenedTexts:
             known.num_steps, known.step = known.num_steps + 1, self.step
             if known.num_steps == _STEPS and "x" not in mode and codecs.lookup(text.encoding).name in _PLAIN:
                 known.file = self._behind.file(path, text.fileno())
-                known.encoding, known.errors, known.line_buffering = text.encoding, text.errors or "", text.line_buffering
+                known.encoding, known.errors, known.line_buffering = (
+                    text.encoding,
+                    text.errors or "",
+                    text.line_buffering,
+                )
         if known.num_steps > _STEPS and not self._behind.waits:  # it is open for a moment
             return text
         encoding, errors, by_line = text.encoding, text.errors or "", text.line_buffering
@@ -134,7 +138,7 @@ class OpenedTexts:
             return original(*given)
 
 
-def _text(below: Any, encoding: str, errors: str, newline: str | None, by_line: bool, mode: str) -> io.TextIOWrapper:  # noqa: FBT001
+def _text(below: Any, encoding: str, errors: str, newline: str | None, by_line: bool, mode: str) -> io.TextIOWrapper:
     """Return the text layer of a file, as `open` makes it."""
     text = io.TextIOWrapper(below, encoding, errors, newline, line_buffering=by_line)
     text.mode = mode  # type: ignore[misc]

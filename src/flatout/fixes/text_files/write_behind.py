@@ -53,7 +53,7 @@ class WriteBehind:
         if known is not None and known.path == path:
             return known
         if known is not None or len(self.pending) >= _MOST_KNOWN:
-            self._forget(lambda file: file is known or not file.num_open and not file.is_gathered)
+            self._forget(lambda file: file is known or not (file.num_open or file.is_gathered))
         self.pending[places[0]] = made = TextFile(path, places)
         self._places.update(places)
         return made

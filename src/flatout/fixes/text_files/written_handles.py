@@ -116,7 +116,7 @@ class DeferredWriter(io.BufferedWriter):
         return number
 
     @property
-    def raw(self) -> Any:
+    def raw(self) -> Any:  # type: ignore[override]
         """The layer below, with everything written."""
         self._end()
         return super().raw

@@ -118,7 +118,11 @@ def test_what_is_written_to_later_is_kept_as_it_was(tmp_path):
         ("    seen = []\n", "    seen = []\n    def look(): return total\n", "a function that the loop may call"),
         ("    seen = []\n", "    global total\n", "a name of other functions"),
         ("    return model", "    else:\n        pass\n    return model", "stands in no loop"),
-        (LINE, "        try:\n            total += loss.item()  # <<\n        except RuntimeError: pass\n", "may be caught"),
+        (
+            LINE,
+            "        try:\n            total += loss.item()  # <<\n        except RuntimeError: pass\n",
+            "may be caught",
+        ),
         (LINE, "        value = loss.item()  # <<\n        if value > 3: break\n", "value is read in each turn"),
         (
             LINE,
@@ -137,7 +141,9 @@ def test_what_somebody_may_see_before_is_left(tmp_path, old, new, reason):
 @pytest.mark.parametrize("use", ["model.seen = seen", "keep(seen)", "other = {'seen': seen}"])
 def test_a_list_that_somebody_else_may_hold_is_left(tmp_path, use):
     text = TRAINS.replace("    total, seen, shown = 0.0, [], []\n", "    shown = []\n")
-    text = text.replace(LINE, "        seen.append(loss.item())  # <<\n").replace("    seen = []\n", f"    seen = []\n    {use}\n")
+    text = text.replace(LINE, "        seen.append(loss.item())  # <<\n").replace(
+        "    seen = []\n", f"    seen = []\n    {use}\n"
+    )
     after, left = made(tmp_path, text)
     assert after == ""
     assert "may keep it" in left
