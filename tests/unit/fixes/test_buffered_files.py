@@ -345,6 +345,7 @@ def test_a_file_looks_like_any_other(process):
         file.close()
         with pytest.raises(ValueError, match="closed file"):
             file.write("x")
+    plain.close()
 
 
 def test_errors_of_opening_are_raised_where_a_folder_goes_away(process):

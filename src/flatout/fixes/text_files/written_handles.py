@@ -157,7 +157,7 @@ def deferred_sync(original: Callable[..., Any]) -> Callable[..., Any]:
         number = fd if type(fd) is int else -1
         writer = _by_number.get(number)
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_globals.get("__name__", "").startswith("flatout.fixes.core"):
+        while frame is not None and str(frame.f_globals.get("__name__")).startswith("flatout."):
             frame = frame.f_back
         if writer is None or writer.closed or not writer.sync_later(frame, number):
             original(fd)
