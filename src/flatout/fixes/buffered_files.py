@@ -31,6 +31,7 @@ import atexit
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ from flatout.schema.trial import Equivalence
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
+    from flatout.fixes.text_files.opened_texts import OpenedTexts
 
 __all__ = ["FIX", "choices", "patch"]
 
@@ -91,6 +93,7 @@ def patch(site: "Site") -> None:
     from flatout.fixes.text_files.opened_texts import OpenedTexts
     from flatout.fixes.text_files.write_behind import WriteBehind
     from flatout.fixes.text_files.written_handles import DeferredWriter, deferred_sync
+    from flatout.probe.core.user_places import is_user_file
 
     if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
         raise RuntimeError("several ranks train: another one may read a file before it is written")
@@ -98,33 +101,38 @@ def patch(site: "Site") -> None:
         raise RuntimeError("who has a file open is told by /proc, which this system does not have")
     behind = WriteBehind(lambda: site.hit("written later"), site.stand_back)
     sync = os.fsync
-    texts = OpenedTexts(behind, lambda raw, path: DeferredWriter(raw, path, behind, sync))
-
-    def counting(original: Callable[..., Any]) -> Callable[..., Any]:
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            texts.step += 1
-            return original(*args, **kwargs)
-
-        return backward
-
-    def starting(original: Callable[..., Any]) -> Callable[..., Any]:
-        def start(process: Any) -> Any:
-            if getattr(getattr(process, "_target", None), "__name__", "") != "_worker_loop":
-                site.fail("another process of the training may read a file at any moment")
-            return original(process)
-
-        return start
-
+    texts = OpenedTexts(behind, lambda raw, path: DeferredWriter(raw, path, behind, sync), is_user_file)
     hold_back(site, behind)
     site.wrap("builtins:open", texts.opening, always=True)
     if getattr(io.open, "__wrapped__", None) is None:
         site.wrap("io:open", texts.opening, always=True)
     site.wrap("os:fsync", deferred_sync)
-    site.wrap("torch.autograd:backward", counting, always=True)
-    site.wrap("multiprocessing.process:BaseProcess.start", starting)
+    site.wrap("torch.autograd:backward", partial(_counting, texts), always=True)
+    site.wrap("multiprocessing.process:BaseProcess.start", partial(_starting, site))
     wait_at_exits(site, behind.settle)
-    atexit.register(behind.end)
+    atexit.register(behind.switch, on=False)
     site.switch(lambda: behind.switch(on=True), lambda: behind.switch(on=False))
+
+
+def _counting(texts: "OpenedTexts", original: Callable[..., Any]) -> Callable[..., Any]:
+    """Count steps by their backward passes."""
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        texts.step += 1
+        return original(*args, **kwargs)
+
+    return backward
+
+
+def _starting(site: "Site", original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let nothing wait any more where a process other than a loader's worker is started."""
+
+    def start(process: Any) -> Any:
+        if getattr(getattr(process, "_target", None), "__name__", "") != "_worker_loop":
+            site.fail("another process of the training may read a file at any moment")
+        return original(process)
+
+    return start
 
 
 FIX = Fix(

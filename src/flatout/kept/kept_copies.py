@@ -107,18 +107,19 @@ class KeptCopies:
     def _keep(self, key: object, known: _Sent, tensor: Any, make: Callable[[], Any]) -> Any:
         """Copy a tensor, and keep that where it can be told whether the tensor changes."""
         known.seen = -(1 << 62)  # it is tried once
+        if tensor.nbytes > _MOST_BYTES or not _is_private(tensor.data_ptr()):
+            self._reports.left("a tensor that is copied again is large, or lies in memory that others may write to")
+            return make()
         watch = StateWatch([("the tensor", _base(tensor))], files="passed")
         made = make()
         graph = watch.graph
         if watch.unseen or graph.unwatched or graph.opaque - POINTERS or watch.look() or made is tensor:
-            self._reports.left("whether a tensor that is copied again changes cannot be told: it lies in shared memory")
+            self._reports.left("whether a tensor that is copied again changes cannot be told here")
             return made
-        self._num_bytes += made.nbytes
-        while self._num_bytes > _MOST_BYTES and len(self._sent) > 1:
+        while self._num_bytes + made.nbytes > _MOST_BYTES and len(self._sent) > 1:
             self._forget(next(iter(self._sent)))
-        if self._num_bytes > _MOST_BYTES:
-            self._forget(key)
-            return made
+        self._sent[key] = known  # it may have been the oldest one
+        self._num_bytes += made.nbytes
         known.watch, known.copy, known.stream = watch, made.clone(), self._stream()
         return made
 
@@ -166,6 +167,20 @@ class KeptCopies:
 
 def _base(tensor: Any) -> Any:
     return tensor if tensor._base is None else tensor._base
+
+
+def _is_private(address: int) -> bool:
+    """Return whether memory belongs to this process alone: no file, nothing shared, nothing of a device."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            for line in file:
+                places, rights, _, _, inode = line.split(None, 5)[:5]
+                start, end = (int(each, 16) for each in places.split(b"-"))
+                if start <= address < end:
+                    return rights.endswith(b"p") and inode == b"0"
+    except (OSError, ValueError):
+        pass
+    return False
 
 
 def _same_bits(one: Any, other: Any) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 from flatout.fixes.text_files.gathered_writer import GatheredWriter
 from flatout.fixes.text_files.text_file import TextFile
 from flatout.fixes.text_files.write_behind import WriteBehind
-from flatout.probe.core.user_places import is_user_file
 
 __all__ = ["OpenedTexts"]
 
@@ -54,10 +53,13 @@ class _Reopened:
 class OpenedTexts:
     """Opens files: in earnest, with a writer whose text may wait, or not at all where many were opened before."""
 
-    def __init__(self, behind: WriteBehind, make_writer: MakeWriter) -> None:
-        """Know no file; `make_writer(raw, path)` makes the writer of a file that is open."""
+    def __init__(self, behind: WriteBehind, make_writer: MakeWriter, is_the_scripts: Callable[[str], bool]) -> None:
+        """Know no file; `make_writer(raw, path)` makes the writer of a file that is open.
+
+        `is_the_scripts`: whether code of a file is the script's own.
+        """
         self.step = 0  # of the training, counted by whoever sees them
-        self._behind, self._make_writer = behind, make_writer
+        self._behind, self._make_writer, self._is_the_scripts = behind, make_writer, is_the_scripts
         self._known: dict[_Way, _Reopened] = {}
 
     def opening(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +82,7 @@ class OpenedTexts:
             if known is not None and known.num_steps > _STEPS and known.file is None:  # nothing of it waits
                 return original(*given)
             is_text = type(mode) is str and mode in _MODES and opener is None and closefd is True
-            if not is_text or type(file) not in _PATHS or not _by_the_script(sys._getframe(1)):
+            if not is_text or type(file) not in _PATHS or not self._by_the_script(sys._getframe(1)):
                 return original(*given)
             try:
                 path = os.path.join(os.getcwd(), file)
@@ -91,6 +93,12 @@ class OpenedTexts:
             return self._opened(original, given, path, known)
 
         return open
+
+    def _by_the_script(self, frame: Any) -> bool:
+        """Return whether a call comes from the script's own code, or from a module that opens a file for it."""
+        while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _HANDED:
+            frame = frame.f_back
+        return frame is not None and self._is_the_scripts(frame.f_code.co_filename)
 
     def _add(self, way: _Way) -> _Reopened:
         if len(self._known) >= _MOST_PATHS:
@@ -143,10 +151,3 @@ def _text(below: Any, encoding: str, errors: str, newline: str | None, by_line: 
     text = io.TextIOWrapper(below, encoding, errors, newline, line_buffering=by_line)
     text.mode = mode  # type: ignore[misc]
     return text
-
-
-def _by_the_script(frame: Any) -> bool:
-    """Return whether a call comes from the script's own code, or from a module that opens a file for it."""
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _HANDED:
-        frame = frame.f_back
-    return frame is not None and is_user_file(frame.f_code.co_filename)

@@ -121,11 +121,6 @@ class WriteBehind:
         if not on:
             self.settle()
 
-    def end(self) -> None:
-        """Write everything, now and from now on."""
-        self._pid = 0
-        self.switch(on=False)
-
     def _forget(self, which: Callable[[TextFile], bool]) -> None:
         """Know some files no more: nothing of them waits from now on."""
         for place, file in list(self.pending.items()):
