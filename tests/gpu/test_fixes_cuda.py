@@ -40,6 +40,7 @@ print(json.dumps({"loss": loss.item().hex(), "peak": torch.cuda.max_memory_alloc
 """
 
 FIXES = [
+    ("kept-copies", {}),
     ("pinned-copy", {}),
     ("device-prefetch", {}),
     ("device-resident-input", {}),

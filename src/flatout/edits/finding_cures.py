@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from flatout.edits.cures.collected_pieces import collected
+from flatout.edits.cures.deferred_reads import read_later
 from flatout.edits.cures.detached_arguments import with_detached_arguments
 from flatout.edits.cures.foreach_loops import with_foreach
 from flatout.edits.cures.forward.dynamic_shapes import with_dynamic_shapes
@@ -98,6 +99,7 @@ EDITS: Mapping[str, FindingEdit] = {
     ),
     "earlier-outputs": _tried(with_earlier_outputs, "the outputs of the first pass, detached"),
     "fused-attention": _tried(as_fused_attention, "scaled_dot_product_attention", equivalence=_ROUNDING),
+    "read-later": _tried(read_later, "values kept on the device and read together"),
 }
 """How the statement that a finding names is changed, by the names in `Rule.edits`."""
 

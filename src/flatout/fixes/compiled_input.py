@@ -124,7 +124,7 @@ FIX = Fix(
     bounds={"on_change": ON_CHANGE},
     addresses=(
         *("IN001", "IN002", "IN003", "IN004", "IN006", "IN007", "IN009", "IN010", "IN011", "IN012"),
-        *("IN014", "IN015", "IN017", "IN018", "TR003", "EP001"),
+        *("IN014", "IN015", "IN016", "IN017", "IN018", "TR003", "EP001"),
     ),
     edit=(WrappedLoader(function="flatout.compile_loader"),),
 )

@@ -88,7 +88,7 @@ def bound(run: Run) -> float:
     """Return what the training would gain if its hot loops took no time."""
     hot = _hot(run)
     costs = [cost for cost in _costs(run) if _of(cost) in hot]
-    if any(cost.process == "worker" for cost in costs):
+    if any(cost.process == "worker" or cost.phase not in STEP_PHASES for cost in costs):
         return math.inf
     share = sum(_in_phase(run, costs, phase) * part for phase, part in _parts(run).items())
     return 1 / max(0.02, 1 - share)
@@ -196,6 +196,6 @@ FIX = Fix(
     bound=bound,
     bounds={"functions": FUNCTIONS},
     settles_s=30.0,
-    addresses=("CO004", "CO023", "HO001", "IN003", "IN004"),
+    addresses=("CO004", "CO023", "EP004", "EP007", "HO001", "HO003", "IN003", "IN004", "IN005", "IN008"),
     edit=(CompiledFunctions(),),
 )

@@ -80,7 +80,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("gaps", found.count, ""),
             *((Evidence("share in the garbage collector", collected, ""),) if collected else ()),
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 
@@ -111,6 +111,7 @@ RULE = Rule(
     code="EP004",
     name="epoch-gap",
     check=check,
+    edits=(("remove-call", "gc.collect"),),
     fires_on=(
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES),
         example(step_ms=50, n=100, forward=40, outside_s={Phase.EPOCH_GAP: 0.6}, lines=_LINES, loaders=(_WORKERS,)),

@@ -123,4 +123,5 @@ RULE = Rule(
         example(steps=_training(10, 10, 10, 10, 10, 90)[:54], header=_WHOLE),
         example(steps=_training(*[10] * 20, 25, *[10] * 20), header=_WHOLE),
     ),
+    no_cure="It comes from outside of the training: another job, heat, a file system that is busy at that hour.",
 )

@@ -88,4 +88,5 @@ RULE = Rule(
             told=_LEFT_OUT,
         ),
     ),
+    no_cure="What it costs is paid once, before the steps that trials can compare: keep its result in a file.",
 )

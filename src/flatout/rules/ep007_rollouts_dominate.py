@@ -75,7 +75,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("rows of a forward pass", rows, ""),
             Evidence("rows that came back in training", found.matched, ""),
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 

@@ -99,7 +99,7 @@ def _finding(
             Evidence("stack samples", spot.samples, ""),
             *parts,
         ),
-        fixes=("compiled-python",),
+        fixes=("compiled-python", "buffered-files"),
     )
 
 

@@ -15,6 +15,7 @@ Nobody reads a thousand lines a minute, and each waits for a terminal, a disk or
 ## What to do
 
 Log every N steps. Collect values on the device and write once an epoch. Keep files open; leave flushing to the system.
+`flatout tune` tries `buffered-files`, which writes the script's text files half a second after each flush.
 
 ## When it is wrong
 
@@ -58,7 +59,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("share of the host time", seconds(lines) / seconds(host), ""),
             Evidence("stack samples", spot.samples, ""),
         ),
-        fixes=(),
+        fixes=("buffered-files",),
     )
 
 

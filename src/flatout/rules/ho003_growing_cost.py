@@ -89,7 +89,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("last third", rise.last_ms, "ms"),
             Evidence("steps compared", rise.n, ""),
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 
@@ -175,6 +175,7 @@ RULE = Rule(
     code="HO003",
     name="growing-cost",
     check=check,
+    edits=(("collect",), ("detach",)),
     fires_on=(
         example(steps=_GROWS, lines=_LINES),
         example(steps=_RESETS, lines=_LINES),

@@ -60,7 +60,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("samples to choose from", loader.num_samples, ""),
             Evidence("batches measured", loader.fetches, ""),
         ),
-        fixes=(),
+        fixes=("compiled-python",),
     )
 
 

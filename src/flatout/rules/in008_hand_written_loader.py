@@ -16,7 +16,8 @@ not used".
 ## What to do
 
 Build the whole batch in one call on arrays instead of sample by sample. Put remaining work in a `Dataset` and let a
-`DataLoader` with workers run it, or prefetch the next batch on a thread.
+`DataLoader` with workers run it, or prefetch the next batch on a thread. `flatout tune` tries `compiled-python` for
+loops over numbers, and `kept-reads` for files that are read in each epoch.
 
 ## When it is wrong
 
@@ -65,7 +66,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("stack samples", spot.samples if spot else 0, ""),
             *(listed(chain, chain.spot.share * share * breakdown.mean_ms) if chain else ()),
         ),
-        fixes=(),
+        fixes=("compiled-python", "kept-reads"),
     )
 
 

@@ -96,4 +96,5 @@ RULE = Rule(
         example(step_ms=100, forward=50, loaders=(_LOADER,)),
         example(step_ms=100, forward=50, loaders=(_LOADER,), end=replace(_FAILED, error="ValueError: no such file")),
     ),
+    no_cure="Whoever starts the container decides how large it is, and fewer workers are a setting of the script's.",
 )

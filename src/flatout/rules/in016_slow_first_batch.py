@@ -75,7 +75,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("other batches", usual, "ms"),
             Evidence("epochs", len(first), ""),
         ),
-        fixes=(),
+        fixes=("compiled-input",),
     )
 
 

@@ -130,4 +130,5 @@ RULE = Rule(
         ),
         example(step_ms=40, input=30, loaders=(_LOADER,), environment=_EIGHT, workers=_workers(6)),
     ),
+    no_cure="The data set itself decides which part a worker reads, and another split gives other batches.",
 )  # fmt: skip

@@ -108,4 +108,5 @@ RULE = Rule(
         example(step_ms=100, n=80, forward=50, utilization=_growing(40), causes=_KEPT),
         example(step_ms=100, n=80, utilization=tuple(replace(each, private_bytes=0) for each in _growing(40))),
     ),
+    no_cure="No recording shows which line keeps what it grows by, unless that is a graph, as ME001 says.",
 )

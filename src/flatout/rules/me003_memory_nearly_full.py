@@ -76,4 +76,5 @@ RULE = Rule(
         example(step_ms=100, forward=50, environment=_MACHINE, utilization=_left(0.0)),
         example(step_ms=100, forward=50, environment=_MACHINE),
     ),
+    no_cure="Less memory means other data or other settings, and only their author knows which may go.",
 )

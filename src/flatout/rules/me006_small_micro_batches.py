@@ -148,4 +148,5 @@ RULE = Rule(
         example(step_ms=40, input=20, forward=2, backward=2, loaders=(_LOADER,), causes=_with()),
         example(step_ms=40, forward=14, backward=18, causes=Causes(num_steps=60)),
     ),
+    no_cure="Fewer and larger backward passes are other passes, which a trial cannot hold against the script's own.",
 )

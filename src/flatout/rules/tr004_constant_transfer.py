@@ -17,7 +17,7 @@ recording. It was corrected afterwards; the correction has not run on a GPU yet.
 ## What to do
 
 Copy it before the loop, or make it a buffer of the module (`register_buffer`), which moves with `.to(device)`. Create
-constant tensors on the device: `torch.arange(n, device=x.device)`.
+constant tensors on the device: `torch.arange(n, device=x.device)`. `flatout tune` tries `kept-copies`.
 
 ## When it is wrong
 
@@ -66,7 +66,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("of the same tensor, unchanged", sum(copy.repeats for copy in same), ""),
             Evidence("copied", num_bytes, "bytes"),
         ),
-        fixes=(),
+        fixes=("kept-copies",),
     )
 
 

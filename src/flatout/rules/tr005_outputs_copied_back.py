@@ -16,6 +16,7 @@ copied back is reduced to one number right after.
 
 Reduce on the device, copy the result: `(logits.argmax(1) == y).sum()` in place of `logits.cpu()`. If the whole tensor
 is needed, copy it with `non_blocking=True` into a pinned tensor and read it a step later, or do so every N steps.
+`flatout tune` tries to keep outputs on the device for some steps and to copy them together.
 
 ## When it is wrong
 
@@ -107,6 +108,7 @@ RULE = Rule(
     code="TR005",
     name="outputs-copied-back",
     check=check,
+    edits=(("read-later",),),
     subsumes=("sync-on-critical-path", "python-work-in-step"),
     fires_on=(
         example(step_ms=80, sync=20, forward=40, environment=_GPU, causes=_with(_LOGITS)),

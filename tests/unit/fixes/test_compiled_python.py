@@ -44,10 +44,8 @@ def recorded(tmp_path, monkeypatch):
     path = tmp_path / "train.py"
     path.write_text(TEXT)
 
-    def make(*found, process="main", leaf=""):
-        lines = [
-            line(s, (str(path), n, f), phase=Phase.HOST, part="tail", process=process, leaf=leaf) for s, n, f in found
-        ]
+    def make(*found, process="main", leaf="", phase=Phase.HOST):
+        lines = [line(s, (str(path), n, f), phase=phase, part="tail", process=process, leaf=leaf) for s, n, f in found]
         rest = line(1.0, (str(path), 1, "<module>"), phase=Phase.FORWARD, leaf="torch", process=process)
         return example(step_ms=100, forward=50, backward=20, lines=[*lines, rest]).run
 
@@ -80,11 +78,12 @@ def test_without_numba_it_says_how_to_get_it(recorded, monkeypatch):
     assert FIX.unfit(recorded((0.5, 5, "blur"))) == "it needs numba: pip install flatout[numba]"
 
 
-def test_the_bound_is_what_the_loops_take_in_the_main_process_and_open_in_workers(recorded):
+def test_the_bound_is_what_the_loops_take_in_the_steps_and_open_in_workers_and_between_epochs(recorded):
     both = recorded((0.5, 5, "blur"), (0.5, 19, "plain"))  # half of the host time, which is 30% of the step
     assert FIX.bound(both) == pytest.approx(1 / (1 - 1.5 * 0.5 * 0.3))
     assert FIX.bound(recorded((0.5, 5, "blur"))) == pytest.approx(1 / (1 - 0.3))
     assert FIX.bound(recorded((0.5, 5, "blur"), process="worker")) == math.inf
+    assert FIX.bound(recorded((0.5, 5, "blur"), phase=Phase.EPOCH_GAP)) == math.inf
     assert FIX.bound(recorded()) == 1.0
 
 

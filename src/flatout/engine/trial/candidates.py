@@ -33,6 +33,7 @@ class Prospect:
     hoped: float  # what the findings that it addresses promise, as a factor
     reach: float  # the ceiling in a step whose input is cured already, if that is not what it cures
     reasons: tuple[str, ...]  # codes of those findings
+    between: bool  # some of these are about what lies between the steps
 
     @classmethod
     def of(cls, fix: Fix, run: Run, breakdown: Breakdown, findings: Sequence[Finding]) -> "Prospect":
@@ -41,7 +42,8 @@ class Prospect:
         hoped = max((finding.max_speedup for finding in addressed), default=1.0)
         ceiling = min(max(_ceiling(fix, breakdown), hoped, _freed(fix, run)), _measured_ceiling(fix, run))
         reach = lifted(ceiling, _rest(fix, breakdown))
-        return cls(fix, ceiling, hoped, reach, tuple(finding.code for finding in addressed))
+        between = any(finding.phase not in STEP_PHASES for finding in addressed)
+        return cls(fix, ceiling, hoped, reach, tuple(finding.code for finding in addressed), between)
 
 
 def candidates(
@@ -78,7 +80,7 @@ def _of_fix(fix: Fix, least: float, run: Run, prospect: Prospect) -> Iterator[tu
     """Yield a fix with each of its settings, and where it stands; nothing where it cannot reach `least`."""
     if prospect.reach < least:
         return
-    between = any(phase in _BOTH or phase not in STEP_PHASES for phase in fix.phases)
+    between = prospect.between or any(phase in _BOTH or phase not in STEP_PHASES for phase in fix.phases)
     for number, settings in enumerate(fix.choices(run)):
         candidate = Candidate(
             selection=Selection(fix.name, settings),

@@ -178,9 +178,19 @@ class BackgroundWriter:
                 self.pending = deque(each for each in self.pending if os.path.lexists(each.folder))
         return any(path is None or writing.concerns(path) for writing in list(self.pending))
 
-    def has_name(self, name: str) -> bool:
-        """Return whether a file of this name is still to be written, wherever."""
-        return any(os.path.basename(writing.target) == name for writing in list(self.pending))
+    def place(self, path: object) -> str | None:
+        """Return the place that a path names, empty for what is none of ours, None where that cannot be told."""
+        if path is None or isinstance(path, int):  # a folder by its descriptor, or the current one
+            return None
+        try:
+            text = os.fsdecode(path)  # type: ignore[arg-type]
+            name = os.path.basename(text)
+            known = any(os.path.basename(writing.target) == name for writing in list(self.pending))
+            if known and not os.path.isabs(text):  # in which folder is unknown
+                return None
+            return os.path.realpath(text)
+        except (TypeError, ValueError, OSError):
+            return ""
 
     def failed_at_end(self) -> bool:
         """Wait for everything; say on standard error what went wrong, if the script has not been told.

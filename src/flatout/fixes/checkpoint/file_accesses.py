@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from flatout.fixes.checkpoint.background_writer import BackgroundWriter
+from flatout.fixes.checkpoint.background_writer import QuietThreads
 
 if TYPE_CHECKING:
     from flatout.fixes.core.site import Site
 
-__all__ = ["hold_back"]
+__all__ = ["HeldFiles", "hold_back"]
 
 _PATHS = {  # audit event: which of its arguments are paths
     **dict.fromkeys(("open", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "os.utime"), (0,)),
@@ -27,6 +27,7 @@ _EVERYTHING = frozenset(  # another program, or one that we cannot follow: whate
     (
         *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "shutil.make_archive"),
         *("resource.setrlimit", "resource.prlimit"),  # what was saved before may be larger than files may be then
+        "os.chdir",  # names mean other files then
     )
 )
 _NATIVE = ("torch.jit:save", "torch.jit:RecursiveScriptModule.save", "torch.jit:load")
@@ -39,7 +40,31 @@ _SIGNALS = frozenset(("os.kill", "os.killpg", "signal.pthread_kill"))  # to whom
 _UNAUDITED = ("stat", "lstat", "access")  # and with them os.path.exists, getsize, pathlib
 
 
-def hold_back(site: "Site", background: BackgroundWriter) -> None:
+class HeldFiles(Protocol):
+    """Files that accesses wait for."""
+
+    @property
+    def pending(self) -> Any:
+        """Return what is still to be written; nothing is asked while it is empty."""
+
+    @property
+    def threads(self) -> QuietThreads:
+        """Return the threads whose accesses concern nobody."""
+
+    def place(self, path: Any) -> str | None:
+        """Return how `concerned` knows a path: "" for what is none of ours, None where that cannot be told."""
+
+    def concerned(self, path: str | None) -> bool:
+        """Return whether something is still to be written there; None: anywhere."""
+
+    def wait(self, path: str | None = None) -> None:
+        """Wait until that is written; without a path, for everything."""
+
+    def settle(self) -> None:
+        """Wait for everything, and raise nothing."""
+
+
+def hold_back(site: "Site", background: HeldFiles) -> None:
     """Let accesses to files that are still to be written wait, from now on and as long as the process lives."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -58,7 +83,7 @@ def hold_back(site: "Site", background: BackgroundWriter) -> None:
     sys.addaudithook(hook)
 
 
-def _audited(background: BackgroundWriter, event: str, args: tuple[Any, ...]) -> None:
+def _audited(background: HeldFiles, event: str, args: tuple[Any, ...]) -> None:
     if event in _EVERYTHING:
         _wait(background, (None,))
     elif event in _SIGNALS:
@@ -70,7 +95,7 @@ def _audited(background: BackgroundWriter, event: str, args: tuple[Any, ...]) ->
             _wait(background, paths)
 
 
-def _looking(background: BackgroundWriter, original: Callable[..., Any]) -> Callable[..., Any]:
+def _looking(background: HeldFiles, original: Callable[..., Any]) -> Callable[..., Any]:
     def look(path: Any, *args: Any, **kwargs: Any) -> Any:
         if background.pending and not isinstance(path, int):  # a file that was open before is another one
             _wait(background, (path,))
@@ -79,7 +104,7 @@ def _looking(background: BackgroundWriter, original: Callable[..., Any]) -> Call
     return look
 
 
-def _after_all(background: BackgroundWriter, original: Callable[..., Any]) -> Callable[..., Any]:
+def _after_all(background: HeldFiles, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if get_ident() not in background.threads.busy:
@@ -89,25 +114,12 @@ def _after_all(background: BackgroundWriter, original: Callable[..., Any]) -> Ca
     return call
 
 
-def _wait(background: BackgroundWriter, paths: tuple[Any, ...]) -> None:
+def _wait(background: HeldFiles, paths: tuple[Any, ...]) -> None:
     """Wait where one of `paths` concerns a file that is still to be written; None: all of them."""
     if get_ident() in background.threads.busy:
         return
     with background.threads.quietly():
-        places = [_place(background, path) for path in paths]
+        places = [background.place(path) for path in paths]
     for place in places:
         if place is None or (place and background.concerned(place)):
             background.wait(place)
-
-
-def _place(background: BackgroundWriter, path: Any) -> str | None:
-    """Return the place that a path names, empty for what is none of ours, None where that cannot be told."""
-    if path is None or isinstance(path, int):  # a folder by its descriptor, or the current one
-        return None
-    try:
-        text = os.fsdecode(path)
-        if not os.path.isabs(text) and background.has_name(os.path.basename(text)):  # in which folder is unknown
-            return None
-        return os.path.realpath(text)
-    except (TypeError, ValueError, OSError):
-        return ""

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from flatout.fixes.checkpoint.background_writer import BackgroundWriter
 
 if TYPE_CHECKING:
-    from flatout.fixes.core.site import Site
+    from flatout.fixes.core.site import Make, Site
 
-__all__ = ["write_before_end"]
+__all__ = ["wait_at_exits", "write_before_end"]
 
 _ENDS = (  # signals that end a process by default and can be caught
     *("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2"),
@@ -48,17 +48,34 @@ def write_before_end(site: "Site", background: BackgroundWriter) -> None:
 
         return end
 
-    for name, make in (("_exit", leaving), ("abort", settled)):
-        for place in (*_aliases(getattr(os, name)), f"os:{name}"):
-            site.wrap(place, make)
-    for name in ("raise_signal", "pidfd_send_signal"):
-        site.wrap(f"signal:{name}", settled)
+    _at_exits(site, leaving, settled)
     if threading.current_thread() is threading.main_thread():  # nobody else may set handlers
         caught = _Caught(background)
         site.wrap("signal:signal", caught.setting)
         site.wrap("signal:getsignal", caught.asking)
         background.on_change.append(caught.act)
         site.switch(caught.begin, caught.leave)
+
+
+def wait_at_exits(site: "Site", end: Callable[[], None]) -> None:
+    """Let `os._exit`, `os.abort` and signals that the process sends to itself wait for `end`."""
+
+    def ending(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            end()
+            return original(*args, **kwargs)
+
+        return call
+
+    _at_exits(site, ending, ending)
+
+
+def _at_exits(site: "Site", leaving: "Make", settled: "Make") -> None:
+    for name, make in (("_exit", leaving), ("abort", settled)):
+        for place in (*_aliases(getattr(os, name)), f"os:{name}"):
+            site.wrap(place, make)
+    for name in ("raise_signal", "pidfd_send_signal"):
+        site.wrap(f"signal:{name}", settled)
 
 
 def _aliases(function: Callable[..., Any]) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
 
-__all__ = ["OutermostModules", "Site", "describe", "say"]
+__all__ = ["Make", "OutermostModules", "Site", "describe", "say"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the original function its replacement."""
@@ -66,12 +66,12 @@ class Site:
         else:
             self._hits[name] = self._hits.get(name, 0) + 1
 
-    def wrap(self, dotted: str, make: Make, *, in_workers: bool = False) -> bool:
+    def wrap(self, dotted: str, make: Make, *, in_workers: bool = False, always: bool = False) -> bool:
         """Replace `package.module:Class.attribute` by `make(original)` while the fix is switched on.
 
         Return False when there is no such attribute. The replacement counts its own hits. `in_workers`: processes that
         are forked later follow the switch, too, in whatever state they were forked: for arms of trials, since what
-        they did stays counted.
+        they did stays counted. `always`: while it is switched off, too; the replacement then acts only while `enabled`.
         """
         if in_workers:
             self._reach = self._reach or SharedSwitch()
@@ -80,7 +80,7 @@ class Site:
             changed = make(original)
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                return (changed if self._acts() else original)(*args, **kwargs)
+                return (changed if always or self._acts() else original)(*args, **kwargs)
 
             return call
 

@@ -59,6 +59,14 @@ def test_what_seldom_helps_comes_in_its_turn_where_a_finding_names_it():
     assert offered(*catalog, findings=(finding(code="IN001", max_speedup=2.0),)) == ["seldom", "little"]
 
 
+def test_what_cures_something_between_the_steps_is_timed_by_whole_epochs_and_switched_in_no_step():
+    python = fix("python", phases=(Phase.HOST,), addresses=("EP004", "HO001"), switchable=True)
+    for code, phase in (("EP004", Phase.EPOCH_GAP), ("HO001", Phase.HOST)):
+        found = (finding(code=code, phase=phase, max_speedup=2.0),)
+        (made,) = candidates(RUN, account(RUN), found, catalog=[python])
+        assert (made.whole_epochs, made.switchable) == (code == "EP004", code == "HO001")
+
+
 def test_what_cannot_give_two_percent_is_not_tried_unless_it_is_named():
     idle = fix("idle", phases=(Phase.OPTIMIZER,))
     assert offered(idle) == []

@@ -93,23 +93,6 @@ CURE_UNDER_WAY = {
     "DI004",
     "DI005",
     "DI006",
-    "EP004",
-    "EP005",
-    "EP006",
-    "EP007",
-    "HO002",
-    "HO003",
-    "IN005",
-    "IN008",
-    "IN013",
-    "IN016",
-    "IN019",
-    "ME002",
-    "ME003",
-    "ME006",
-    "SY001",
-    "TR004",
-    "TR005",
 }
 """Rules whose findings neither have a cure nor a reason yet; one rule a line, and none is added."""
 

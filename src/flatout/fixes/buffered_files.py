@@ -1,0 +1,147 @@
+"""Write text files of the script a moment after each flush: one write stands for those of many steps.
+
+## What it does
+
+It acts on text files that the script's own code, `logging` or `pathlib` opens to write or to append. What a `flush`, a
+line-buffered file or a handler of `logging` would write at once is written half a second later, by a thread, in order;
+`os.fsync(file.fileno())` follows it. A file that was opened and closed in three steps is opened once for all times that
+it is opened within half a second. Whoever in the process opens, stats, renames or removes such a file or a folder above
+it, forks, starts a program or sends a signal finds all of it written, and so does the end of the process: an error that
+nobody catches, `sys.exit`, `os._exit`. Binary files, files open for reading too, terminals, pipes and standard output
+are left alone; so is a file of which the script keeps the descriptor, that is open twice, or that has a second name.
+
+## Why it helps
+
+It is measured below.
+
+## How equal
+
+BITWISE: what is computed does not depend on it. Each file gets the same bytes.
+
+## When it is wrong
+
+Another program that follows a file (`tail -f`, a viewer) sees lines up to half a second later, and a process that is
+killed (SIGKILL, SIGTERM that nobody handles) or crashes loses those of its last half second, as a machine without power
+does in spite of `fsync`. A full disk shows at the next flush. Code that opens files without Python (a C++ tokenizer)
+and reads one that the script opens and closes in each step may miss its last half second. Several ranks, and processes
+of `multiprocessing` other than loader workers, may read a file at any moment: nothing waits then.
+"""
+
+import atexit
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flatout.fixes.core.edit import Unwritten
+from flatout.fixes.core.fix import Fix, Unfit
+from flatout.schema.phase import Phase
+from flatout.schema.run import LineCost, Run
+from flatout.schema.trial import Equivalence
+
+if TYPE_CHECKING:
+    from flatout.fixes.core.site import Site
+    from flatout.fixes.text_files.opened_texts import OpenedTexts
+
+__all__ = ["FIX", "choices", "patch"]
+
+_LEAST_SHARE = 0.01  # of what the sampler saw of the main process
+_WRITES = re.compile(
+    r"\bopen\(|\.write(_text|lines|rows?|row|header)?\(|\.flush\(|\bfsync\(|\bdump\(|\bprint\(.*\bfile\s*=|"
+    r"\blog\w*\.(debug|info|warning|error|critical|exception|log)\(|\.to_csv\("
+)
+_WRITERS = frozenset({"logging", "pathlib", "csv", "json"})
+
+
+def choices(run: Run) -> tuple[Mapping[str, object], ...]:
+    """Offer it where lines that write text cost time."""
+    if run.header.world_size > 1:
+        return Unfit(f"{run.header.world_size} ranks train: another one may read a file before it is written")
+    costs = [cost for cost in (run.causes.lines if run.causes else ()) if cost.process == "main"]
+    whole = sum(cost.seconds for cost in costs)
+    texts: dict[str, list[str]] = {}
+    spent = sum(cost.seconds for cost in costs if _writes(cost, texts))
+    if whole <= 0 or spent < _LEAST_SHARE * whole:
+        return Unfit("no line of the script's spends time on writing text files")
+    return ({},)
+
+
+def _writes(cost: LineCost, texts: dict[str, list[str]]) -> bool:
+    """Return whether a cost may be that of writing a text file; `texts`: lines of files that were read."""
+    if cost.leaf in _WRITERS:
+        return True
+    if not cost.stack:
+        return False
+    frame = cost.stack[0]
+    if frame.file not in texts:
+        try:
+            texts[frame.file] = Path(frame.file).read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError:
+            texts[frame.file] = []
+    lines = texts[frame.file]
+    return 0 < frame.line <= len(lines) and _WRITES.search(lines[frame.line - 1]) is not None
+
+
+def patch(site: "Site") -> None:
+    """Let text wait that the script writes to files."""
+    import io
+
+    from flatout.fixes.checkpoint.file_accesses import hold_back
+    from flatout.fixes.checkpoint.process_endings import wait_at_exits
+    from flatout.fixes.text_files.opened_texts import OpenedTexts
+    from flatout.fixes.text_files.write_behind import WriteBehind
+    from flatout.fixes.text_files.written_handles import DeferredWriter, deferred_sync
+    from flatout.probe.core.user_places import is_user_file
+
+    if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
+        raise RuntimeError("several ranks train: another one may read a file before it is written")
+    if not os.path.exists("/proc/self/fd"):
+        raise RuntimeError("who has a file open is told by /proc, which this system does not have")
+    behind = WriteBehind(lambda: site.hit("written later"), site.stand_back)
+    sync = os.fsync
+    texts = OpenedTexts(behind, lambda raw, path: DeferredWriter(raw, path, behind, sync), is_user_file)
+    hold_back(site, behind)
+    site.wrap("builtins:open", texts.opening, always=True)
+    if getattr(io.open, "__wrapped__", None) is None:
+        site.wrap("io:open", texts.opening, always=True)
+    site.wrap("os:fsync", deferred_sync)
+    site.wrap("torch.autograd:backward", partial(_counting, texts), always=True)
+    site.wrap("multiprocessing.process:BaseProcess.start", partial(_starting, site))
+    wait_at_exits(site, behind.settle)
+    atexit.register(behind.switch, on=False)
+    site.switch(lambda: behind.switch(on=True), lambda: behind.switch(on=False))
+
+
+def _counting(texts: "OpenedTexts", original: Callable[..., Any]) -> Callable[..., Any]:
+    """Count steps by their backward passes."""
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        texts.step += 1
+        return original(*args, **kwargs)
+
+    return backward
+
+
+def _starting(site: "Site", original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let nothing wait any more where a process other than a loader's worker is started."""
+
+    def start(process: Any) -> Any:
+        if getattr(getattr(process, "_target", None), "__name__", "") != "_worker_loop":
+            site.fail("another process of the training may read a file at any moment")
+        return original(process)
+
+    return start
+
+
+FIX = Fix(
+    name="buffered-files",
+    equivalence=Equivalence.BITWISE,
+    phases=(Phase.HOST,),
+    patch=patch,
+    choices=choices,
+    addresses=("HO001", "HO002"),
+    switchable=True,
+    edit=(Unwritten(reason="the thread that writes, and what waits for it, cannot be written as lines of a script"),),
+)

@@ -1,0 +1,166 @@
+"""Values read from the device in each step, kept there and read where they are used: the same to the bit."""
+
+import pytest
+from tests.unit.edits.scripts import edited, same_results
+
+TRAINS = """\
+import math
+import torch
+import numpy as np
+def train(batches):
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    total, seen, shown = 0.0, [], []
+    total = 0.0
+    seen = []
+    for step, (x, y) in enumerate(batches):
+        loss = (model(x) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()  # <<
+        if step % 7 == 6:
+            shown.append((step, total / 7))
+            total = 0.0
+    return model.weight.detach(), torch.tensor([total]), torch.tensor(shown), torch.tensor(seen)
+made = torch.Generator().manual_seed(1)
+data = [(torch.randn(4, 3, generator=made), torch.randn(4, 1, generator=made)) for _ in range(150)]
+found = list(train(data))
+"""
+LINE = "        total += loss.item()  # <<\n"
+
+
+def made(folder, text):
+    return edited(folder, "read-later", text)
+
+
+def test_a_sum_is_made_of_kept_values_where_it_is_read(tmp_path):
+    text = TRAINS.replace("total, seen, shown = 0.0, [], []", "shown = []")
+    after, left = made(tmp_path, text)
+    assert left == ""
+    assert "        reads.append(loss.detach().clone())\n        if len(reads) == 64:\n" in after
+    assert "        if step % 7 == 6:\n            for read in reads:\n                total += read.item()\n" in after
+    assert "    for read in reads:\n        total += read.item()\n    reads.clear()\n    return" in after
+    same_results(text, after, "found")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "total += loss.item()",
+        "total += loss.item() * x.size(0)",
+        "total += len(x) * loss.detach().cpu().item() / 3",
+        "total -= -round(loss.item(), 5)",
+        "total += math.exp(min(loss.item(), 2.0))",
+        "total += step * loss.item()",
+        "total += (loss > 0.5).sum().item()",
+        "total += (x.cpu().argmax(1) == y.cpu()).sum().item()",
+        "total += (loss.detach().cpu() * y).sum().item()",
+        "seen.append(loss.item())",
+        "seen.append([loss.item(), step, x.shape[0]])",
+        "seen.append(float(loss.detach().cpu().numpy()))",
+        "seen.append(model.weight.norm().item())",
+        "seen.append(loss.detach().cpu())",
+        "seen.append(np.sqrt(loss.item()))",
+        "value = loss.item()",
+        "value = loss.item()\n        total += value\n        seen.append(value)",
+        "value = loss.item()\n        x = x[:2]\n        total += value",
+        "if step % 2 == 0:\n            total += loss.item()",
+        "with torch.no_grad():\n            total += loss.item()",
+    ],
+)
+def test_what_comes_of_it_is_the_same_to_the_bit(tmp_path, line):
+    text = TRAINS.replace("    total, seen, shown = 0.0, [], []\n", "    shown = []\n")
+    first, *rest = line.split("\n")
+    if rest and first.startswith(("if", "with")):
+        new = f"        {first}\n{rest[0]}  # <<\n"
+    else:
+        new = "\n".join([f"        {first}  # <<", *rest]) + "\n"
+    text = text.replace(LINE, new)
+    after, left = made(tmp_path, text)
+    assert left == ""
+    assert after.count("reads.clear()") >= 2
+    same_results(text.replace("  # <<", ""), after, "found")
+
+
+def test_a_value_is_read_where_it_is_shown(tmp_path):
+    text = TRAINS.replace("    total, seen, shown = 0.0, [], []\n", "    shown = []\n")
+    text = text.replace(LINE, "        value = loss.item()  # <<\n").replace("total / 7", "value")
+    after, left = made(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found")
+
+
+def test_what_is_written_to_later_is_kept_as_it_was(tmp_path):
+    text = TRAINS.replace("    total, seen, shown = 0.0, [], []\n", "    shown, buffer = [], torch.zeros(1)\n")
+    text = text.replace(LINE, "        buffer.copy_(loss.detach())\n        seen.append(buffer.item())  # <<\n")
+    after, left = made(tmp_path, text)
+    assert left == ""
+    same_results(text, after, "found")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (LINE, "        print(loss.item())  # <<\n", "the line is not"),
+        (LINE, "        total = total + loss.item()  # <<\n", "the line is not"),
+        (LINE, "        model.total += loss.item()  # <<\n", "the line is not"),
+        (LINE, "        total += loss.item() * optimizer.lr  # <<\n", "may be another one later"),
+        (LINE, "        total += log(loss.item())  # <<\n", "may do more than compute"),
+        (LINE, "        total += loss.item() if step else 0  # <<\n", "more than a value"),
+        (LINE, "        seen.append(loss.cpu())  # <<\n", "with its graph"),
+        (LINE, LINE + "        if total > 9: break\n", "total is read in each turn"),
+        (LINE, LINE + "        print(total)\n", "total is read in each turn"),
+        ("if step % 7 == 6:", "if total % 7 == 6:", "total is read in each turn"),
+        ("            total = 0.0\n", "            return total\n", "may be left before its end"),
+        ("            total = 0.0\n", "            yield total\n", "may be left before its end"),
+        ("    total = 0.0\n    seen", "    total = start()\n    seen", "not made in this function"),
+        ("    seen = []\n", "    seen = []\n    def look(): return total\n", "a function that the loop may call"),
+        ("    seen = []\n", "    global total\n", "a name of other functions"),
+        ("    return model", "    else:\n        pass\n    return model", "stands in no loop"),
+        (
+            LINE,
+            "        try:\n            total += loss.item()  # <<\n        except RuntimeError: pass\n",
+            "may be caught",
+        ),
+        (LINE, "        value = loss.item()  # <<\n        if value > 3: break\n", "value is read in each turn"),
+        (
+            LINE,
+            "        value = loss.item()  # <<\n        x = x[:2]\n        total += value * len(x)\n",
+            "another value where the first line stands",
+        ),
+    ],
+)
+def test_what_somebody_may_see_before_is_left(tmp_path, old, new, reason):
+    text = TRAINS.replace("    total, seen, shown = 0.0, [], []\n", "    shown = []\n").replace(old, new, 1)
+    after, left = made(tmp_path, text)
+    assert after == ""
+    assert reason in left
+
+
+@pytest.mark.parametrize("use", ["model.seen = seen", "keep(seen)", "other = {'seen': seen}"])
+def test_a_list_that_somebody_else_may_hold_is_left(tmp_path, use):
+    text = TRAINS.replace("    total, seen, shown = 0.0, [], []\n", "    shown = []\n")
+    text = text.replace(LINE, "        seen.append(loss.item())  # <<\n").replace(
+        "    seen = []\n", f"    seen = []\n    {use}\n"
+    )
+    after, left = made(tmp_path, text)
+    assert after == ""
+    assert "may keep it" in left
+
+
+def test_a_loop_of_epochs_reads_behind_each(tmp_path):
+    text = """\
+import torch
+history = {"loss": []}
+for epoch in range(3):
+    for step in range(100):
+        loss = torch.randn(4).sum()
+        history["loss"].append(loss.item())  # <<
+    print(sum(history["loss"]) / len(history["loss"]))
+found = [torch.tensor(history["loss"])]
+"""
+    after, left = made(tmp_path, text)
+    assert left == ""
+    assert "    reads.clear()\n    print(sum" in after
+    same_results(text, after, "found")

@@ -1,0 +1,53 @@
+"""kept-reads in a training that makes its batches by hand: the same losses, read from memory."""
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.fixes.training import same_bits, under
+
+from flatout.fixes.kept_reads import FIX, choices
+from flatout.kept import kept_reads
+from flatout.rules.core.example import example, line
+from flatout.schema.phase import Phase
+
+
+def train(epochs=4):
+    torch.manual_seed(0)
+    weight = torch.randn(3, requires_grad=True)
+    optimizer, losses = torch.optim.SGD([weight], lr=0.1), []
+    for epoch in range(epochs):
+        for number in torch.randperm(6).tolist():
+            rows = np.load(f"{number}.npy")
+            rows += epoch
+            loss = (torch.from_numpy(rows).float() @ weight).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses, weight.detach()
+
+
+@pytest.mark.slow
+def test_a_training_is_the_same_to_the_last_bit(workdir, monkeypatch):
+    monkeypatch.setattr(kept_reads, "_RESTED_NS", -1)
+    monkeypatch.setattr(kept_reads, "_kind_of", lambda device: "ext4")
+    for number in range(6):
+        np.save(f"{number}.npy", np.random.default_rng(number).standard_normal((4, 3)))
+    plain, load = train(), np.load
+    with under("kept-reads") as process:
+        assert np.load is not load
+        ours = train()
+        assert process.site.hits["read before"] >= 8
+        assert not process.site.failure
+    assert np.load is load
+    assert same_bits(ours, plain)
+
+
+def recorded(tmp_path, text):
+    (tmp_path / "train.py").write_text(f"{text}\n")
+    return example(step_ms=10, input=5, lines=[line(1.0, (str(tmp_path / "train.py"), 1, "f"), phase=Phase.INPUT)]).run
+
+
+def test_it_is_offered_where_lines_that_read_files_cost_time(tmp_path):
+    assert choices(recorded(tmp_path, "x = np.load(paths[i])")) == ({},)
+    assert "reading arrays" in FIX.unfit(recorded(tmp_path, "x = model(x)"))

@@ -1,0 +1,216 @@
+"""What is read from files again and again, kept: the same values, and none of a file that has changed."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flatout.errors import ChangedTooLate
+from flatout.kept import kept_reads
+from flatout.kept.kept_function import Reports
+from flatout.kept.kept_reads import KeptReads
+
+
+class Never:
+    """The pace of proofs that are never due."""
+
+    due = False
+
+
+class Reads:
+    """`numpy.load` or another function as it stands under the fix."""
+
+    def __init__(self, function=np.load, pace=None, fits=lambda num_bytes, owner: True, **about):
+        self.read = self.acted = 0
+        self.left = []
+        reports = Reports(left=self.left.append, pace=pace or Never(), **about)
+        self.kept = KeptReads(reports, self._act, fits)
+        self._function = function
+        self._call = self.kept.reading("numpy.load", self._original)
+
+    def _act(self):
+        self.acted += 1
+
+    def _original(self, *args, **kwargs):
+        self.read += 1
+        return self._function(*args, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        got, plain = self._call(*args, **kwargs), self._function(*args, **kwargs)
+        assert type(got) is type(plain)
+        assert got.dtype == plain.dtype and got.strides == plain.strides and got.tobytes() == plain.tobytes()
+        return got
+
+
+@pytest.fixture(autouse=True)
+def rested(monkeypatch, workdir):
+    """Files count as not written for a while."""
+    monkeypatch.setattr(kept_reads, "_RESTED_NS", -1)
+    monkeypatch.setattr(kept_reads, "_kind_of", lambda device: "ext4")
+
+
+def saved(name="a.npy", size=50, seed=0):
+    np.save(name, np.random.default_rng(seed).standard_normal((size, 3)))
+    return name
+
+
+def test_a_file_that_stays_as_it_is_is_read_twice():
+    path, reads = saved(), Reads()
+    got = [reads(path) for _ in range(9)]
+    assert (reads.read, reads.acted) == (2, 7)
+    got[-1][:] = 0
+    reads(path)
+    assert len({each.__array_interface__["data"][0] for each in got}) == 9
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [(np.loadtxt, "1 2\n3 4\n"), (np.genfromtxt, "1 2\n3 4\n"), (lambda path: np.fromfile(path, np.uint8), "abc")],
+)
+def test_other_functions_that_read_files_are_answered_too(function, text):
+    Path("x.txt").write_text(text)
+    reads = Reads(function)
+    for _ in range(5):
+        reads("x.txt")
+    assert reads.acted == 3
+
+
+CHANGES = {
+    "write": lambda path: saved(path, seed=1),
+    "replace": lambda path: os.replace(saved("b.npy", seed=2), path),
+    "one value": lambda path: _poke(path),
+    "shorter": lambda path: saved(path, size=3),
+    "copied over": lambda path: shutil.copy(saved("b.npy", seed=3), path),
+    "a link": lambda path: (os.remove(path), os.symlink(saved("b.npy", seed=4), path)),
+    "through a map": lambda path: np.load(path, mmap_mode="r+").__setitem__(0, 7.0),
+}
+
+
+def _poke(path):
+    with open(path, "r+b") as file:
+        file.seek(200)
+        file.write(b"abc")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_was_written_to_is_read_anew(change):
+    path, reads = saved(), Reads()
+    for turn in range(12):
+        if turn in (5, 8):
+            CHANGES[change](path)
+        reads(path)
+    assert reads.acted > 0
+
+
+def test_writes_through_a_map_are_seen_however_often():
+    path = saved()
+    mapped, reads = np.load(path, mmap_mode="r+"), Reads()
+    for turn in range(9):
+        mapped[turn] = turn
+        reads(path)
+    path = saved("b.npy")
+    for _ in range(4):
+        reads(path)
+    later = np.load(path, mmap_mode="r+")
+    for turn in range(9):
+        later[turn] = turn
+        reads(path)
+    assert reads.acted == 2
+
+
+def test_a_relative_name_is_another_file_in_another_folder():
+    reads = Reads()
+    saved()
+    os.mkdir("other")
+    saved("other/a.npy", seed=5)
+    for _ in range(4):
+        reads("a.npy")
+    os.chdir("other")
+    for _ in range(4):
+        reads("a.npy")
+    os.chdir("..")
+
+
+def test_arguments_are_part_of_what_is_asked_for():
+    Path("x.txt").write_text("1 2\n3 4\n")
+    reads = Reads(np.loadtxt)
+    for _ in range(4):
+        reads("x.txt")
+        reads("x.txt", skiprows=1)
+        reads(Path("x.txt"), dtype=np.float32)
+    assert reads.acted == 6
+
+
+def test_what_was_written_just_now_is_not_kept(monkeypatch):
+    monkeypatch.setattr(kept_reads, "_RESTED_NS", 3_000_000_000)
+    path, reads = saved(), Reads()
+    for _ in range(5):
+        reads(path)
+    assert reads.acted == 0
+
+
+def test_a_file_system_that_may_tell_late_is_left_alone(monkeypatch):
+    monkeypatch.setattr(kept_reads, "_kind_of", lambda device: "nfs4")
+    path, reads = saved(), Reads()
+    for _ in range(5):
+        reads(path)
+    assert reads.acted == 0
+    assert reads.left == ["a.npy lies on a file system that may tell late (nfs4)"]
+
+
+def test_what_is_no_array_by_itself_is_not_kept():
+    np.savez("x.npz", a=np.ones(3))
+    np.save("objects.npy", np.array([{}, 1], dtype=object))
+    reads = Reads()
+    for _ in range(5):
+        with open(saved(), "rb") as file:
+            reads._call(file)
+        reads._call("x.npz")
+        reads._call("objects.npy", allow_pickle=True)
+        reads._call(saved("m.npy"), mmap_mode="r")
+        with pytest.raises(FileNotFoundError):
+            reads._call("missing.npy")
+    assert reads.acted == 0
+
+
+def test_what_does_not_fit_is_read_each_time():
+    path, reads = saved(), Reads(fits=lambda num_bytes, owner: False)
+    for _ in range(5):
+        reads(path)
+    assert reads.acted == 0
+    assert "does not fit" in reads.left[0]
+
+
+class Always:
+    """The pace of proofs that are always due."""
+
+    due = True
+
+    def proving(self):
+        return open(os.devnull)
+
+
+@pytest.mark.parametrize("on_change", ["stop", "warn"])
+def test_a_proof_that_fails_ends_it(on_change, monkeypatch):
+    path, reads = saved(), Reads(pace=Always(), on_change=on_change)
+    for _ in range(5):
+        reads(path)
+    assert (reads.acted, reads.read) == (0, 5)
+    os.replace(saved("b.npy", seed=9), path)
+    monkeypatch.setattr(kept_reads, "_signature", lambda path: next(iter(reads.kept._read.values())).signature)
+    if on_change == "stop":
+        with pytest.raises(ChangedTooLate, match=r"a\.npy"):
+            reads(path)
+    else:
+        with pytest.warns(RuntimeWarning, match="other values"):
+            reads(path)
+    assert reads.kept.off
+    reads(path)
+
+
+def test_the_kind_of_a_file_system_is_found(monkeypatch):
+    monkeypatch.undo()
+    assert kept_reads._kind_of(os.stat("/proc").st_dev) == "proc"
+    assert kept_reads._kind_of(1 << 30) == "unknown"
