@@ -24,9 +24,12 @@ class RankEnd:
         self._account = account
         self._store = store
         self._rank, self._size = rank, size
+        self._pid = os.getpid()
 
     def ended(self) -> None:
         """The script has ended by itself: tell ranks that still wait for this one."""
+        if os.getpid() != self._pid:  # a child of this rank
+            return
         self._account.write()
         self._tell("ended", "1")
 

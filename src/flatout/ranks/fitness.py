@@ -44,6 +44,8 @@ def _of_parameters(modules: list[Any]) -> str:
         for name, parameter in one._parameters.items():
             if parameter is None:
                 continue
+            if torch.nn.parameter.is_lazy(parameter):
+                return "its parameters take shape in this call"
             if not parameter.is_leaf:
                 return f"its parameter {name} is computed from others"
             if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
