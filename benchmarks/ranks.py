@@ -44,8 +44,8 @@ def apart(one: Path, two: Path) -> tuple[float, float]:
     figures = [[float(number) for number in NUMBER.findall(text)] for text in texts]
     printed = max(abs(a - b) / max(abs(b), 1e-3) for a, b in zip(*figures, strict=True))
     weights = [torch.load(folder / "weights.pt") for folder in (one, two)]
-    of_weights = max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-3)) for a, b in zip(*weights, strict=True))
-    return printed, of_weights
+    largest = [float((a - b).abs().max() / b.abs().max().clamp(min=1e-3)) for a, b in zip(*weights, strict=True)]
+    return printed, max(largest)
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
 """Blocks that are computed again in the backward pass, with dropout in them."""
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint

@@ -1,4 +1,5 @@
-"""A convolutional net with BatchNorm in three forms, SGD with momentum, a schedule; validation with running averages."""
+"""A convolutional net with BatchNorm in three forms, SGD with momentum, validation by running averages."""
+
 import torch
 from torch import nn
 

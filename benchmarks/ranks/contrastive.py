@@ -1,4 +1,5 @@
-"""A contrastive loss over all pairs of the batch, two calls of one model in each step, gradients accumulated over three."""
+"""A contrastive loss over all pairs of the batch, two calls in each step, gradients accumulated over three."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

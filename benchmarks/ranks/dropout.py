@@ -1,4 +1,5 @@
 """Dropout of values and of channels, noise in the forward pass, masks from the same stream as the shuffling."""
+
 import torch
 from torch import nn
 

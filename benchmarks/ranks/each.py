@@ -1,4 +1,4 @@
-"""Runs trainings of this folder one after the other in one process, each in a folder of its own, and keeps what they made.
+"""Runs trainings of this folder one after the other in one process, and keeps what each has made.
 
     python each.py FOLDER NAME...      or, on two ranks: flatout run --nproc-per-node 2 each.py FOLDER NAME...
 

@@ -1,4 +1,5 @@
 """Validation, a checkpoint of the best epoch that is read again, and an end that depends on the losses."""
+
 import os
 
 import torch
@@ -34,4 +35,5 @@ kept = torch.load("kept/best.pt")
 model.load_state_dict(kept["model"])
 with open("kept/log.txt", "a") as file:
     file.write(f"{kept['epoch']}\n")
-print("best", kept["epoch"], open("kept/log.txt").read().split())
+with open("kept/log.txt") as file:
+    print("best", kept["epoch"], file.read().split())

@@ -1,4 +1,5 @@
 """A teacher that is an average of the student's weights, copied by deepcopy, and consistency between the two."""
+
 import copy
 
 import torch

@@ -1,4 +1,5 @@
 """Two models and two optimizers: the generator learns through the discriminator, which is frozen in that step."""
+
 import torch
 from torch import nn
 
@@ -12,7 +13,7 @@ for step in range(15):
     critic.requires_grad_(True)
     fake = generator(noise).detach()
     mixed = torch.lerp(real, fake, torch.rand(11, 1)).requires_grad_()
-    slope, = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
+    (slope,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
     penalty = ((slope.norm(2, dim=1) - 1) ** 2).mean()
     loss = critic(fake).mean() - critic(real).mean() + 10 * penalty
     of_critic.zero_grad()

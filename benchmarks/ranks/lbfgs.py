@@ -1,4 +1,5 @@
 """LBFGS with a closure and a line search: many calls in one step."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
 """Work enough to be shared: a wide MLP on batches of 256."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,5 @@
 """Work enough to be shared: a small language model with dropout, its loss a mean over tokens."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
-"""A variational autoencoder that returns its loss: means over the batch inside of the model; the encoder is a part of it."""
+"""A variational autoencoder that returns its loss: means over the batch inside of the model."""
+
 import torch
 from torch import nn
 

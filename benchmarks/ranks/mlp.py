@@ -1,4 +1,5 @@
 """A classifier with an odd last batch, clipped gradients and AdamW."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,5 @@
 """A recurrent net whose first dimension is time: the batch is the second one, of the states, too."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
-"""A language model: sentences of different lengths, the loss is the mean over tokens that count, a causal mask is kept."""
+"""A language model: the loss is the mean over tokens that count, and a causal mask is kept."""
+
 import torch
 from torch import nn
 

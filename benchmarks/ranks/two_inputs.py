@@ -1,4 +1,5 @@
 """A model that is given a dict of two inputs with a flag and returns a dict; part of it is frozen and freed later."""
+
 import torch
 from torch import nn
 

@@ -31,7 +31,11 @@ _SELDOM = 64  # calls from one comparison of ranks to the next, later in a train
 _MOST_KINDS = 12  # of calls of one module that are tried
 _DEEPEST = 2  # levels below a call that was left whole
 _LEAST_SHARE = 0.2  # of the parameters of the call above
+_LEAST_TRAINED = 0.02  # of the parameters that the largest optimizer has
+_PROVEN_AGAIN = frozenset((32, 1024))  # calls of one kind
 _MOST_INNER_CALLS = 4  # of one module in a call above: more of them cost more than they spare
+
+_FEW = "fewer rows than ranks"  # of one call: the next one may have more
 
 _Original = Callable[..., Any]
 
@@ -44,6 +48,7 @@ class _Kind:
     structure: Any
     leaves: tuple[Any, ...]
     form: CutForm | str
+    calls: int = 1
 
 
 @dataclass(slots=True)
@@ -77,7 +82,7 @@ class CutCalls:
         self._stop = stop
         self._known: dict[int, _Known] = {}
         self._above: list[_Above] = []
-        self._calls = 0
+        self._calls = self._trained = 0
         self.off = ""  # why no call is cut any more
 
     def install(self, seams: Seams) -> None:
@@ -92,7 +97,16 @@ class CutCalls:
 
             return call
 
+        def make_optimizer(original: _Original, hits: Hits) -> _Original:
+            def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+                original(optimizer, *args, **kwargs)
+                held = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
+                self._trained = max(self._trained, held)
+
+            return init
+
         seams.wrap("torch.nn.modules.module:Module.__call__", make)
+        seams.wrap("torch.optim.optimizer:Optimizer.__init__", make_optimizer)
 
     # -- one call -----------------------------------------------------------------------------------------------
 
@@ -103,18 +117,18 @@ class CutCalls:
         leaves, structure = tree_flatten((args, kwargs))
         call = Call(module, leaves, structure)
         known = self._of(module)
-        if self._above and not self._worth(known, module):
+        if not self._worth(known, module):
             return self._whole(original, call)
         self._meet(call)
         form = self._form(original, call, known)
         name = type(module).__name__
+        total = form.plan.rows(_shapes(leaves)) if isinstance(form, CutForm) else 0
+        if form == _FEW or (isinstance(form, CutForm) and total < self._group.size):
+            self._account.few(name)
+            return self._whole(original, call)
         if isinstance(form, str):
             self._account.whole(name, form)
             return self._parts(original, call)
-        total = form.plan.rows(_shapes(leaves))
-        if total < self._group.size:
-            self._account.few(name)
-            return self._whole(original, call)
         self._account.cut(name, shares(total, self._group.size))
         parts, found = self._cut(original, module, leaves, structure, form.plan)
         if found != form.structure:
@@ -146,7 +160,9 @@ class CutCalls:
         leaves = tuple(map(_kind, call.leaves))
         for kind in known.kinds:
             if kind.mode == mode and kind.leaves == leaves and kind.structure == call.structure:
-                return kind.form
+                return self._as_before(original, call, kind)
+        if _first_rows(call.leaves) < self._group.size:
+            return _FEW
         if len(known.kinds) >= _MOST_KINDS:
             return f"it is called in more than {_MOST_KINDS} ways"
         begin = perf_counter()
@@ -154,6 +170,16 @@ class CutCalls:
         self._account.took("proof", perf_counter() - begin)
         known.kinds.append(_Kind(mode, call.structure, leaves, form))
         return form
+
+    def _as_before(self, original: _Original, call: Call, kind: _Kind) -> CutForm | str:
+        """Return the form of a kind of call that is known; now and then it is proven once more."""
+        kind.calls += 1
+        if kind.calls in _PROVEN_AGAIN and isinstance(kind.form, CutForm):
+            found = self._proven(original, call)
+            if found != kind.form and kind.form.plan.rows(_shapes(call.leaves)) >= self._group.size:
+                reason = found if isinstance(found, str) else "it would be cut another way"
+                self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
+        return kind.form
 
     def _proven(self, original: _Original, call: Call) -> CutForm | str:
         def run(module: Any, leaves: list[Any], structure: Any) -> Any:
@@ -244,7 +270,9 @@ class CutCalls:
             self._above.pop()
 
     def _worth(self, known: _Known, module: Any) -> bool:
-        """Return whether a call inside of one that was left whole is worth being cut."""
+        """Return whether there is enough in a module for its call to be cut, in a call that was left whole, too."""
+        if not self._above:
+            return _num_elements(module) >= _LEAST_TRAINED * self._trained
         above = self._above[-1]
         if id(known) not in above.called:
             above.called[id(known)] = known
@@ -258,6 +286,11 @@ def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...] | None]:
     return [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
 
 
+def _first_rows(leaves: Sequence[Any]) -> int:
+    """Return the first dimension of the first tensor that has one."""
+    return next((leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()), 2**31)
+
+
 def _kind(leaf: Any) -> Any:
     """Return what must be the same of an argument for another call to be of the same kind."""
     if isinstance(leaf, torch.Tensor):
@@ -266,7 +299,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def _num_elements(module: Any) -> int:
-    return sum(one.numel() for one in module.parameters())
+    return sum(one.numel() for one in module.parameters() if not torch.nn.parameter.is_lazy(one))
 
 
 def _told(leaves: Sequence[Any]) -> str:

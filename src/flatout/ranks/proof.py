@@ -244,8 +244,9 @@ def _new_tensors(module: Any, before: dict[str, list[Any]]) -> dict[str, list[An
 
 def _are_equal(some: Sequence[Any], others: Sequence[Any]) -> bool:
     """Return whether tensors are the same for a part of a batch, and lead to no gradients."""
-    alike = len(some) == len(others) and not any(one.requires_grad for one in (*some, *others))
-    return alike and all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(some, others, strict=True))
+    if len(some) != len(others) or any(one.requires_grad for one in (*some, *others)):
+        return False
+    return all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(some, others, strict=True))
 
 
 def _dim(whole: Any, part: Any, total: int, own: int) -> Dim:

@@ -162,7 +162,9 @@ def _by_size(original: _Draw, rows: Rows, *size: Any, **kwargs: Any) -> Any:
 
 
 def _attention(original: _Draw, hits: Hits) -> _Draw:
-    def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **kwargs: Any) -> Any:
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **kwargs: Any
+    ) -> Any:
         if dropout_p and HERE.rows is not None and HERE.own() is not None:
             raise LeftWhole("dropout inside of scaled_dot_product_attention")
         return original(query, key, value, attn_mask, dropout_p, **kwargs)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.unit.ranks.in_threads import on_ranks
 
 from flatout.ranks.batch_norm import _normalized
 from flatout.ranks.rows import shares
-from tests.unit.ranks.in_threads import on_ranks
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (5, 3, 4), (6, 3, 4, 4), (4, 3, 2, 3, 2)])

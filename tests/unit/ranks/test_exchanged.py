@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.unit.ranks.in_threads import on_ranks
 
 from flatout.ranks.exchanged import JoinRows, Leave, Mean, TakeRows, Tie, Visit
 from flatout.ranks.local_rows import Rows
 from flatout.ranks.rows import shares
-from tests.unit.ranks.in_threads import on_ranks
 
 X = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 W = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))

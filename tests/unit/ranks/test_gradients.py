@@ -1,11 +1,11 @@
 """Which cut calls a loss was computed from, and what leaves a call past its results; `LocalSpans` of flatout.ranks."""
 
 import torch
+from tests.unit.ranks.in_threads import on_ranks
 
 from flatout.ranks.exchanged import JoinRows, TakeRows, Tie
 from flatout.ranks.gradients import LocalSpans, _average_leaves, _averaged, ties_of
 from flatout.ranks.local_rows import Rows
-from tests.unit.ranks.in_threads import on_ranks
 
 
 class Alone:

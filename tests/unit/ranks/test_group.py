@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.unit.ranks.in_threads import on_ranks
 
 from flatout.ranks.group import Exchange, PeerFailed
-from tests.unit.ranks.in_threads import on_ranks
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int16, torch.complex64])

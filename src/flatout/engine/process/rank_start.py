@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from flatout.engine.process.launch import TRACKERS_OFF
 from flatout.engine.process.private_world import Refused, World
 from flatout.schema.ranks import OUTPUT_VARIABLE
 
@@ -65,7 +66,8 @@ def _visible_devices() -> list[str]:
 
 
 def _step_back(folder: Path, rank: int) -> None:
-    """Print nothing, read no input, and write to a private copy."""
+    """Print nothing, read no input, track no experiment, and write to a private copy."""
+    os.environ.update(TRACKERS_OFF)
     kept = [os.dup(1), os.dup(2)]
     for number in kept:
         os.set_inheritable(number, True)
