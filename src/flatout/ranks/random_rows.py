@@ -52,7 +52,7 @@ def _of(act: Callable[..., Any]) -> Callable[[_Draw, Hits], _Draw]:
 
     def make(original: _Draw, hits: Hits) -> _Draw:
         def draw(*args: Any, **kwargs: Any) -> Any:
-            if HERE.rows is None or torch.compiler.is_compiling():
+            if torch.compiler.is_compiling() or HERE.rows is None:
                 return original(*args, **kwargs)
             rows = HERE.own()
             if rows is None:
@@ -70,7 +70,7 @@ def whole_shape(shape: Sequence[int], rows: Rows) -> tuple[list[int], int, int] 
 
     None where no dimension goes with the rows: then every rank draws the same.
     """
-    for at in dict.fromkeys((rows.dim, 0, 1)):
+    for at in dict.fromkeys((rows.dim, 0)):
         if len(shape) > at and shape[at] and shape[at] % rows.number == 0:
             each = shape[at] // rows.number
             return [*shape[:at], each * rows.total, *shape[at + 1 :]], at, each
@@ -165,7 +165,7 @@ def _attention(original: _Draw, hits: Hits) -> _Draw:
     def attention(
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **kwargs: Any
     ) -> Any:
-        if dropout_p and HERE.rows is not None and HERE.own() is not None:
+        if dropout_p and not torch.compiler.is_compiling() and HERE.rows is not None and HERE.own() is not None:
             raise LeftWhole("dropout inside of scaled_dot_product_attention")
         return original(query, key, value, attn_mask, dropout_p, **kwargs)
 
@@ -175,7 +175,13 @@ def _attention(original: _Draw, hits: Hits) -> _Draw:
 def _refused(name: str) -> Callable[[_Draw, Hits], _Draw]:
     def make(original: _Draw, hits: Hits) -> _Draw:
         def draw(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
-            if training and p and HERE.rows is not None and HERE.own() is not None:
+            if (
+                training
+                and p
+                and not torch.compiler.is_compiling()
+                and HERE.rows is not None
+                and HERE.own() is not None
+            ):
                 raise LeftWhole(f"{name} in training")
             return original(input, p, training, inplace)
 
