@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flatout.errors import NothingMeasured
+
 if TYPE_CHECKING:
     from flatout.engine.process.target import Target
     from flatout.engine.train_ranks import RanksTrained
@@ -25,10 +27,16 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
     if recipe is not None:
         _say(f"the fixes of {recipe} were proven in one process, and are left out")
     trained = train_on_ranks(target, placement)
+    if trained.refused:
+        raise NothingMeasured(
+            "Only rank 0 may write files, and the others cannot have a private copy of the file system here"
+            f" ({trained.refused}).",
+            "Nothing was trained.",
+            "`flatout run` without --nproc-per-node trains in one process.",
+        )
     _tell_failure(trained)
-    if not trained.refused:
-        for sentence in ranks_in_words(trained.accounts, size=placement.size):
-            _say(sentence)
+    for sentence in ranks_in_words(trained.accounts, size=placement.size):
+        _say(sentence)
     if verbose:
         for account in trained.accounts:
             times = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in account.get("seconds", {}).items())
@@ -37,12 +45,7 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
 
 
 def _tell_failure(trained: "RanksTrained") -> None:
-    if trained.refused:
-        _say(
-            f"only rank 0 may write files, and the others cannot have a private copy of the file system here"
-            f" ({trained.refused}): nothing was trained"
-        )
-    elif trained.failed_rank > 0:
+    if trained.failed_rank > 0:
         _say(f"rank {trained.failed_rank} has failed:")
         click.echo(trained.said, err=True, nl=not trained.said.endswith("\n"))
 

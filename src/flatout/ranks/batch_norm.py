@@ -97,17 +97,18 @@ class _BatchNorm(Function):
     def backward(ctx: Any, grad: _Tensor) -> Any:
         rows, weight, mean, variance = ctx.saved_tensors
         shape = [1, -1, *[1] * (rows.dim() - 2)]
-        dims = [0, *range(2, rows.dim())]
-        scale = torch.rsqrt(variance + ctx.eps)
         exact, upper = rows.to(mean.dtype), grad.to(mean.dtype)
-        centred = exact - mean.view(shape)
-        summed, along = upper.sum(dims), (upper * centred).sum(dims) * scale
+        factor = torch.ones_like(mean) if weight is None else weight.to(mean.dtype)
+        inner, along, summed = torch.ops.aten.native_batch_norm_backward(
+            upper, exact, factor, mean, variance, None, None, False, ctx.eps, [True, True, True]
+        )
         everywhere = ctx.group.everywhere(torch.stack([summed, along]).double()).sum(0) / ctx.count
-        level, slope = everywhere.to(mean.dtype)
-        inner = upper - level.view(shape) - centred * (slope * scale).view(shape)
-        factor = scale if weight is None else scale * weight.to(mean.dtype)
+        scale = torch.rsqrt(variance.double() + ctx.eps)
+        level = (everywhere[0] * scale * factor).to(mean.dtype).view(shape)
+        slope = (everywhere[1] * scale * scale * factor).to(mean.dtype).view(shape)
+        inner -= (exact - mean.view(shape)).mul_(slope).add_(level)
         wanted = ctx.needs_input_grad
-        found = (inner * factor.view(shape)).to(rows.dtype) if wanted[0] else None
-        of_weight = along.to(weight.dtype) if weight is not None and wanted[1] else None
-        of_bias = summed.to(weight.dtype if weight is not None else rows.dtype) if wanted[2] else None
+        found = inner.to(rows.dtype) if wanted[0] else None
+        of_weight = along.to(weight.dtype) if wanted[1] else None
+        of_bias = summed.to(rows.dtype if weight is None else weight.dtype) if wanted[2] else None
         return found, of_weight, of_bias, None, None, None, None, None
