@@ -1,4 +1,4 @@
-"""`flatout run --nproc-per-node`: what it says before and after; the ranks are in tests/e2e/test_ranks_of_one_script.py."""
+"""`flatout run --nproc-per-node`: what it says before and after a training."""
 
 import pytest
 
@@ -68,5 +68,5 @@ def test_words_that_make_no_sense_are_told_before_anything_runs(script, trained,
 
 
 def test_a_launcher_line_is_refused(script, capsys):
-    assert run(["run", "--nproc-per-node", "2", "--", "torchrun", "train.py"]) == 2
+    assert run(["run", "--nproc-per-node", "2", "--", "env", "train.py"]) == 2
     assert "Leave the launcher out" in capsys.readouterr().err

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 import torch
 from torch import distributed
 
+from flatout.ranks.shared_exchange import SharedExchange, open_shared
+
 __all__ = ["Exchange", "PeerFailed", "RankGroup", "join"]
 
 _LONGEST_WAIT = timedelta(minutes=30)  # for a rank that saves, or validates what is not cut
@@ -42,17 +44,29 @@ class PeerFailed(Exception):
 class RankGroup:
     """Exchanges among all ranks; every rank calls the same ones in the same order."""
 
-    def __init__(self, group: Any, rank: int, size: int, *, on_device: bool = False) -> None:
-        """Take a process group of torch's; `on_device`: it exchanges tensors of devices as they are."""
+    def __init__(
+        self, group: Any, rank: int, size: int, *, on_device: bool = False, shared: SharedExchange | None = None
+    ) -> None:
+        """Take a process group of torch's; `on_device`: it exchanges tensors of devices as they are.
+
+        `shared`: memory in place of it, for tensors that lie in memory.
+        """
         self.rank, self.size = rank, size
         self.tried = False  # what runs is a trial on copies: a rank that fails in it fails alone
-        self.lost: Callable[[Exception], NoReturn] = _raise
+        self._lost: Callable[[Exception], NoReturn] = _raise
         self.parted: Callable[[Sequence[str]], NoReturn] = _no_meeting
         self.place: Callable[[], str] = str  # what this rank is about to do, in words
         self.num_bytes = 0
         self._group = group
         self._on_device = on_device
+        self._shared = shared
         self._compared = 0
+
+    def when_lost(self, act: Callable[[Exception], NoReturn]) -> None:
+        """Call `act` when another rank has gone."""
+        self._lost = act
+        if self._shared is not None:
+            self._shared.lost = act
 
     # -- that all do the same -----------------------------------------------------------------------------------
 
@@ -127,6 +141,9 @@ class RankGroup:
         """Fill `found` with what every rank has: with its bytes, since not all types of numbers can be exchanged."""
         self.num_bytes += found.numel() * found.element_size()
         sent, filled = own.view(torch.uint8), found.view(torch.uint8)
+        if self._shared is not None and not own.is_cuda:
+            self._shared.gather(sent, filled)
+            return
         if not own.is_cuda or self._on_device:
             self._wait(lambda: self._group.allgather([list(filled.view(self.size, -1).unbind())], [sent]))
             return
@@ -136,6 +153,9 @@ class RankGroup:
 
     def _summed(self, flat: _Tensor) -> None:
         self.num_bytes += flat.numel() * flat.element_size()
+        if self._shared is not None and not flat.is_cuda:
+            self._shared.total(flat)
+            return
         if not flat.is_cuda or self._on_device:
             self._wait(lambda: self._group.allreduce([flat]))
             return
@@ -147,7 +167,7 @@ class RankGroup:
         try:
             begin().wait()
         except RuntimeError as error:  # a rank has gone
-            self.lost(error)
+            self._lost(error)
 
 
 def join(rank: int, size: int) -> tuple[RankGroup, Any]:
@@ -165,7 +185,9 @@ def join(rank: int, size: int) -> tuple[RankGroup, Any]:
         options._timeout = _LONGEST_WAIT
         nccl = distributed.ProcessGroupNCCL(distributed.PrefixStore("nccl", store), rank, size, options)
         group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
-    return RankGroup(group, rank, size, on_device=on_device), store
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == str(size)
+    shared = open_shared(store, rank, size) if one_machine else None
+    return RankGroup(group, rank, size, on_device=on_device, shared=shared), store
 
 
 def _has_own_device() -> bool:

@@ -50,7 +50,8 @@ def _put_in_place(order: Order) -> None:
     seams, spans, account = Seams(), LocalSpans(), RankAccount(order.folder, rank, size)
     group, store = join(rank, size)
     end = RankEnd(account, store, rank, size)
-    group.lost, group.parted = end.lost, end.parted
+    group.when_lost(end.lost)
+    group.parted = end.parted
     calls = CutCalls(group, spans, account, end.stop)
     _attached.extend((seams, group, store, calls))
     begin_alike(seams, order.ranks_seed)
