@@ -27,6 +27,8 @@ def refusal(module: Any, modules: list[Any]) -> str:
         return "it is called inside of a torch.func transform"
     if torch.nn.modules.module._has_any_global_hook():
         return "hooks are registered for all modules"
+    if any(map(torch.nn.parameter.is_lazy, module.parameters())):
+        return "its parameters take shape in this call"
     for one in modules:
         for name in _HOOKS:
             hooks = getattr(one, name, None)
@@ -44,8 +46,6 @@ def _of_parameters(modules: list[Any]) -> str:
         for name, parameter in one._parameters.items():
             if parameter is None:
                 continue
-            if torch.nn.parameter.is_lazy(parameter):
-                return "its parameters take shape in this call"
             if not parameter.is_leaf:
                 return f"its parameter {name} is computed from others"
             if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:

@@ -85,8 +85,8 @@ def _drawn(like: _Tensor, rows: Rows, draw: Callable[[_Tensor], Any], shape: Seq
         draw(own)
         return own
     size, at, each = found
-    whole = torch.empty_permuted(size, _order(like) if shape is None else range(len(size)), dtype=like.dtype,
-                                 device=like.device)  # fmt: skip
+    order = _order(like) if shape is None else list(range(len(size)))
+    whole = torch.empty_permuted(size, order, dtype=like.dtype, device=like.device)
     draw(whole)
     return whole.narrow(at, each * rows.first, each * rows.number)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from flatout.probe.core.seams import Hits, Seams
+from flatout.probe.core.seams import Seams, dressed
 
 __all__ = ["begin_alike", "put_back", "same_streams", "taken"]
 
@@ -47,13 +47,12 @@ def begin_alike(seams: Seams, seed: int) -> None:
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
 
-    def make(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+    def seeded(original: Callable[..., Any]) -> Callable[..., Any]:
         def begin(seed: Any = None, *args: Any, **kwargs: Any) -> Any:
-            hits.count += seed is None
             return original(fresh.getrandbits(64) if seed is None else seed, *args, **kwargs)
 
-        return begin
+        return dressed(begin, original)
 
-    seams.wrap("random:seed", make)
+    seams.replace(random, "seed", seeded(random.seed))  # a method of an object that has no name
     if numpy is not None:
-        seams.wrap("numpy.random:default_rng", make)
+        seams.replace(numpy.random, "default_rng", seeded(numpy.random.default_rng))

@@ -22,6 +22,7 @@ class ThreadGroup(RankGroup):
         self._meeting = meeting
 
     def _gather(self, own, found):
+        self.num_bytes += found.numel()
         found.copy_(torch.cat(self._exchanged(own.clone())))
 
     def _summed(self, flat):
