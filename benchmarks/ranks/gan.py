@@ -6,8 +6,8 @@ from torch import nn
 torch.manual_seed(5)
 generator = nn.Sequential(nn.Linear(4, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 6))
 critic = nn.Sequential(nn.Linear(6, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
-of_generator = torch.optim.Adam(generator.parameters(), 1e-3, betas=(0.5, 0.9))
-of_critic = torch.optim.Adam(critic.parameters(), 1e-3, betas=(0.5, 0.9))
+of_generator = torch.optim.Adam(generator.parameters(), 1e-3, betas=(0.5, 0.9), eps=1e-4)
+of_critic = torch.optim.Adam(critic.parameters(), 1e-3, betas=(0.5, 0.9), eps=1e-4)
 for step in range(15):
     real, noise = torch.randn(11, 6) + 1, torch.randn(11, 4)
     critic.requires_grad_(True)

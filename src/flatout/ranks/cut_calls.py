@@ -35,6 +35,7 @@ _LEAST_TRAINED = 0.02  # of the parameters that the largest optimizer has
 _PROVEN_AGAIN = frozenset((32, 1024))  # calls of one kind
 _MOST_INNER_CALLS = 4  # of one module in a call above: more of them cost more than they spare
 
+_SMALL = "there is too little in it to be shared"
 _FEW = "fewer rows than ranks"  # of one call: the next one may have more
 
 _Original = Callable[..., Any]
@@ -82,7 +83,8 @@ class CutCalls:
         self._stop = stop
         self._known: dict[int, _Known] = {}
         self._above: list[_Above] = []
-        self._calls = self._trained = 0
+        self._calls = 0
+        self._optimizers: list[tuple[weakref.ref[Any], int]] = []  # with the number of values that each trains
         self.off = ""  # why no call is cut any more
 
     def install(self, seams: Seams) -> None:
@@ -101,7 +103,8 @@ class CutCalls:
             def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
                 original(optimizer, *args, **kwargs)
                 held = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
-                self._trained = max(self._trained, held)
+                self._optimizers = [each for each in self._optimizers if each[0]() is not None]
+                self._optimizers.append((weakref.ref(optimizer), held))
 
             return init
 
@@ -118,6 +121,7 @@ class CutCalls:
         call = Call(module, leaves, structure)
         known = self._of(module)
         if not self._worth(known, module):
+            self._account.whole(type(module).__name__, _SMALL)
             return self._whole(original, call)
         self._meet(call)
         form = self._form(original, call, known)
@@ -272,7 +276,8 @@ class CutCalls:
     def _worth(self, known: _Known, module: Any) -> bool:
         """Return whether there is enough in a module for its call to be cut, in a call that was left whole, too."""
         if not self._above:
-            return _num_elements(module) >= _LEAST_TRAINED * self._trained
+            trained = max((held for ref, held in self._optimizers if ref() is not None), default=0)
+            return _num_elements(module) >= _LEAST_TRAINED * trained
         above = self._above[-1]
         if id(known) not in above.called:
             above.called[id(known)] = known

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.autograd import grad as _grad  # as torch has it: without what ranks make of it
+from torch.autograd import backward as _backward  # as torch has it: without what ranks make of it
 from torch.utils._pytree import tree_flatten
 
 from flatout.ranks.fitness import kept_tensors, written_out
@@ -172,7 +172,8 @@ def _gradients(copied: Any, leaves: list[Any], outputs: list[Any]) -> list[Any]:
     given = [one.to(dtype=of.dtype, device=of.device) for one, of in zip(cotangents, results, strict=True)]
     HERE.backward += 1
     try:
-        return list(_grad(results, wanted, given, allow_unused=True))
+        _backward(results, given)
+        return [one.grad for one in wanted]
     finally:
         HERE.backward -= 1
         HERE.rows = None

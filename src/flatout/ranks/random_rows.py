@@ -162,12 +162,12 @@ def _by_size(original: _Draw, rows: Rows, *size: Any, **kwargs: Any) -> Any:
 
 
 def _attention(original: _Draw, hits: Hits) -> _Draw:
-    def attention(
-        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **kwargs: Any
-    ) -> Any:
-        if dropout_p and not torch.compiler.is_compiling() and HERE.rows is not None and HERE.own() is not None:
-            raise LeftWhole("dropout inside of scaled_dot_product_attention")
-        return original(query, key, value, attn_mask, dropout_p, **kwargs)
+    def attention(*args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling() and HERE.rows is not None and HERE.own() is not None:
+            hits.count += 1
+            if kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0):
+                raise LeftWhole("dropout inside of scaled_dot_product_attention")
+        return original(*args, **kwargs)
 
     return attention
 

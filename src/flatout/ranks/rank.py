@@ -96,15 +96,30 @@ def _step_aside(seams: Seams, calls: CutCalls, account: RankAccount) -> None:
 
     def make_outer(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def checkpoint(*args: Any, **kwargs: Any) -> Any:
-            if not HERE.inside:
-                calls.off = calls.off or "torch.utils.checkpoint is called outside of modules that are cut"
-                account.facts["off"] = calls.off
-            return original(*args, **kwargs)
+            if HERE.inside or not args:
+                return original(*args, **kwargs)
+            hits.count += 1
+            account.whole("torch.utils.checkpoint", "what it computes again would have to be cut again")
+            return original(_whole(args[0]), *args[1:], **kwargs)
 
         return checkpoint
 
     seams.wrap("torch.distributed:init_process_group", make)
     seams.wrap("torch.utils.checkpoint:checkpoint", make_outer)
+
+
+def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes the whole batch, now and when it is called again in a backward pass."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = HERE.rows, HERE.whole
+        HERE.rows, HERE.whole = None, True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            HERE.rows, HERE.whole = before
+
+    return call
 
 
 def _give_back_streams() -> None:
