@@ -15,12 +15,15 @@ from tests.e2e.support import Flatout, training, why_no_private_world
 SCRIPTS = REPO / "benchmarks" / "ranks"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "each" and not path.stem.startswith("long_"))
 CUT = {  # modules whose calls are cut, of which every training has some
+    "by_hand": ["Linear", "Sequential"],
     "checkpointed": ["Deep"],
     "cnn_batchnorm": ["Sequential"],
+    "compiled": ["OptimizedModule", "Sequential"],
     "contrastive": ["Sequential"],
     "dropout": ["Noisy"],
     "early_stop": ["Sequential"],
     "ema": ["Sequential"],
+    "experts": ["Experts"],
     "gan": ["Sequential"],
     "lbfgs": ["Sequential"],
     "loss_inside": ["Sequential"],

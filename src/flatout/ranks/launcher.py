@@ -7,17 +7,19 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from flatout.schema.ranks import LAUNCHER_VARIABLE, read_launch
 
-__all__ = ["main"]
+__all__ = ["main", "own_address"]
 
 _ENDED = "ended.json"
 
@@ -29,8 +31,9 @@ def main() -> int:
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     os.environ[LAUNCHER_VARIABLE] = str(os.getpid())
     local = launch.nodes == 1
-    if local:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    address, interface = ("localhost", "lo") if local else own_address(launch.endpoint)
+    if interface:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     config = LaunchConfig(
         min_nodes=launch.nodes,
         max_nodes=launch.nodes,
@@ -41,11 +44,28 @@ def main() -> int:
         rdzv_configs={"is_host": True} if local else {},
         max_restarts=0,
         monitor_interval=0.1,
-        local_addr="localhost" if local else None,
+        local_addr=address or None,
         logs_specs=DefaultLogsSpecs(log_dir=str(file.parent / "logs")),
         **({"shutdown_timeout": 10} if _knows("shutdown_timeout") else {}),
     )
     return _ended(config, launch.command, file.parent / _ENDED)
+
+
+def own_address(endpoint: str) -> tuple[str, str]:
+    """Return this machine's address on the way to `endpoint`, and its interface; empty where it cannot be told.
+
+    The machine's name is no help: on many it stands for an address that no other machine can reach.
+    """
+    host, _, port = endpoint.rpartition(":")
+    try:
+        kind, _, _, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as way:
+            way.connect(there)  # no packet is sent
+            address = str(way.getsockname()[0])
+    except (OSError, ValueError):
+        return "", ""
+    interfaces = psutil.net_if_addrs()
+    return address, next((name for name, has in interfaces.items() if address in {one.address for one in has}), "")
 
 
 def _ended(config: LaunchConfig, command: tuple[str, ...], told: Path) -> int:
