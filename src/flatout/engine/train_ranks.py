@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
         with _same_hashes(placement):
             code = train_observed(Target(target.name, command), folder / ORDER_FILE)
         _remove_rooms(folder)
+        shutil.rmtree(Path("/dev/shm", folder.name), ignore_errors=True)  # batches that no rank has read
         return _trained(code, folder)
 
 

@@ -30,6 +30,7 @@ class RankAccount:
         self.facts: dict[str, object] = {"rank": rank, "size": size}
         self._modules: dict[str, ModuleAccount] = {}
         self._times: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def cut(self, name: str, rows: tuple[int, ...]) -> None:
         """A call of a module of that name was cut."""
@@ -46,6 +47,10 @@ class RankAccount:
         calls = self._modules.setdefault(name, ModuleAccount()).whole
         calls[reason] = calls.get(reason, 0) + 1
 
+    def count(self, what: str) -> None:
+        """Count something."""
+        self._counts[what] += 1
+
     def took(self, what: str, seconds: float) -> None:
         """Add to the time that something took."""
         self._times[what] += seconds
@@ -55,6 +60,6 @@ class RankAccount:
         if os.getpid() != self._pid:
             return
         modules = {name: asdict(module) for name, module in self._modules.items()}
-        body = {**self.facts, "modules": modules, "seconds": dict(self._times)}
+        body = {**self.facts, "modules": modules, "seconds": dict(self._times), "counts": dict(self._counts)}
         with contextlib.suppress(OSError):
             self._file.write_text(json.dumps(body), encoding="utf-8")

@@ -1,6 +1,7 @@
 """One rank of a training that its script knows nothing of: everything put in place, right after torch was imported."""
 
 import atexit
+import contextlib
 import os
 import sys
 import traceback
@@ -22,6 +23,7 @@ from flatout.ranks.random_rows import draw_whole_batches
 from flatout.ranks.streams import begin_alike
 from flatout.schema.order import Order
 from flatout.schema.ranks import LAUNCHER_VARIABLE, OUTPUT_VARIABLE
+from flatout.torch_loader.divided_workers import DividedWorkers
 
 __all__ = ["train_as_rank"]
 
@@ -57,6 +59,7 @@ def _put_in_place(order: Order) -> None:
     begin_alike(seams, order.ranks_seed)
     _divide_threads(seams)
     _step_aside(seams, calls, account)
+    _divide_input(seams, order, account)
     draw_whole_batches(seams)
     synchronize(seams, group)
     exchange_gradients(seams, group, spans, account, end.stop)
@@ -79,6 +82,31 @@ def _divide_threads(seams: Seams) -> None:
     if not os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(max(1, usable_cores() // ranks))
     seams.wrap("torch:set_num_threads", make)
+
+
+def _divide_input(seams: Seams, order: Order, account: RankAccount) -> None:
+    """Let each worker of a loader run in one rank of this machine, and count what each rank makes for itself."""
+    folders = [f"/dev/shm/{os.path.basename(order.folder)}", os.path.join(order.folder, "batches")]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+    usable = [folder for folder in folders if os.path.isdir(folder)]
+    workers = DividedWorkers(usable, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+
+    def alone(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def init(iterator: Any, loader: Any) -> None:
+            account.count("alone")
+            original(iterator, loader)
+
+        return init
+
+    loaders = "torch.utils.data.dataloader"
+    seams.wrap(f"{loaders}:_SingleProcessDataLoaderIter.__init__", alone)
+    seams.wrap(
+        f"{loaders}:_MultiProcessingDataLoaderIter.__init__",
+        lambda original, hits: workers.iterator_made(original, lambda: account.count("divided")),
+    )
+    seams.wrap("torch.utils.data._utils.worker:_worker_loop", lambda original, hits: workers.worker_loop(original))
 
 
 def _step_aside(seams: Seams, calls: CutCalls, account: RankAccount) -> None:

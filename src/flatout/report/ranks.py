@@ -43,7 +43,13 @@ def _of_module(name: str, module: Mapping[str, Any]) -> list[str]:
 def _costs(account: Mapping[str, Any], size: int) -> str:
     seconds = account.get("seconds", {})
     proof = f"; {seconds['proof']:.1f} s to prove it on copies" if seconds.get("proof") else ""
-    return f"the input was made {size} times, once by each rank{proof}"
+    counts = account.get("counts", {})
+    each = f"made {size} times, once by each rank"
+    if not counts.get("divided"):
+        return f"the input was {each}{proof}"
+    if not counts.get("alone"):
+        return f"the input was made once, by workers that the ranks have divided among them{proof}"
+    return f"the input of loaders with workers was made once, that of others {each}{proof}"
 
 
 def _calls(number: int) -> str:

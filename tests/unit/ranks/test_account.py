@@ -39,6 +39,8 @@ def test_calls_are_counted_by_what_became_of_them(tmp_path):
         account.cut("Net", rows)
     account.few("Net")
     account.whole("Head", "why")
+    account.count("alone")
+    account.count("alone")
     account.took("proof", 0.5)
     account.took("proof", 0.25)
     account.write()
@@ -50,6 +52,7 @@ def test_calls_are_counted_by_what_became_of_them(tmp_path):
             "Head": {"cut": 0, "rows": [], "few": 0, "whole": {"why": 1}},
         },
         "seconds": {"proof": 0.75},
+        "counts": {"alone": 2},
     }
 
 

@@ -16,6 +16,15 @@ def test_what_was_cut_and_what_was_not():
     ]
 
 
+def test_how_often_the_input_was_made():
+    def said(**counts):
+        return ranks_in_words([{"modules": {}, "counts": counts}], size=2)[-1]
+
+    assert said(alone=3) == said() == "the input was made 2 times, once by each rank"
+    assert said(divided=3) == "the input was made once, by workers that the ranks have divided among them"
+    assert said(divided=3, alone=1).endswith("was made once, that of others made 2 times, once by each rank")
+
+
 def test_many_ranks_are_not_all_listed():
     account = {"modules": {"Net": {**NET, "rows": [4] * 8, "few": 0}}, "off": "why"}
     assert ranks_in_words([account], size=8)[:2] == [
