@@ -13,10 +13,10 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["DividedWorkers", "decoded", "encoded"]
 
@@ -172,42 +172,45 @@ class _Elsewhere(torch.utils.data.Dataset[None]):
         return []
 
 
+class _Raw(NamedTuple):
+    """A tensor whose values lie behind what is pickled."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    at: int
+
+
 def encoded(batch: Any) -> list[Any]:
     """Return a batch as pieces of bytes: its tensors as they lie in memory, all else pickled.
 
     They are good for as long as the batch is.
     """
     leaves, structure = tree_flatten(batch)
-    told: list[Any] = []
     raw: list[Any] = []
     at = 0
-    for leaf in leaves:
+    for number, leaf in enumerate(leaves):
         if type(leaf) is torch.Tensor and leaf.numel() and leaf.is_contiguous() and _is_plain(leaf):
             length = leaf.numel() * leaf.element_size()
-            told.append((str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape), at))
+            leaves[number] = _Raw(leaf.dtype, tuple(leaf.shape), at)
             raw += [(ctypes.c_char * length).from_address(leaf.data_ptr()), bytes(-length % _ALIGNED)]
             at += length + len(raw[-1])
-        else:
-            told.append(leaf)
-    header = pickle.dumps((structure, [isinstance(one, tuple) for one in told], told), protocol=5)
+    header = pickle.dumps(tree_unflatten(leaves, structure), protocol=5)
     return [len(header).to_bytes(8, "little"), header, bytes(-(len(header) + 8) % _ALIGNED), *raw]
 
 
 def decoded(content: bytearray) -> Any:
     """Return the batch of which `content` is what `encoded` gave, in memory of its own."""
     length = int.from_bytes(content[:8], "little")
-    structure, are_tensors, told = pickle.loads(memoryview(content)[8 : 8 + length])
     begin = 8 + length + -(8 + length) % _ALIGNED
-    leaves = []
-    for is_tensor, one in zip(are_tensors, told, strict=True):
-        if is_tensor:
-            kind, shape, at = one
-            dtype = getattr(torch, kind)
-            count = torch.Size(shape).numel()
-            leaves.append(torch.frombuffer(content, dtype=dtype, count=count, offset=begin + at).view(shape))
-        else:
-            leaves.append(one)
-    return tree_unflatten(leaves, structure)
+
+    def filled(leaf: Any) -> Any:
+        if not isinstance(leaf, _Raw):
+            return leaf
+        count = torch.Size(leaf.shape).numel()
+        return torch.frombuffer(content, dtype=leaf.dtype, count=count, offset=begin + leaf.at).view(leaf.shape)
+
+    told = pickle.loads(memoryview(content)[8 : 8 + length])
+    return tree_map(filled, told, is_leaf=lambda one: isinstance(one, _Raw))
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -31,7 +31,7 @@ class Stream(IterableDataset):
 
 
 def loader(**given):
-    return DataLoader(Drawn(), **{"batch_size": 4, "num_workers": 3, "shuffle": True, **given})
+    return DataLoader(Drawn(), **{"batch_size": 4, "num_workers": 2, "shuffle": True, **given})
 
 
 def passes(make, epochs=2):
