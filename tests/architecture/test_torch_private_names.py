@@ -41,6 +41,7 @@ def instances() -> dict[str, tuple[Any, ...]]:
         "iterator_with_workers": (working,),
         "tensor": (data,),
         "module": (model,),
+        "node": (model(data[:2]).grad_fn,),
         "compiled_module": (torch.compile(model),),
         "operator": (torch.ops.aten.add.Tensor,),
         "backward_class": (torch.autograd.function.Function._backward_cls,),

@@ -1,4 +1,4 @@
-"""`flatout run --nproc-per-node`: what it says before and after a training."""
+"""`flatout run --nproc-per-node`: what `flatout.cli.ranks` says before and after a training."""
 
 import pytest
 

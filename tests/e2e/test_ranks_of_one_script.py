@@ -1,4 +1,7 @@
-"""Scripts that know one process, on two ranks: the printed figures, the weights and the files of one process."""
+"""Scripts that know one process, on two ranks: the printed figures, the weights and the files of one process.
+
+Modules: flatout.ranks.cut_calls, flatout.ranks.proof, flatout.ranks.rank and flatout.engine.process.rank_start.
+"""
 
 import json
 import re

@@ -82,18 +82,15 @@ def run(
     it says on stderr, before and after.
     """
     from flatout.cli.trusted_edits import served_edits
-    from flatout.engine.process.target import arguments_digests, parse_target
-    from flatout.engine.provenance import here, require_same_script, warnings
-    from flatout.engine.recipe import find_recipe, read_recipe
+    from flatout.engine.process.target import parse_target
+    from flatout.engine.provenance import here, warnings
+    from flatout.engine.recipe import find_recipe
 
     target = parse_target(words)
     if ranks is not None or machines:
         return _on_ranks(target, ranks, machines, recipe_file, live=live, verbose=verbose)
     path = find_recipe(target, recipe_file)
-    recipe = read_recipe(path)
-    require_same_script(recipe, path, target)
-    if recipe.whole is not None:
-        recipe = replace(recipe, whole=recipe.whole.asked_with(*arguments_digests(target)))
+    recipe = _read(path, target)
     served = served_edits(chosen(recipe, only, path), target, path, allow_edits=allow_edits)
     kept = served.kept
     known = warnings(recipe, target, here(target)) if kept else []
@@ -102,13 +99,25 @@ def run(
     advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
     if advice and not trained.ranks:
         _say(advice)
-    later: list[str] = []
+    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or live else []
     if kept or live:
-        later = [each for each in warnings(recipe, target, trained.found) if each not in known]
         _account(trained, later, verbose=verbose)
     if kept and len(kept) == len(recipe.fixes):
         _compare(recipe, trained, comparable=not (known or later))
     return trained.exit_code
+
+
+def _read(path: Path, target: "Target") -> Recipe:
+    """Return the recipe in `path`, which must be the script's, with what it says of the arguments that are given."""
+    from flatout.engine.process.target import arguments_digests
+    from flatout.engine.provenance import require_same_script
+    from flatout.engine.recipe import read_recipe
+
+    recipe = read_recipe(path)
+    require_same_script(recipe, path, target)
+    if recipe.whole is None:
+        return recipe
+    return replace(recipe, whole=recipe.whole.asked_with(*arguments_digests(target)))
 
 
 def _on_ranks(

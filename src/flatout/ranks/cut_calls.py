@@ -20,8 +20,8 @@ from flatout.ranks.comparison import fingerprint
 from flatout.ranks.exchanged import JoinRows, Leave, TakeRows, Tie, Visit
 from flatout.ranks.fitness import modes, refusal
 from flatout.ranks.gradients import LocalSpans
-from flatout.ranks.group import Exchange, RankGroup
-from flatout.ranks.local_rows import HERE, Rows
+from flatout.ranks.group import RankGroup, Together
+from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.proof import Call, CutForm, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
 
@@ -146,7 +146,7 @@ class CutCalls:
         self._group.place = lambda: f"call {self._calls}, of {name} with {_told(call.leaves)}"
         seldom = self._calls % _SELDOM == 0
         if seldom or self._group.compares:
-            self._group.meet(Exchange.CALL, fingerprint(name, call.leaves), always=seldom)
+            self._group.meet(Together.CALL, fingerprint(name, call.leaves), always=seldom)
 
     def _of(self, module: Any) -> _Known:
         known = self._known.get(id(module))
@@ -216,11 +216,11 @@ class CutCalls:
         self._tie = tie
         return parts, found
 
-    def _rows(self, plan: RowPlan, leaves: Sequence[Any]) -> Rows:
+    def _rows(self, plan: RowPlan, leaves: Sequence[Any]) -> OwnRows:
         total = plan.rows(_shapes(leaves))
         parts, rank = shares(total, self._group.size), self._group.rank
         dim = next(dim for dim in plan.dims if dim is not None)
-        return Rows(total, sum(parts[:rank]), parts[rank], dim, parts)
+        return OwnRows(total, sum(parts[:rank]), parts[rank], dim, parts)
 
     def _taken(self, leaf: Any, dim: Dim, tie: Tie) -> Any:
         """Return what this rank gets of an argument."""

@@ -12,7 +12,7 @@ import torch
 from torch.autograd import Function
 
 from flatout.ranks.group import RankGroup
-from flatout.ranks.local_rows import HERE, Rows
+from flatout.ranks.local_rows import HERE, OwnRows
 
 __all__ = ["JoinRows", "Leave", "Mean", "TakeRows", "Tie", "Visit"]
 
@@ -22,7 +22,7 @@ class Tie:
 
     __slots__ = ("before", "group", "module", "rows")
 
-    def __init__(self, module: Any, rows: Rows, group: RankGroup) -> None:
+    def __init__(self, module: Any, rows: OwnRows, group: RankGroup) -> None:
         """Take what is cut; nothing leads to it yet."""
         self.module, self.rows, self.group = module, rows, group
         self.before: list[Any] = []  # nodes of the graph that the whole arguments come from

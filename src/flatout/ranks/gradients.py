@@ -23,6 +23,10 @@ from flatout.ranks.local_rows import HERE
 __all__ = ["LocalSpans", "exchange_gradients", "ties_of"]
 
 _MOST_SPANS = 10_000
+_LEAK = (
+    "hands out something by other ways than its results (an attribute, a list, a hook), and the loss is computed from"
+    " it: each rank has that of its own rows only"
+)
 
 
 class LocalSpans:
@@ -91,10 +95,7 @@ def exchange_gradients(
     def found(outputs: Any) -> list[Tie]:
         ties, module = ties_of(_sequence(outputs), spans)
         if module:
-            stop(
-                f"{module} hands out something by other ways than its results (an attribute, a list, a hook), and the"
-                " loss is computed from it: each rank has that of its own rows only"
-            )
+            stop(f"{module} {_LEAK}")
         return ties
 
     def make_backward(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

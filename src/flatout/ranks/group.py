@@ -15,7 +15,7 @@ from torch import distributed
 
 from flatout.ranks.shared_exchange import SharedExchange, open_shared
 
-__all__ = ["Exchange", "PeerFailed", "RankGroup", "join"]
+__all__ = ["PeerFailed", "RankGroup", "Together", "join"]
 
 _LONGEST_WAIT = timedelta(minutes=30)  # for a rank that saves, or validates what is not cut
 _COMPARED = 2000  # exchanges
@@ -25,7 +25,7 @@ _LARGEST = 1 << 62
 _Tensor = torch.Tensor
 
 
-class Exchange(IntEnum):
+class Together(IntEnum):
     """What ranks do together."""
 
     CALL = 1
@@ -75,7 +75,7 @@ class RankGroup:
         """Whether every exchange is preceded by a comparison."""
         return self._compared < _COMPARED
 
-    def meet(self, exchange: Exchange, detail: int = 0, *, always: bool = False) -> None:
+    def meet(self, exchange: Together, detail: int = 0, *, always: bool = False) -> None:
         """Make sure that every rank is at the same exchange, with the same detail, as long as ranks are compared."""
         if not (self.tried or always or self.compares):
             return
@@ -100,7 +100,7 @@ class RankGroup:
 
     def joined(self, part: _Tensor, dim: int, sizes: Sequence[int]) -> _Tensor:
         """Return the parts of all ranks, of `sizes` along `dim`, as one tensor of its own."""
-        self.meet(Exchange.ROWS, part.dim())
+        self.meet(Together.ROWS, part.dim())
         last = part.dim() == 4 and part.is_contiguous(memory_format=torch.channels_last) and not part.is_contiguous()
         order = (0, 2, 3, 1) if last and dim == 0 else (dim, *(at for at in range(part.dim()) if at != dim))
         moved = part.detach().permute(order).contiguous()
@@ -123,12 +123,12 @@ class RankGroup:
 
     def everywhere(self, own: _Tensor) -> _Tensor:
         """Return a small tensor of each rank, stacked."""
-        self.meet(Exchange.STATISTICS, own.numel())
+        self.meet(Together.STATISTICS, own.numel())
         return self._gathered(own.contiguous()).view(self.size, *own.shape)
 
     def average(self, flat: _Tensor) -> None:
         """Put the mean over all ranks in the place of a tensor, the same bits on each of them."""
-        self.meet(Exchange.GRADIENTS, flat.numel())
+        self.meet(Together.GRADIENTS, flat.numel())
         self._summed(flat)
         flat /= self.size
 

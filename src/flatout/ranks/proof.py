@@ -14,7 +14,7 @@ from torch.autograd import backward as _backward  # as torch has it: without wha
 from torch.utils._pytree import tree_flatten
 
 from flatout.ranks.fitness import kept_tensors, written_out
-from flatout.ranks.group import Exchange, PeerFailed, RankGroup
+from flatout.ranks.group import PeerFailed, RankGroup, Together
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.streams import put_back, same_streams, taken
@@ -193,16 +193,16 @@ def _tried(
         pass
     except Exception as error:
         reason = str(error) if isinstance(error, _NotEqual) else f"it cannot compute a part of a batch ({_told(error)})"
-        _end(group, Exchange.FAILED)
+        _end(group, Together.FAILED)
     else:
-        form = form if _end(group, Exchange.DONE) else None
+        form = form if _end(group, Together.DONE) else None
     finally:
         HERE.rows = None
     told = _first(group.texts(reason))
     return (None, told or "ranks do not compute the same in it") if told or form is None else (form, "")
 
 
-def _end(group: RankGroup, exchange: Exchange) -> bool:
+def _end(group: RankGroup, exchange: Together) -> bool:
     """Tell the others how a trial has ended here; return whether it has ended so everywhere."""
     try:
         group.meet(exchange)

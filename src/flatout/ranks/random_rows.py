@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from flatout.probe.core.seams import Hits, Seams
-from flatout.ranks.local_rows import HERE, Rows
+from flatout.ranks.local_rows import HERE, OwnRows
 
 __all__ = ["LeftWhole", "draw_whole_batches"]
 
@@ -65,7 +65,7 @@ def _of(act: Callable[..., Any]) -> Callable[[_Draw, Hits], _Draw]:
     return make
 
 
-def whole_shape(shape: Sequence[int], rows: Rows) -> tuple[list[int], int, int] | None:
+def whole_shape(shape: Sequence[int], rows: OwnRows) -> tuple[list[int], int, int] | None:
     """Return the shape for all rows of what has `shape` for this rank's, the dimension, and its entries for a row.
 
     None where no dimension goes with the rows: then every rank draws the same.
@@ -77,7 +77,7 @@ def whole_shape(shape: Sequence[int], rows: Rows) -> tuple[list[int], int, int] 
     return None
 
 
-def _drawn(like: _Tensor, rows: Rows, draw: Callable[[_Tensor], Any], shape: Sequence[int] | None = None) -> _Tensor:
+def _drawn(like: _Tensor, rows: OwnRows, draw: Callable[[_Tensor], Any], shape: Sequence[int] | None = None) -> _Tensor:
     """Return this rank's rows of what `draw` fills a tensor of the whole batch with; it lies in memory as `like`."""
     found = whole_shape(like.shape if shape is None else shape, rows)
     if found is None:
@@ -102,7 +102,7 @@ def _order(like: _Tensor) -> list[int]:
 
 
 def _dropout(
-    original: _Draw, rows: Rows, input: _Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    original: _Draw, rows: OwnRows, input: _Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Any:
     if not training or not 0 < p < 1 or input.is_cuda:
         if training and 0 < p < 1:
@@ -113,7 +113,7 @@ def _dropout(
 
 
 def _feature_dropout(
-    original: _Draw, rows: Rows, input: _Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    original: _Draw, rows: OwnRows, input: _Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Any:
     if not training or not 0 < p < 1:
         return original(input, p, training, inplace)
@@ -130,14 +130,14 @@ def _bernoulli(whole: _Tensor, p: float) -> None:
         HERE.rows = rows
 
 
-def _in_place(original: _Draw, rows: Rows, own: _Tensor, *args: Any, **kwargs: Any) -> Any:
+def _in_place(original: _Draw, rows: OwnRows, own: _Tensor, *args: Any, **kwargs: Any) -> Any:
     if own.numel() == 0 or any(isinstance(one, torch.Tensor) for one in args):
         return original(own, *args, **kwargs)
     with torch.no_grad():
         return own.copy_(_drawn(own.detach(), rows, lambda whole: original(whole, *args, **kwargs)))
 
 
-def _like(original: _Draw, rows: Rows, input: _Tensor, *args: Any, **kwargs: Any) -> Any:
+def _like(original: _Draw, rows: OwnRows, input: _Tensor, *args: Any, **kwargs: Any) -> Any:
     gradient = kwargs.pop("requires_grad", False)
     found = whole_shape(input.shape, rows)
     if found is None:
@@ -148,7 +148,7 @@ def _like(original: _Draw, rows: Rows, input: _Tensor, *args: Any, **kwargs: Any
     return own.clone(memory_format=torch.preserve_format).requires_grad_(gradient)
 
 
-def _by_size(original: _Draw, rows: Rows, *size: Any, **kwargs: Any) -> Any:
+def _by_size(original: _Draw, rows: OwnRows, *size: Any, **kwargs: Any) -> Any:
     gradient = kwargs.pop("requires_grad", False)
     shape = kwargs.pop("size", None)
     if shape is None:

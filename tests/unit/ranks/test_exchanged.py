@@ -5,7 +5,7 @@ import torch
 from tests.unit.ranks.in_threads import on_ranks
 
 from flatout.ranks.exchanged import JoinRows, Leave, Mean, TakeRows, Tie, Visit
-from flatout.ranks.local_rows import Rows
+from flatout.ranks.local_rows import OwnRows
 from flatout.ranks.rows import shares
 
 X = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -15,7 +15,7 @@ V = torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(
 
 def tied(group, total=5):
     sizes = shares(total, group.size)
-    return Tie(None, Rows(total, sum(sizes[: group.rank]), sizes[group.rank], 0, sizes), group)
+    return Tie(None, OwnRows(total, sum(sizes[: group.rank]), sizes[group.rank], 0, sizes), group)
 
 
 def inner(x, w, v):

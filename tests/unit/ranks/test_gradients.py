@@ -5,7 +5,7 @@ from tests.unit.ranks.in_threads import on_ranks
 
 from flatout.ranks.exchanged import JoinRows, TakeRows, Tie
 from flatout.ranks.gradients import LocalSpans, _average_leaves, _averaged, ties_of
-from flatout.ranks.local_rows import Rows
+from flatout.ranks.local_rows import OwnRows
 
 
 class Alone:
@@ -18,7 +18,7 @@ class Alone:
 def called(spans, x, leak=None):
     """One cut call of a module on a group of one rank."""
     module = torch.nn.Linear(3, 3)
-    tie = Tie(module, Rows(len(x), 0, len(x), 0, (len(x),)), Alone())
+    tie = Tie(module, OwnRows(len(x), 0, len(x), 0, (len(x),)), Alone())
     if x.grad_fn is not None:
         tie.before.append(x.grad_fn)
     own = TakeRows.apply(x, tie, 0, (len(x),)) if x.requires_grad else x

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.unit.ranks.in_threads import on_ranks
 
-from flatout.ranks.group import Exchange, PeerFailed
+from flatout.ranks.group import PeerFailed, Together
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int16, torch.complex64])
@@ -45,7 +45,7 @@ def test_ranks_at_different_exchanges_part_with_what_each_is_at():
         said = []
         group.parted = lambda texts: said.append(texts) or None
         group.place = lambda: f"place {group.rank}"
-        group.meet(Exchange.CALL if group.rank else Exchange.ROWS)
+        group.meet(Together.CALL if group.rank else Together.ROWS)
         return said
 
     assert on_ranks(2, meet) == [[["place 0", "place 1"]]] * 2
@@ -55,7 +55,7 @@ def test_in_a_trial_another_rank_that_fails_is_an_exception():
     def meet(group):
         group.tried = True
         with pytest.raises(PeerFailed):
-            group.meet(Exchange.FAILED if group.rank else Exchange.STATISTICS)
+            group.meet(Together.FAILED if group.rank else Together.STATISTICS)
         return True
 
     assert on_ranks(2, meet) == [True, True]
@@ -64,9 +64,9 @@ def test_in_a_trial_another_rank_that_fails_is_an_exception():
 def test_after_a_while_ranks_are_compared_where_it_is_asked_for_only():
     def count(group):
         group._compared = 10_000
-        group.meet(Exchange.CALL, 1)
+        group.meet(Together.CALL, 1)
         before = group.num_bytes
-        group.meet(Exchange.CALL, 1, always=True)
+        group.meet(Together.CALL, 1, always=True)
         return before, group.num_bytes > 0
 
     assert on_ranks(2, count) == [(0, True)] * 2

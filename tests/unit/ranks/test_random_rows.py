@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from flatout.probe.core.seams import Seams
-from flatout.ranks.local_rows import HERE, Rows
+from flatout.ranks.local_rows import HERE, OwnRows
 from flatout.ranks.random_rows import LeftWhole, draw_whole_batches
 from flatout.ranks.rows import shares
 
@@ -40,7 +40,7 @@ def by_rows(act, x, ranks):
     parts, states = [], []
     for rank, part in enumerate(x.split(sizes)):
         torch.manual_seed(5)
-        HERE.rows = Rows(len(x), sum(sizes[:rank]), sizes[rank], 0, sizes)
+        HERE.rows = OwnRows(len(x), sum(sizes[:rank]), sizes[rank], 0, sizes)
         try:
             parts.append(act(part))
         finally:
