@@ -29,7 +29,7 @@ class RankAccount:
         self._pid = os.getpid()
         self.facts: dict[str, object] = {"rank": rank, "size": size}
         self._modules: dict[str, ModuleAccount] = {}
-        self._times: Counter[str] = Counter()
+        self._times: dict[str, float] = {}
         self._counts: Counter[str] = Counter()
 
     def cut(self, name: str, rows: tuple[int, ...]) -> None:
@@ -53,13 +53,13 @@ class RankAccount:
 
     def took(self, what: str, seconds: float) -> None:
         """Add to the time that something took."""
-        self._times[what] += seconds
+        self._times[what] = self._times.get(what, 0.0) + seconds
 
     def write(self) -> None:
         """Write what was noted; whoever wanted to read it may be gone."""
         if os.getpid() != self._pid:
             return
         modules = {name: asdict(module) for name, module in self._modules.items()}
-        body = {**self.facts, "modules": modules, "seconds": dict(self._times), "counts": dict(self._counts)}
+        body = {**self.facts, "modules": modules, "seconds": self._times, "counts": dict(self._counts)}
         with contextlib.suppress(OSError):
             self._file.write_text(json.dumps(body), encoding="utf-8")

@@ -12,6 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from flatout.probe.core.seams import Hits, Seams
+from flatout.ranks.exchanged import applied
 from flatout.ranks.group import RankGroup
 from flatout.ranks.local_rows import HERE
 
@@ -52,7 +53,7 @@ def _normalized(
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {rows.size()}")
     _follow(running, mean, variance, count)
     kind = rows.dtype if rows.dtype is torch.float64 else torch.float32
-    normalized: _Tensor = _BatchNorm.apply(rows, weight, bias, mean.to(kind), variance.to(kind), count, eps, group)
+    normalized: _Tensor = applied(_BatchNorm, rows, weight, bias, mean.to(kind), variance.to(kind), count, eps, group)
     return normalized
 
 

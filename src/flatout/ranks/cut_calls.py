@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.account import RankAccount
 from flatout.ranks.comparison import fingerprint
-from flatout.ranks.exchanged import JoinRows, Leave, TakeRows, Tie, Visit
+from flatout.ranks.exchanged import JoinRows, Leave, TakeRows, Tie, Visit, applied
 from flatout.ranks.fitness import modes, refusal
 from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
@@ -230,9 +230,9 @@ class CutCalls:
         if differentiable and leaf.grad_fn is not None:
             tie.before.append(leaf.grad_fn)
         if dim is None:
-            return Visit.apply(leaf, (tie,)) if differentiable else leaf
+            return applied(Visit, leaf, (tie,)) if differentiable else leaf
         if differentiable:
-            return TakeRows.apply(leaf, tie, dim, tie.rows.shares)
+            return applied(TakeRows, leaf, tie, dim, tie.rows.shares)
         own = leaf.narrow(dim, tie.rows.first, tie.rows.number)
         return own.contiguous() if dim else own
 
@@ -243,11 +243,11 @@ class CutCalls:
             if not isinstance(part, torch.Tensor):
                 found.append(part)
             elif dim is None:
-                found.append(Leave.apply(part, (tie,)) if part.requires_grad else part)
+                found.append(applied(Leave, part, (tie,)) if part.requires_grad else part)
             else:
                 each = part.shape[dim] // tie.rows.number
                 sizes = tuple(each * one for one in tie.rows.shares)
-                whole = JoinRows.apply(part, tie, dim, sizes) if part.requires_grad else None
+                whole = applied(JoinRows, part, tie, dim, sizes) if part.requires_grad else None
                 found.append(self._group.joined(part, dim, sizes) if whole is None else whole)
         return found
 

@@ -14,7 +14,7 @@ from torch.autograd import Function
 from flatout.ranks.group import RankGroup
 from flatout.ranks.local_rows import HERE, OwnRows
 
-__all__ = ["JoinRows", "Leave", "Mean", "TakeRows", "Tie", "Visit"]
+__all__ = ["JoinRows", "Leave", "Mean", "TakeRows", "Tie", "Visit", "applied"]
 
 
 class Tie:
@@ -28,6 +28,11 @@ class Tie:
         self.before: list[Any] = []  # nodes of the graph that the whole arguments come from
 
 
+def applied(operation: Any, *args: Any) -> Any:
+    """Return what one of these operations gives."""
+    return operation.apply(*args)
+
+
 class JoinRows(Function):
     """The whole of what ranks have computed of their rows."""
 
@@ -38,12 +43,12 @@ class JoinRows(Function):
         return tie.group.joined(part, dim, sizes)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
         """Hand this rank's rows on, times the number of ranks."""
         (tie,) = ctx.ties
         if HERE.backward:  # what is computed again in this pass belongs to the call
             HERE.rows = tie.rows
-        return TakeRows.apply(grad, tie, ctx.dim, ctx.sizes) * tie.group.size, None, None, None
+        return applied(TakeRows, grad, tie, ctx.dim, ctx.sizes) * tie.group.size, None, None, None
 
 
 class TakeRows(Function):
@@ -57,10 +62,10 @@ class TakeRows(Function):
         return whole.narrow(dim, sum(sizes[:rank]), sizes[rank]).clone(memory_format=torch.preserve_format)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
         """Gather the gradient of all rows."""
         (tie,) = ctx.ties
-        return JoinRows.apply(grad, tie, ctx.dim, ctx.sizes) / tie.group.size, None, None, None
+        return applied(JoinRows, grad, tie, ctx.dim, ctx.sizes) / tie.group.size, None, None, None
 
 
 class Visit(Function):
@@ -73,9 +78,9 @@ class Visit(Function):
         return whole.view_as(whole)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
         """Average the gradients of the ranks."""
-        return Mean.apply(grad, ctx.ties), None
+        return applied(Mean, grad, ctx.ties), None
 
 
 class Mean(Function):
@@ -90,9 +95,9 @@ class Mean(Function):
         return found
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
         """Hand the gradient to the rows of each rank; in their count it is the same."""
-        return Visit.apply(grad, ctx.ties), None
+        return applied(Visit, grad, ctx.ties), None
 
 
 class Leave(Function):
@@ -105,6 +110,6 @@ class Leave(Function):
         return own.view_as(own)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
         """Hand the gradient on."""
-        return Visit.apply(grad, ctx.ties), None
+        return applied(Visit, grad, ctx.ties), None

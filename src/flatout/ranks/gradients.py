@@ -16,7 +16,7 @@ from torch._C._autograd import _get_sequence_nr
 
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.account import RankAccount
-from flatout.ranks.exchanged import Mean, Tie
+from flatout.ranks.exchanged import Mean, Tie, applied
 from flatout.ranks.group import RankGroup
 from flatout.ranks.local_rows import HERE
 
@@ -156,7 +156,7 @@ def _average_leaves(parameters: Sequence[Any], ties: Sequence[Tie], group: RankG
     """Average the gradients of parameters in place; one that no rank has stays None."""
     if any(one.grad is not None and one.grad.requires_grad for one in parameters):  # `create_graph`
         for one in parameters:
-            one.grad = Mean.apply(one.grad if one.grad is not None else torch.zeros_like(one), tuple(ties))
+            one.grad = applied(Mean, one.grad if one.grad is not None else torch.zeros_like(one), tuple(ties))
         return
     kinds: dict[Any, list[Any]] = {}
     for one in parameters:
@@ -192,5 +192,5 @@ def _averaged(results: Any, inputs: Any, ties: Sequence[Tie], group: RankGroup) 
     found = []
     for one, of, shared in zip(results, _sequence(inputs), anywhere, strict=True):
         own = one if one is not None or not shared else torch.zeros_like(of)
-        found.append(None if own is None else Mean.apply(own, tuple(ties)))
+        found.append(None if own is None else applied(Mean, own, tuple(ties)))
     return tuple(found)

@@ -11,7 +11,6 @@ from enum import IntEnum
 from typing import Any, NoReturn
 
 import torch
-from torch import distributed
 
 from flatout.ranks.shared_exchange import SharedExchange, open_shared
 
@@ -172,6 +171,7 @@ class RankGroup:
 
 def join(rank: int, size: int) -> tuple[RankGroup, Any]:
     """Return the group of all ranks that torch's launcher has started, and the store that they share."""
+    distributed: Any = torch.distributed  # whose names have no types
     found, _, _ = next(distributed.rendezvous("env://", timeout=_LONGEST_WAIT))
     store = distributed.PrefixStore("flatout", found)
     group = distributed.ProcessGroup(store, rank, size)

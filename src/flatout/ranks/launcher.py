@@ -34,6 +34,7 @@ def main() -> int:
     address, interface = ("localhost", "lo") if local else own_address(launch.endpoint)
     if interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    settings: dict[str, Any] = {"shutdown_timeout": 10} if _knows("shutdown_timeout") else {}
     config = LaunchConfig(
         min_nodes=launch.nodes,
         max_nodes=launch.nodes,
@@ -46,7 +47,7 @@ def main() -> int:
         monitor_interval=0.1,
         local_addr=address or None,
         logs_specs=DefaultLogsSpecs(log_dir=str(file.parent / "logs")),
-        **({"shutdown_timeout": 10} if _knows("shutdown_timeout") else {}),
+        **settings,
     )
     return _ended(config, launch.command, file.parent / _ENDED)
 

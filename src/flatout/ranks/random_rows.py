@@ -93,7 +93,8 @@ def _drawn(like: _Tensor, rows: OwnRows, draw: Callable[[_Tensor], Any], shape: 
 
 def _order(like: _Tensor) -> list[int]:
     """Return the order of dimensions in memory, of `empty_like`: that of a tensor without gaps, else the usual one."""
-    order = sorted(range(like.dim()), key=lambda at: (-like.stride(at), at))
+    strides = like.stride()
+    order = sorted(range(like.dim()), key=lambda at: (-strides[at], at))
     packed = like.permute(order).is_contiguous()
     return order if packed else list(range(like.dim()))
 

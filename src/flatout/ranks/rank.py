@@ -100,12 +100,11 @@ def _divide_input(seams: Seams, order: Order, account: RankAccount) -> None:
 
         return init
 
-    loaders = "torch.utils.data.dataloader"
-    seams.wrap(f"{loaders}:_SingleProcessDataLoaderIter.__init__", alone)
-    seams.wrap(
-        f"{loaders}:_MultiProcessingDataLoaderIter.__init__",
-        lambda original, hits: workers.iterator_made(original, lambda: account.count("divided")),
-    )
+    def divided(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        return workers.iterator_made(original, lambda: account.count("divided"))
+
+    seams.wrap("torch.utils.data.dataloader:_SingleProcessDataLoaderIter.__init__", alone)
+    seams.wrap("torch.utils.data.dataloader:_MultiProcessingDataLoaderIter.__init__", divided)
     seams.wrap("torch.utils.data._utils.worker:_worker_loop", lambda original, hits: workers.worker_loop(original))
 
 
