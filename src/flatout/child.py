@@ -85,6 +85,11 @@ def attach(order_file: str) -> None:
 
 def _train(order: Any) -> None:
     """Put the recipe's fixes in place; around them, where it is asked for, what tells how the training goes."""
+    if order.ranks:
+        from flatout.ranks.rank import train_as_rank
+
+        train_as_rank(order)
+        return
     if order.fixes or not order.live:
         from flatout.fixes.core.under_recipe import train_under
 

@@ -15,7 +15,7 @@ LAYERS = (
     ("cli", "inside"),
     ("engine", "report", "edits"),
     ("child",),
-    ("rules", "fixes"),
+    ("rules", "fixes", "ranks"),
     ("kept",),
     ("probe", "analysis"),
     ("pipeline", "optimizers", "numeric"),

@@ -8,7 +8,7 @@ from tests.architecture import source
 from tests.architecture.source import LEVEL, Import, Module, imports, is_stdlib, modules, none_of
 
 PARENT = ("", "__main__", "cli", "engine", "report", "edits", "rules", "fixes", "analysis", "schema", "units", "errors")
-CHILD_ONLY = ("child", "probe", "kept")
+CHILD_ONLY = ("child", "ranks", "probe", "kept")
 BELOW = (
     "pipeline",
     "optimizers",
@@ -19,7 +19,7 @@ BELOW = (
 )  # of these, fixes import what needs no torch
 NOT_THE_ENGINES = (*CHILD_ONLY, *BELOW)
 LOADED_BY = {"flatout.inside.pytest_plugin": "pytest"}  # a module that only this package imports
-TORCH_AT_MODULE_LEVEL = (*BELOW, "probe", "kept")
+TORCH_AT_MODULE_LEVEL = (*BELOW, "ranks", "probe", "kept")
 ONLY_WITH_NUMBA = ("numpy", "numba", "llvmlite")  # what the modules of `numeric` may need that `decorator` asks for
 WITHOUT_NUMBA = ("flatout.numeric.decorator", "flatout.numeric.served", "flatout.numeric.subset")
 RUNTIME_DEPENDENCIES = ("torch", "click", "rich", "psutil", "pynvml", "tomli_w", "jinja2", "libcst")

@@ -42,6 +42,7 @@ def instances() -> dict[str, tuple[Any, ...]]:
         "tensor": (data,),
         "module": (model,),
         "recurrent": (torch.nn.LSTM(2, 2), torch.nn.GRU(2, 2)),
+        "node": (model(data[:2]).grad_fn,),
         "compiled_module": (torch.compile(model),),
         "operator": (torch.ops.aten.add.Tensor,),
         "backward_class": (torch.autograd.function.Function._backward_cls,),

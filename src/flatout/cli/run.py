@@ -48,6 +48,20 @@ _KILLED = 128  # what a shell adds to the number of the signal that ended a prog
     is_flag=True,
     help="Run edits of the source in this recipe that your own tune did not make, now and later. Read them first.",
 )
+@click.option(
+    "--nproc-per-node",
+    "ranks",
+    metavar="N|gpu",
+    help="Train a script of one process on N ranks of this machine, or on one for each GPU.",
+)
+@click.option(
+    "--nnodes",
+    "--rdzv-endpoint",
+    "machines",
+    multiple=True,
+    metavar="M|HOST:PORT",
+    help="With --nproc-per-node: the number of machines, and where they meet. Start it on each.",
+)
 @click.option("--live", is_flag=True, help="Show the live state of the training below its own output.")
 @verbose_option("Show where the recipe was proven and what each fix did in each process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -57,6 +71,8 @@ def run(
     only: tuple[str, ...],
     on_change: str,
     allow_edits: bool,
+    ranks: str | None,
+    machines: tuple[str, ...],
     live: bool,
     verbose: bool,
 ) -> int:
@@ -66,16 +82,15 @@ def run(
     it says on stderr, before and after.
     """
     from flatout.cli.trusted_edits import served_edits
-    from flatout.engine.process.target import arguments_digests, parse_target
-    from flatout.engine.provenance import here, require_same_script, warnings
-    from flatout.engine.recipe import find_recipe, read_recipe
+    from flatout.engine.process.target import parse_target
+    from flatout.engine.provenance import here, warnings
+    from flatout.engine.recipe import find_recipe
 
     target = parse_target(words)
+    if ranks is not None or machines:
+        return _on_ranks(target, ranks, machines, recipe_file, live=live, verbose=verbose)
     path = find_recipe(target, recipe_file)
-    recipe = read_recipe(path)
-    require_same_script(recipe, path, target)
-    if recipe.whole is not None:
-        recipe = replace(recipe, whole=recipe.whole.asked_with(*arguments_digests(target)))
+    recipe = _read(path, target)
     served = served_edits(chosen(recipe, only, path), target, path, allow_edits=allow_edits)
     kept = served.kept
     known = warnings(recipe, target, here(target)) if kept else []
@@ -84,13 +99,50 @@ def run(
     advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
     if advice and not trained.ranks:
         _say(advice)
-    later: list[str] = []
+    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or live else []
     if kept or live:
-        later = [each for each in warnings(recipe, target, trained.found) if each not in known]
         _account(trained, later, verbose=verbose)
     if kept and len(kept) == len(recipe.fixes):
         _compare(recipe, trained, comparable=not (known or later))
     return trained.exit_code
+
+
+def _read(path: Path, target: "Target") -> Recipe:
+    """Return the recipe in `path`, which must be the script's, with what it says of the arguments that are given."""
+    from flatout.engine.process.target import arguments_digests
+    from flatout.engine.provenance import require_same_script
+    from flatout.engine.recipe import read_recipe
+
+    recipe = read_recipe(path)
+    require_same_script(recipe, path, target)
+    if recipe.whole is None:
+        return recipe
+    return replace(recipe, whole=recipe.whole.asked_with(*arguments_digests(target)))
+
+
+def _on_ranks(
+    target: "Target", ranks: str | None, machines: Sequence[str], given: Path | None, *, live: bool, verbose: bool
+) -> int:
+    """Train on several ranks; a recipe is not needed for it.
+
+    Raises:
+        UsageError: options do not go together.
+    """
+    from flatout.cli.ranks import run_on_ranks
+    from flatout.engine.recipe import find_recipe
+
+    if ranks is None:
+        raise UsageError(
+            "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
+            advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
+        )
+    if live:
+        raise UsageError("--live shows one process, and --nproc-per-node starts several.", advice="Leave one out.")
+    try:
+        recipe = find_recipe(target, given)
+    except UsageError:
+        recipe = None
+    return run_on_ranks(target, ranks, machines, recipe=recipe, verbose=verbose)
 
 
 def _with(selection: Selection, on_change: str) -> Selection:

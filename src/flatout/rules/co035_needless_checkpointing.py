@@ -27,9 +27,10 @@ from flatout.rules.core.bounds import speedup_without
 from flatout.rules.core.example import example
 from flatout.rules.core.rule import Rule
 from flatout.rules.core.sentence import at, of_step
+from flatout.schema.backward import Recomputed
 from flatout.schema.finding import Breakdown, Ceiling, Evidence, Finding
 from flatout.schema.phase import Phase
-from flatout.schema.run import Causes, DeviceMemory, Environment, Frame, Recomputed, Run
+from flatout.schema.run import Causes, DeviceMemory, Environment, Frame, Run
 from flatout.units import format_share
 
 MIN_SHARE = 0.10

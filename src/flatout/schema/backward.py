@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from flatout.schema.facts import Frame
 
-__all__ = ["BackwardCall", "BackwardFacts", "BackwardLine", "BackwardPython", "DenseTable", "NeedlessPass"]
+__all__ = [
+    "BackwardCall",
+    "BackwardFacts",
+    "BackwardLine",
+    "BackwardPython",
+    "DenseTable",
+    "NeedlessPass",
+    "Recomputed",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +89,17 @@ class BackwardFacts:
     python: tuple[BackwardPython, ...] = ()
     tables: tuple[DenseTable, ...] = ()
     needless: tuple[NeedlessPass, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """Forward passes that the backward pass made again, of activations that a line did not keep."""
+
+    place: Frame | None = None  # which asks for that
+    calls: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    kept_rng: bool = True  # they draw the numbers that the first ones drew
+    reentrant: bool = False
+    free_bytes: int = 0  # of the machine's memory, in the end
+    total_bytes: int = 0

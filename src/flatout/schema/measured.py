@@ -339,20 +339,6 @@ class NeedlessCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recomputed:
-    """Forward passes that the backward pass made again, of activations that a line did not keep."""
-
-    place: Frame | None = None  # which asks for that
-    calls: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    kept_rng: bool = True  # they draw the numbers that the first ones drew
-    reentrant: bool = False
-    free_bytes: int = 0  # of the machine's memory, in the end
-    total_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenCalls:
     """Calls, from one place, of a module that learns nothing and draws nothing."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from flatout.schema.backward import BackwardFacts
+from flatout.schema.backward import BackwardFacts, Recomputed
 from flatout.schema.facts import (
     Ceiling,
     CollectorFacts,
@@ -46,7 +46,6 @@ from flatout.schema.measured import (
     NeedlessCopy,
     Padding,
     PrecisionTrial,
-    Recomputed,
     RepeatedForward,
     RepeatedLine,
     SettingTrial,

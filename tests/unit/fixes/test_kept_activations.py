@@ -10,7 +10,8 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from flatout.fixes.kept_activations import FIX, choices, modules_of
 from flatout.rules.core.example import example
-from flatout.schema.run import Causes, ModelFacts, Recomputed
+from flatout.schema.backward import Recomputed
+from flatout.schema.run import Causes, ModelFacts
 
 
 def recorded(*found, **named):

@@ -1,6 +1,7 @@
 """Functions that are answered from memory give what they would give, whatever a script does to what they read.
 
-Covers flatout.kept.observed_call, flatout.kept.read_state and flatout.kept.call_key through it.
+Covers flatout.kept.observed_call, flatout.kept.read_state, flatout.kept.call_key and flatout.watch.no_collection
+through it.
 """
 
 import contextlib

@@ -240,6 +240,11 @@ class World:
                         os.makedirs(os.path.dirname(place), exist_ok=True)
                         shutil.move(born, place)
 
+    @property
+    def rooms(self) -> tuple[Room, ...]:
+        """The folders that hold what is written."""
+        return tuple(self._rooms)
+
     def remove(self) -> None:
         """Throw away what was written; the script and all it started must have ended."""
         for room in self._rooms:

@@ -14,7 +14,8 @@ from flatout.probe.core.event_log import EventLog
 from flatout.probe.core.probe import Probe
 from flatout.probe.core.seams import Hits, Seams
 from flatout.probe.core.user_places import user_stack
-from flatout.schema.run import Frame, Recomputed, Step
+from flatout.schema.backward import Recomputed
+from flatout.schema.run import Frame, Step
 
 __all__ = ["PROBE", "Recomputations"]
 

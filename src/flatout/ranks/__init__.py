@@ -1,0 +1,1 @@
+"""One script, several processes: each computes its rows of every batch, with the results of one process."""

@@ -1,0 +1,312 @@
+"""Calls of modules, cut by rows: each rank computes its part of the batch, and gets the results of all.
+
+A call is cut where the script makes it, outside of any other module. One that cannot be cut is left whole, and the
+calls in it are looked at in its place: outside of cut calls all ranks hold the same tensors, wherever that is.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import get_ident
+from time import perf_counter
+from typing import Any, NoReturn
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from flatout.probe.core.seams import Hits, Seams
+from flatout.ranks.account import RankAccount
+from flatout.ranks.comparison import fingerprint
+from flatout.ranks.exchanged import JoinRows, Leave, TakeRows, Tie, Visit, applied
+from flatout.ranks.fitness import modes, refusal
+from flatout.ranks.gradients import LocalSpans
+from flatout.ranks.group import RankGroup, Together
+from flatout.ranks.local_rows import HERE, OwnRows
+from flatout.ranks.proof import Call, CutForm, prove
+from flatout.ranks.rows import Dim, RowPlan, shares
+
+__all__ = ["CutCalls"]
+
+_SELDOM = 64  # calls from one comparison of ranks to the next, later in a training
+_MOST_KINDS = 12  # of calls of one module that are tried
+_DEEPEST = 2  # levels below a call that was left whole
+_LEAST_SHARE = 0.2  # of the parameters of the call above
+_LEAST_TRAINED = 0.02  # of the parameters that the largest optimizer has
+_PROVEN_AGAIN = frozenset((32, 1024))  # calls of one kind
+_MOST_INNER_CALLS = 4  # of one module in a call above: more of them cost more than they spare
+
+_SMALL = "there is too little in it to be shared"
+_FEW = "fewer rows than ranks"  # of one call: the next one may have more
+
+_Original = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class _Kind:
+    """One kind of call of a module: in this mode, with arguments of this kind."""
+
+    mode: tuple[Any, ...]
+    structure: Any
+    leaves: tuple[Any, ...]
+    form: CutForm | str
+    calls: int = 1
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one module."""
+
+    ref: weakref.ref[Any]
+    kinds: list[_Kind] = field(default_factory=list)
+    inner: bool = False  # called too often in a call above
+    inner_calls: int = 0  # in the call above that runs
+
+
+@dataclass(slots=True)
+class _Above:
+    """A call that was left whole, while the calls in it are looked at."""
+
+    num_elements: int
+    called: dict[int, _Known] = field(default_factory=dict)
+
+
+class CutCalls:
+    """The seam at `Module.__call__` of one rank."""
+
+    def __init__(
+        self, group: RankGroup, spans: LocalSpans, account: RankAccount, stop: Callable[[str], NoReturn]
+    ) -> None:
+        """Know of no module yet."""
+        self._group = group
+        self._spans = spans
+        self._account = account
+        self._stop = stop
+        self._known: dict[int, _Known] = {}
+        self._above: list[_Above] = []
+        self._calls = 0
+        self._optimizers: list[tuple[weakref.ref[Any], int]] = []  # with the number of values that each trains
+        self.off = ""  # why no call is cut any more
+
+    def install(self, seams: Seams) -> None:
+        """Take every call of a module that is no part of another one's."""
+        here = HERE
+
+        def make(original: _Original, hits: Hits) -> _Original:
+            def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+                if torch.compiler.is_compiling() or here.inside or get_ident() != here.main:
+                    return original(module, *args, **kwargs)
+                return self._outside(original, module, args, kwargs)
+
+            return call
+
+        def make_optimizer(original: _Original, hits: Hits) -> _Original:
+            def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+                original(optimizer, *args, **kwargs)
+                held = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
+                self._optimizers = [each for each in self._optimizers if each[0]() is not None]
+                self._optimizers.append((weakref.ref(optimizer), held))
+
+            return init
+
+        seams.wrap("torch.nn.modules.module:Module.__call__", make)
+        seams.wrap("torch.optim.optimizer:Optimizer.__init__", make_optimizer)
+
+    # -- one call -----------------------------------------------------------------------------------------------
+
+    def _outside(self, original: _Original, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call that is no part of another one."""
+        if self.off or torch._C._get_tracing_state() is not None or next(module.parameters(), None) is None:
+            return original(module, *args, **kwargs)
+        leaves, structure = tree_flatten((args, kwargs))
+        call = Call(module, leaves, structure)
+        known = self._of(module)
+        if not self._worth(known, module):
+            self._account.whole(type(module).__name__, _SMALL)
+            return self._whole(original, call)
+        self._meet(call)
+        form = self._form(original, call, known)
+        name = type(module).__name__
+        total = form.plan.rows(_shapes(leaves)) if isinstance(form, CutForm) else 0
+        if form == _FEW or (isinstance(form, CutForm) and total < self._group.size):
+            self._account.few(name)
+            return self._whole(original, call)
+        if isinstance(form, str):
+            self._account.whole(name, form)
+            return self._parts(original, call)
+        self._account.cut(name, shares(total, self._group.size))
+        parts, found = self._cut(original, module, leaves, structure, form.plan)
+        if found != form.structure:
+            self._stop(f"{name} returns another structure than before: it must do so from the start to be cut by rows")
+        return tree_unflatten(self._joined(parts, form.results), found)
+
+    def _meet(self, call: Call) -> None:
+        """Make sure that all ranks make this call."""
+        self._calls += 1
+        name = type(call.module).__name__
+        self._group.place = lambda: f"call {self._calls}, of {name} with {_told(call.leaves)}"
+        seldom = self._calls % _SELDOM == 0
+        if seldom or self._group.compares:
+            self._group.meet(Together.CALL, fingerprint(name, call.leaves), always=seldom)
+
+    def _of(self, module: Any) -> _Known:
+        known = self._known.get(id(module))
+        if known is None or known.ref() is not module:
+            known = self._known[id(module)] = _Known(weakref.ref(module))
+        return known
+
+    def _form(self, original: _Original, call: Call, known: _Known) -> CutForm | str:
+        """Return how a call is cut, or why it is not: as before, or found out now."""
+        modules = list(call.module.modules())
+        reason = refusal(call.module, modules)
+        if reason:
+            return reason
+        mode = (modes(modules), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        leaves = tuple(map(_kind, call.leaves))
+        for kind in known.kinds:
+            if kind.mode == mode and kind.leaves == leaves and kind.structure == call.structure:
+                return self._as_before(original, call, kind)
+        if _first_rows(call.leaves) < self._group.size:
+            return _FEW
+        if len(known.kinds) >= _MOST_KINDS:
+            return f"it is called in more than {_MOST_KINDS} ways"
+        begin = perf_counter()
+        form = self._proven(original, call)
+        self._account.took("proof", perf_counter() - begin)
+        known.kinds.append(_Kind(mode, call.structure, leaves, form))
+        return form
+
+    def _as_before(self, original: _Original, call: Call, kind: _Kind) -> CutForm | str:
+        """Return the form of a kind of call that is known; now and then it is proven once more."""
+        kind.calls += 1
+        if kind.calls in _PROVEN_AGAIN and isinstance(kind.form, CutForm):
+            found = self._proven(original, call)
+            if found != kind.form and kind.form.plan.rows(_shapes(call.leaves)) >= self._group.size:
+                reason = found if isinstance(found, str) else "it would be cut another way"
+                self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
+        return kind.form
+
+    def _proven(self, original: _Original, call: Call) -> CutForm | str:
+        def run(module: Any, leaves: list[Any], structure: Any) -> Any:
+            args, kwargs = tree_unflatten(leaves, structure)
+            return original(module, *args, **kwargs)
+
+        def cut(module: Any, leaves: list[Any], structure: Any, plan: RowPlan) -> tuple[list[Any], Any]:
+            return self._cut(original, module, leaves, structure, plan)
+
+        return prove(call, run, cut, self._joined, self._group)
+
+    # -- cut ----------------------------------------------------------------------------------------------------
+
+    def _cut(
+        self, original: _Original, module: Any, leaves: list[Any], structure: Any, plan: RowPlan
+    ) -> tuple[list[Any], Any]:
+        """Call a module with this rank's rows; return what it gives, as leaves with their structure."""
+        rows = self._rows(plan, leaves)
+        tie = Tie(module, rows, self._group)
+        own = [self._taken(leaf, dim, tie) for leaf, dim in zip(leaves, plan.dims, strict=True)]
+        args, kwargs = tree_unflatten(own, structure)
+        begin = self._spans.now()
+        HERE.rows = rows
+        try:
+            result = original(module, *args, **kwargs)
+        finally:
+            HERE.rows = None
+        self._spans.note(begin, self._spans.now(), type(module).__name__)
+        parts, found = tree_flatten(result)
+        self._tie = tie
+        return parts, found
+
+    def _rows(self, plan: RowPlan, leaves: Sequence[Any]) -> OwnRows:
+        total = plan.rows(_shapes(leaves))
+        parts, rank = shares(total, self._group.size), self._group.rank
+        dim = next(dim for dim in plan.dims if dim is not None)
+        return OwnRows(total, sum(parts[:rank]), parts[rank], dim, parts)
+
+    def _taken(self, leaf: Any, dim: Dim, tie: Tie) -> Any:
+        """Return what this rank gets of an argument."""
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        differentiable = leaf.requires_grad and torch.is_grad_enabled()
+        if differentiable and leaf.grad_fn is not None:
+            tie.before.append(leaf.grad_fn)
+        if dim is None:
+            return applied(Visit, leaf, (tie,)) if differentiable else leaf
+        if differentiable:
+            return applied(TakeRows, leaf, tie, dim, tie.rows.shares)
+        own = leaf.narrow(dim, tie.rows.first, tie.rows.number)
+        return own.contiguous() if dim else own
+
+    def _joined(self, parts: list[Any], dims: Sequence[Dim]) -> list[Any]:
+        """Return the results of all ranks' rows."""
+        tie, found = self._tie, []
+        for part, dim in zip(parts, dims, strict=True):
+            if not isinstance(part, torch.Tensor):
+                found.append(part)
+            elif dim is None:
+                found.append(applied(Leave, part, (tie,)) if part.requires_grad else part)
+            else:
+                each = part.shape[dim] // tie.rows.number
+                sizes = tuple(each * one for one in tie.rows.shares)
+                whole = applied(JoinRows, part, tie, dim, sizes) if part.requires_grad else None
+                found.append(self._group.joined(part, dim, sizes) if whole is None else whole)
+        return found
+
+    # -- left whole ---------------------------------------------------------------------------------------------
+
+    def _whole(self, original: _Original, call: Call) -> Any:
+        """Make a call with the whole batch on every rank, all that is in it, too."""
+        args, kwargs = tree_unflatten(call.leaves, call.structure)
+        HERE.whole = True
+        try:
+            return original(call.module, *args, **kwargs)
+        finally:
+            HERE.whole = False
+
+    def _parts(self, original: _Original, call: Call) -> Any:
+        """Make a call with the whole batch on every rank, and look at the calls in it."""
+        if len(self._above) >= _DEEPEST:
+            return self._whole(original, call)
+        args, kwargs = tree_unflatten(call.leaves, call.structure)
+        self._above.append(_Above(_num_elements(call.module)))
+        try:
+            return original(call.module, *args, **kwargs)
+        finally:
+            self._above.pop()
+
+    def _worth(self, known: _Known, module: Any) -> bool:
+        """Return whether there is enough in a module for its call to be cut, in a call that was left whole, too."""
+        if not self._above:
+            trained = max((held for ref, held in self._optimizers if ref() is not None), default=0)
+            return _num_elements(module) >= _LEAST_TRAINED * trained
+        above = self._above[-1]
+        if id(known) not in above.called:
+            above.called[id(known)] = known
+            known.inner_calls = 0
+        known.inner_calls += 1
+        known.inner = known.inner or known.inner_calls > _MOST_INNER_CALLS
+        return not known.inner and _num_elements(module) >= _LEAST_SHARE * above.num_elements
+
+
+def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...] | None]:
+    return [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
+
+
+def _first_rows(leaves: Sequence[Any]) -> int:
+    """Return the first dimension of the first tensor that has one."""
+    return next((leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()), 2**31)
+
+
+def _kind(leaf: Any) -> Any:
+    """Return what must be the same of an argument for another call to be of the same kind."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.dim(), leaf.dtype, leaf.device.type, leaf.requires_grad
+    return leaf if isinstance(leaf, (bool, str, type(None))) else type(leaf)
+
+
+def _num_elements(module: Any) -> int:
+    return sum(one.numel() for one in module.parameters() if not torch.nn.parameter.is_lazy(one))
+
+
+def _told(leaves: Sequence[Any]) -> str:
+    shapes = [str(list(leaf.shape)) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return " ".join(shapes[:4]) or "no tensor"

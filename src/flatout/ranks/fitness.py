@@ -1,0 +1,90 @@
+"""Why a call of a module cannot be cut, as far as that shows in the module itself."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["kept_tensors", "modes", "refusal", "written_out"]
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_ITEMS = (list, tuple, set, frozenset)
+
+
+def written_out(module: Any) -> Any:
+    """Return the module that a compiled one was made of, or the module itself."""
+    return vars(module).get("_modules", {}).get("_orig_mod", module)
+
+
+def modes(modules: list[Any]) -> tuple[bool, ...]:
+    """Return which of the modules are in training."""
+    return tuple(module.training for module in modules)
+
+
+def refusal(module: Any, modules: list[Any]) -> str:
+    """Return why calls of `module` are left whole, "" where nothing speaks against a trial; `modules`: its parts."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "it is called inside of a torch.func transform"
+    if torch.nn.modules.module._has_any_global_hook():
+        return "hooks are registered for all modules"
+    if any(map(torch.nn.parameter.is_lazy, module.parameters())):
+        return "its parameters take shape in this call"
+    for one in modules:
+        for name in _HOOKS:
+            hooks = getattr(one, name, None)
+            if hooks and not all(type(hook).__module__.startswith("torch.nn.utils") for hook in hooks.values()):
+                return f"a hook on {type(one).__name__} would see the rows of one rank"
+        if getattr(one, "sparse", False) is True:
+            return f"{type(one).__name__} has sparse gradients"
+        if isinstance(one, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+            return f"{type(one).__name__} distributes its batches itself"
+    return _of_parameters(modules) or _of_compilation(module, modules)
+
+
+def _of_parameters(modules: list[Any]) -> str:
+    for one in modules:
+        for name, parameter in one._parameters.items():
+            if parameter is None:
+                continue
+            if not parameter.is_leaf:
+                return f"its parameter {name} is computed from others"
+            if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+                return f"a hook on its parameter {name} would see the gradients of one rank's rows"
+    return ""
+
+
+def _of_compilation(module: Any, modules: list[Any]) -> str:
+    """Return what a compiled module has in it that all rows decide: inside of its graph no rank asks the others."""
+    if written_out(module) is module and all(vars(one).get("_compiled_call_impl") is None for one in modules):
+        return ""
+    for one in modules:
+        name = type(one).__name__
+        if one.training and isinstance(one, torch.nn.modules.batchnorm._BatchNorm):
+            return f"it is compiled, with {name} inside"
+        if one.training and (getattr(one, "p", 0) or 0) and isinstance(one, torch.nn.modules.dropout._DropoutNd):
+            return f"it is compiled, with {name} inside"
+    return ""
+
+
+def kept_tensors(module: Any) -> dict[str, list[Any]]:
+    """Return the tensors that attributes of a module and its parts hold, by name; parameters and buffers aside."""
+    found: dict[str, list[Any]] = {}
+    for path, one in module.named_modules():
+        for name, value in vars(one).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            held = list(_tensors(value))
+            if held:
+                found[f"{path}.{name}".lstrip(".")] = held
+    return found
+
+
+def _tensors(value: Any, depth: int = 2) -> Iterator[Any]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth and isinstance(value, dict):
+        for each in list(value.values())[:1000]:
+            yield from _tensors(each, depth - 1)
+    elif depth and isinstance(value, _ITEMS):
+        for each in list(value)[:1000]:
+            yield from _tensors(each, depth - 1)

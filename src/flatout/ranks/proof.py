@@ -1,0 +1,316 @@
+"""A call of a module, tried on copies: whether ranks that compute their rows get what one process gets.
+
+Outputs, gradients of all parameters and arguments, buffers and the positions of random streams are compared with those
+of the whole call, in float64 where the module runs in it. The module itself is called once, after that.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.autograd import backward as _backward  # as torch has it: without what ranks make of it
+from torch.utils._pytree import tree_flatten
+
+from flatout.ranks.fitness import kept_tensors, written_out
+from flatout.ranks.group import PeerFailed, RankGroup, Together
+from flatout.ranks.local_rows import HERE
+from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
+from flatout.ranks.streams import put_back, same_streams, taken
+
+__all__ = ["Call", "CutForm", "prove"]
+
+_EXACT = 1e-7  # relative difference in float64
+_ROUNDED = {torch.float32: 2e-3}
+_COARSE = 5e-2  # of types with fewer bits
+_SMALL = 1e-3  # of the largest gradient: what is below it is rounding of what cancels
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class CutForm:
+    """How one kind of call is cut, and how its results are joined."""
+
+    plan: RowPlan
+    results: tuple[Dim, ...]
+    structure: Any
+
+
+@dataclass(slots=True)
+class Call:
+    """A module with the arguments of one call, as leaves of a tree."""
+
+    module: Any
+    leaves: list[Any]
+    structure: Any
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What a call on a copy has given."""
+
+    leaves: list[Any]
+    structure: Any
+    parts: list[Any] = field(default_factory=list)  # this rank's, before they were joined
+    gradients: list[Any] = field(default_factory=list)
+    buffers: list[Any] = field(default_factory=list)
+    streams: tuple[Any, ...] = ()
+    kept: dict[str, list[Any]] = field(default_factory=dict)  # tensors that attributes hold since then
+
+
+class _NotEqual(Exception):
+    """Rows computed by ranks give something else than one process; the text says what."""
+
+
+def prove(
+    call: Call,
+    run: Callable[[Any, list[Any], Any], Any],
+    cut: Callable[[Any, list[Any], Any, RowPlan], tuple[list[Any], Any]],
+    join: Callable[[list[Any], Sequence[Dim]], list[Any]],
+    group: RankGroup,
+) -> CutForm | str:
+    """Return how `call` is cut, or why it is not; every rank comes to the same answer.
+
+    `run` calls a module as it is, `cut` with this rank's rows, and `join` makes whole results of its results.
+    """
+    shapes = [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else None for leaf in call.leaves]
+    plans = [plan for plan in candidates(shapes) if plan.rows(shapes) >= group.size]
+    if not plans:
+        return "none of its arguments is a batch"
+    before, group.tried = taken(), True
+    try:
+        whole, exact, reason = None, True, ""
+        for exact in (True, False):
+            whole, reason = _whole(call, run, exact, group)
+            put_back(before)
+            if not reason:
+                break
+        if whole is None or reason:
+            return reason
+        for plan in plans:
+            form, failed = _tried(call, plan, whole, (cut, join), exact, group)
+            put_back(before)
+            if form is not None:
+                return form
+            reason = reason or failed
+        return reason
+    finally:
+        group.tried = False
+        put_back(before)
+
+
+# -- the whole call -------------------------------------------------------------------------------------------------
+
+
+def _whole(call: Call, run: Callable[..., Any], exact: bool, group: RankGroup) -> tuple[_Outcome | None, str]:
+    """Return what the call gives on a copy, and why ranks cannot try it."""
+    outcome, reason = None, ""
+    HERE.whole = True
+    try:
+        outcome = _reference(call, run, exact)
+    except _NotEqual as error:
+        reason = str(error)
+    except Exception as error:
+        reason = f"it cannot be called on a copy ({_told(error)})"
+    finally:
+        HERE.whole = False
+    return outcome, _first(group.texts(reason))
+
+
+def _reference(call: Call, run: Callable[..., Any], exact: bool) -> _Outcome:
+    copied, leaves = _copied(call, exact)
+    versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
+    held = kept_tensors(copied)
+    outcome = _Outcome(*tree_flatten(run(copied, leaves, call.structure)))
+    outcome.kept = _new_tensors(copied, held)
+    if versions != [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]:
+        raise _NotEqual("it writes to its arguments")
+    strange = next((leaf for leaf in outcome.leaves if not isinstance(leaf, (torch.Tensor, *_PLAIN))), None)
+    if strange is not None:
+        raise _NotEqual(f"it returns a {type(strange).__name__}")
+    if not any(map(_is_tensor, outcome.leaves)):
+        raise _NotEqual("it returns no tensor")
+    outcome.streams = taken()
+    outcome.buffers = [each.detach().clone() for each in copied.buffers()]
+    outcome.gradients = _gradients(copied, leaves, outcome.leaves)
+    if not all(map(_is_finite, [*outcome.leaves, *outcome.gradients])):
+        raise _NotEqual("its results are not finite")
+    outcome.leaves = [leaf.detach() if _is_tensor(leaf) else leaf for leaf in outcome.leaves]
+    return outcome
+
+
+def _copied(call: Call, exact: bool) -> tuple[Any, list[Any]]:
+    """Return copies of the module and of the arguments, in float64 where that is asked for."""
+    copied = copy.deepcopy(written_out(call.module))
+    for parameter in copied.parameters():
+        parameter.grad = None
+    if exact:
+        copied.double()
+    leaves = []
+    for leaf in call.leaves:
+        if _is_tensor(leaf):
+            gradient = leaf.requires_grad
+            leaf = leaf.detach().clone(memory_format=torch.preserve_format)
+            if exact and leaf.is_floating_point():
+                leaf = leaf.double()
+            leaf.requires_grad_(gradient)
+        leaves.append(leaf)
+    return copied, leaves
+
+
+def _gradients(copied: Any, leaves: list[Any], outputs: list[Any]) -> list[Any]:
+    """Return the gradients of parameters and arguments, None where there is none, for the same random cotangents."""
+    results = [leaf for leaf in outputs if _is_tensor(leaf) and leaf.requires_grad]
+    wanted = [one for one in (*copied.parameters(), *filter(_is_tensor, leaves)) if one.requires_grad]
+    if not results or not wanted:
+        return []
+    stream = torch.Generator().manual_seed(20_000_003)
+    cotangents = [torch.empty(one.shape, dtype=torch.float64) for one in results]
+    for one in cotangents:
+        torch.normal(0.0, 1.0, one.shape, generator=stream, out=one)
+    given = [one.to(dtype=of.dtype, device=of.device) for one, of in zip(cotangents, results, strict=True)]
+    HERE.backward += 1
+    try:
+        _backward(results, given)
+        return [one.grad for one in wanted]
+    finally:
+        HERE.backward -= 1
+        HERE.rows = None
+
+
+# -- the call by rows -----------------------------------------------------------------------------------------------
+
+
+def _tried(
+    call: Call, plan: RowPlan, whole: _Outcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
+) -> tuple[CutForm | None, str]:
+    """Return the form in which the call can be cut by `plan`, None and the reason where it cannot."""
+    form, reason = None, ""
+    try:
+        form = _compared(call, plan, whole, ways, exact, group)
+    except PeerFailed:
+        pass
+    except Exception as error:
+        reason = str(error) if isinstance(error, _NotEqual) else f"it cannot compute a part of a batch ({_told(error)})"
+        _end(group, Together.FAILED)
+    else:
+        form = form if _end(group, Together.DONE) else None
+    finally:
+        HERE.rows = None
+    told = _first(group.texts(reason))
+    return (None, told or "ranks do not compute the same in it") if told or form is None else (form, "")
+
+
+def _end(group: RankGroup, exchange: Together) -> bool:
+    """Tell the others how a trial has ended here; return whether it has ended so everywhere."""
+    try:
+        group.meet(exchange)
+    except PeerFailed:
+        return False
+    return True
+
+
+def _compared(
+    call: Call, plan: RowPlan, whole: _Outcome, ways: tuple[Callable[..., Any], ...], exact: bool, group: RankGroup
+) -> CutForm:
+    cut, join = ways
+    copied, leaves = _copied(call, exact)
+    held = kept_tensors(copied)
+    parts, structure = cut(copied, leaves, call.structure, plan)
+    for name, tensors in _new_tensors(copied, held).items():
+        if not _are_equal(tensors, whole.kept.get(name, [])):
+            raise _NotEqual(f"it keeps what it computes of a batch in its attribute {name}")
+    if structure != whole.structure:
+        raise _NotEqual("its results have another structure for a part of a batch")
+    streams = taken()
+    total = plan.rows([tuple(leaf.shape) if _is_tensor(leaf) else None for leaf in leaves])
+    own = (total // group.size) + (group.rank < total % group.size)
+    dims = [_dim(one, part, total, own) for one, part in zip(whole.leaves, parts, strict=True)]
+    joined = join(parts, dims)
+    _same("results", joined, whole.leaves, exact)
+    if not same_streams(streams, whole.streams):
+        raise _NotEqual("it draws random numbers by rows in a way that has no whole batch")
+    _same("buffers", list(copied.buffers()), whole.buffers, exact)
+    gradients = _averaged(_gradients(copied, leaves, joined), whole.gradients, group)
+    _same("gradients", gradients, whole.gradients, exact)
+    return CutForm(plan, tuple(dims), structure)
+
+
+def _new_tensors(module: Any, before: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the tensors that attributes hold, of those that hold others than `before`."""
+    after = kept_tensors(module)
+    return {name: found for name, found in after.items() if [*map(id, found)] != [*map(id, before.get(name, []))]}
+
+
+def _are_equal(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Return whether tensors are the same for a part of a batch, and lead to no gradients."""
+    if len(some) != len(others) or any(one.requires_grad for one in (*some, *others)):
+        return False
+    return all(one.shape == other.shape and torch.equal(one, other) for one, other in zip(some, others, strict=True))
+
+
+def _dim(whole: Any, part: Any, total: int, own: int) -> Dim:
+    if not _is_tensor(whole):
+        return None
+    if not _is_tensor(part):
+        raise _NotEqual("its results have another structure for a part of a batch")
+    try:
+        return joined_dim(tuple(whole.shape), tuple(part.shape), total, own)
+    except ValueError as error:
+        raise _NotEqual(str(error)) from None
+
+
+def _averaged(own: list[Any], whole: list[Any], group: RankGroup) -> list[Any]:
+    found = []
+    for one, of in zip(own, whole, strict=True):
+        if of is None:
+            found.append(one)
+            continue
+        one = torch.zeros_like(of) if one is None else one.detach().clone(memory_format=torch.contiguous_format)
+        group.average(one.view(-1))
+        found.append(one)
+    return found
+
+
+# -- equality -------------------------------------------------------------------------------------------------------
+
+
+def _same(what: str, found: Sequence[Any], wanted: Sequence[Any], exact: bool) -> None:
+    """Raise where values differ by more than rounding."""
+    floats = [one for one in wanted if _is_tensor(one) and (one.is_floating_point() or one.is_complex())]
+    largest = max((_largest(one) for one in floats), default=0.0) if what == "gradients" else 0.0
+    for one, of in zip(found, wanted, strict=True):
+        if not _is_tensor(of) or not _is_tensor(one):
+            if one != of:
+                raise _NotEqual(f"its {what} for a part of a batch are others")
+            continue
+        if not (of.is_floating_point() or of.is_complex()):
+            if not torch.equal(one, of):
+                raise _NotEqual(f"its {what} for a part of a batch are others")
+            continue
+        limit = _EXACT if exact else _ROUNDED.get(of.dtype, _COARSE)
+        apart = _largest(one.detach() - of)
+        if not apart <= limit * max(_largest(of), _SMALL * largest, 1e-12):
+            share = apart / max(_largest(of), 1e-300)
+            raise _NotEqual(f"rows of its batch depend on each other: {what} differ by {share:.1e} of the largest")
+
+
+def _largest(tensor: torch.Tensor) -> float:
+    return float(tensor.detach().abs().max()) if tensor.numel() else 0.0
+
+
+def _is_finite(value: Any) -> bool:
+    return not _is_tensor(value) or not value.is_floating_point() or bool(torch.isfinite(value).all())
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:160]
+
+
+def _first(texts: Sequence[str]) -> str:
+    return next((text for text in texts if text), "")

@@ -1,0 +1,56 @@
+"""What became of a training on several ranks, in words: what was cut by rows, and what was left whole and why."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["ranks_in_words"]
+
+
+def ranks_in_words(accounts: Sequence[Mapping[str, Any]], *, size: int) -> list[str]:
+    """Return the sentences of a training's end, by the account of the lowest rank of this machine."""
+    stopped = [account for account in accounts if account.get("stopped")]
+    if stopped:
+        return [f"stopped: {stopped[0]['stopped']}"]
+    if not accounts:
+        return [f"no rank of {size} has told what it did: the script has not imported torch, or was ended"]
+    account = accounts[0]
+    if account.get("own"):
+        return [f"{size} ranks: the script distributes itself, and nothing was done to it"]
+    found = []
+    for name, module in account["modules"].items():
+        found += _of_module(name, module)
+    if account.get("off"):
+        found.append(f"no call was cut any more: {account['off']}")
+    if not account["modules"]:
+        found.append("no module with parameters was called: every rank has computed everything")
+    found.append(_costs(account, size))
+    return found
+
+
+def _of_module(name: str, module: Mapping[str, Any]) -> list[str]:
+    """Return what became of the calls of one kind of module."""
+    found = []
+    if module["cut"]:
+        rows = " + ".join(map(str, module["rows"][:4])) + (" + ..." if len(module["rows"]) > 4 else "")
+        found.append(f"{name}: {_calls(module['cut'])} by rows ({rows} of {sum(module['rows'])} in the first)")
+    if module["few"]:
+        found.append(f"{name}: {_calls(module['few'])} whole on every rank: fewer rows than ranks")
+    for reason, number in module["whole"].items():
+        found.append(f"{name}: {_calls(number)} whole on every rank: {reason}")
+    return found
+
+
+def _costs(account: Mapping[str, Any], size: int) -> str:
+    seconds = account.get("seconds", {})
+    proof = f"; {seconds['proof']:.1f} s to prove it on copies" if seconds.get("proof") else ""
+    counts = account.get("counts", {})
+    each = f"made {size} times, once by each rank"
+    if not counts.get("divided"):
+        return f"the input was {each}{proof}"
+    if not counts.get("alone"):
+        return f"the input was made once, by workers that the ranks have divided among them{proof}"
+    return f"the input of loaders with workers was made once, that of others {each}{proof}"
+
+
+def _calls(number: int) -> str:
+    return f"{number:,} call{'s' if number != 1 else ''}"

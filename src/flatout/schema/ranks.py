@@ -1,0 +1,35 @@
+"""What the launcher of ranks is asked to do, and the variables by which it, a rank and its start know each other."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = ["LAUNCHER_VARIABLE", "OUTPUT_VARIABLE", "RankLaunch", "read_launch", "write_launch"]
+
+LAUNCHER_VARIABLE = "FLATOUT_RANKS_LAUNCHER"
+"""Internal: the process that starts ranks; those whose parent it is are ranks."""
+
+OUTPUT_VARIABLE = "FLATOUT_RANKS_OUTPUT"
+"""Internal: under which numbers a rank that prints nothing keeps the streams that it was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankLaunch:
+    """The ranks of one machine."""
+
+    ranks: int  # on this machine
+    nodes: int
+    endpoint: str  # host:port where machines meet, "" for one machine
+    job: str  # the same on all machines
+    command: tuple[str, ...]
+
+
+def write_launch(launch: RankLaunch, path: Path) -> None:
+    """Write it where the launcher is told to look."""
+    path.write_text(json.dumps(asdict(launch)), encoding="utf-8")
+
+
+def read_launch(path: Path) -> RankLaunch:
+    """Return what `write_launch` has written."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return RankLaunch(**{**found, "command": tuple(found["command"])})

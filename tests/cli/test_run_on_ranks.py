@@ -1,0 +1,72 @@
+"""`flatout run --nproc-per-node`: what `flatout.cli.ranks` says before and after a training."""
+
+import pytest
+
+from flatout.cli.main import run
+from flatout.engine.train_ranks import RanksTrained
+
+NET = {"cut": 12, "rows": [4, 4], "few": 0, "whole": {}}
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("pass\n")
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Return what a training on ranks gives, to be changed, and what it was asked."""
+    found, asked = RanksTrained(0, [{"rank": 0, "modules": {"Net": NET}, "seconds": {"proof": 1.0}}]), []
+
+    def train(target, placement):
+        asked.append((target, placement))
+        return found
+
+    monkeypatch.setattr("flatout.engine.train_ranks.train_on_ranks", train)
+    return found, asked
+
+
+def test_ranks_need_no_recipe_and_say_what_was_cut(script, trained, capsys):
+    assert run(["run", "--nproc-per-node", "2", "--verbose", "train.py", "--epochs", "3"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "flatout: train.py trains on 2 ranks, with the batches and results of one process",
+        "flatout: Net: 12 calls by rows (4 + 4 of 8 in the first)",
+        "flatout: the input was made 2 times, once by each rank; 1.0 s to prove it on copies",
+        "flatout: rank 0: proof 1.00 s",
+    ]
+    ((target, placement),) = trained[1]
+    assert target.command[-3:] == ("train.py", "--epochs", "3")
+    assert placement.ranks == 2
+
+
+def test_a_rank_that_failed_is_shown_with_what_it_said(script, trained, capsys):
+    trained[0].exit_code, trained[0].failed_rank, trained[0].said = 1, 1, "Traceback\nValueError: why\n"
+    assert run(["run", "--nproc-per-node", "2", "train.py"]) == 1
+    assert "flatout: rank 1 has failed:\nTraceback\nValueError: why\n" in capsys.readouterr().err
+
+
+def test_without_a_private_copy_nothing_is_trained(script, trained, capsys):
+    trained[0].refused = "it is switched off"
+    assert run(["run", "--nproc-per-node", "2", "train.py"]) == 3
+    assert "cannot have a private copy of the file system here (it is switched off)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--nproc-per-node", "none", "train.py"], "write a number of processes, or gpu"),
+        (["--nnodes", "2", "train.py"], "and that is not given"),
+        (["--nproc-per-node", "2", "--nnodes", "2", "train.py"], "needs a place where the machines meet"),
+        (["--nproc-per-node", "2", "--live", "train.py"], "Leave one out"),
+    ],
+)
+def test_words_that_make_no_sense_are_told_before_anything_runs(script, trained, capsys, words, told):
+    assert run(["run", *words]) == 2
+    assert told in capsys.readouterr().err
+    assert trained[1] == []
+
+
+def test_a_launcher_line_is_refused(script, capsys):
+    assert run(["run", "--nproc-per-node", "2", "--", "env", "train.py"]) == 2
+    assert "Leave the launcher out" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""Why a call of a module cannot be cut, as far as the module shows it."""
+
+import pytest
+import torch
+from torch import nn
+
+from flatout.ranks.fitness import kept_tensors, modes, refusal, written_out
+
+
+def reason(module):
+    return refusal(module, list(module.modules()))
+
+
+def hooked():
+    module = nn.Sequential(nn.Linear(2, 2))
+    module[0].register_forward_hook(lambda *args: None)
+    return module
+
+
+def watched():
+    module = nn.Linear(2, 2)
+    module.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    return module
+
+
+def computed():
+    module = nn.Linear(2, 2)
+    module._parameters["weight"] = torch.ones(2, 2, requires_grad=True) * 2
+    return module
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (hooked, "hook on Linear"),
+        (watched, "gradients of one rank's rows"),
+        (computed, "computed from others"),
+        (lambda: nn.Embedding(3, 2, sparse=True), "sparse"),
+        (lambda: nn.LazyLinear(3), "take shape"),
+        (lambda: torch.compile(nn.Sequential(nn.BatchNorm1d(2))), "compiled, with BatchNorm1d"),
+        (lambda: torch.compile(nn.Sequential(nn.Dropout(0.1))), "compiled, with Dropout"),
+    ],
+)
+def test_what_speaks_against_a_trial_is_named(make, word):
+    assert word in reason(make())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)),
+        nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)),
+        torch.compile(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))).eval(),
+    ],
+)
+def test_what_is_ordinary_is_tried(module):
+    assert reason(module) == ""
+
+
+def test_inside_of_a_transform_nothing_is_cut():
+    module, found = nn.Linear(2, 1), []
+    torch.func.vmap(lambda x: found.append(reason(module)) or module(x))(torch.randn(3, 2))
+    assert "torch.func" in found[0]
+
+
+def test_tensors_that_attributes_hold_are_found():
+    module = nn.Sequential(nn.Linear(2, 2))
+    assert kept_tensors(module) == {}
+    module[0].mask, module.state, module.name = torch.ones(1), {"a": [torch.ones(2), 3]}, "x"
+    assert sorted(kept_tensors(module)) == ["0.mask", "state"]
+
+
+def test_a_compiled_module_is_known_by_what_it_was_made_of():
+    module = nn.Linear(2, 2)
+    assert written_out(torch.compile(module)) is module
+    assert written_out(module) is module
+    assert modes([module, module.eval()]) == (False, False)
