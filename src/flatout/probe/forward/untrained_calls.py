@@ -191,8 +191,8 @@ class CallsFollowed:
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         """An optimizer is about to read gradients; those of a step that its own beginning has just ended, too."""
-        for followed in (self._now, self._past):
-            for group in optimizer.param_groups if followed is not None else ():
+        for followed in filter(None, (self._now, self._past)):
+            for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
                         followed.use(followed.calls_of(parameter.grad))
