@@ -107,6 +107,7 @@ RULE = Rule(
     code="DI001",
     name="straggler",
     check=check,
+    no_cure="A rank is slow for a cause of its own, and the findings of that rank have the cures.",
     fires_on=(
         example(step_ms=100, forward=30, ranks=_SLOW_INPUT),
         example(step_ms=100, forward=30, ranks=_LONGER),

@@ -90,6 +90,7 @@ RULE = Rule(
     code="DI005",
     name="uneven-batches",
     check=check,
+    no_cure="The script's own sampler decides how many rows a rank reads, and another split gives other batches.",
     fires_on=(
         example(step_ms=100, forward=30, backward=60, ranks=_ranks(_BY_CHANCE)),
         example(step_ms=100, forward=30, backward=60, ranks=_ranks((*_BY_CHANCE, (1, 1, 1, 9, 1) * 4), 5.0)),

@@ -87,6 +87,7 @@ RULE = Rule(
     code="DI006",
     name="uneven-shards",
     check=check,
+    no_cure="The script's own sampler decides how long the epoch of a rank is, and another split gives other batches.",
     fires_on=(
         example(step_ms=100, forward=30, backward=60, ranks=_ranks((60, 100)), loaders=(_LOADER,)),
         example(step_ms=100, forward=30, backward=60, ranks=_ranks((90, 90, 90, 110))),

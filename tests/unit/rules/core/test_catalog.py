@@ -87,12 +87,9 @@ def test_only_rules_that_no_machine_of_ours_can_confirm_are_in_preview():
 
 
 CURE_UNDER_WAY = {
-    "DI001",
     "DI002",
     "DI003",
     "DI004",
-    "DI005",
-    "DI006",
 }
 """Rules whose findings neither have a cure nor a reason yet; one rule a line, and none is added."""
 
