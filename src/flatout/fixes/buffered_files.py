@@ -12,7 +12,10 @@ are left alone; so is a file of which the script keeps the descriptor, that is o
 
 ## Why it helps
 
-It is measured below.
+A small network that opens a table 32 times in each step and writes a line needed 2.6x less CPU time for a step (2.0 to
+2.8), with a line for which it opens its log once 1.2x (1.2 to 1.7). With `fsync` after each line it took 2.1x less time
+(1.2 to 4.2; medians and ranges of n=9 pairs of 200 steps on ext4; 2 cores of an AMD EPYC under KVM, beside other
+programs, torch 2.13). A `flush` of an open file costs a few microseconds, and gains as little.
 
 ## How equal
 
@@ -52,6 +55,7 @@ _WRITES = re.compile(
     r"\bopen\(|\.write(_text|lines|rows?|row|header)?\(|\.flush\(|\bfsync\(|\bdump\(|\bprint\(.*\bfile\s*=|"
     r"\blog\w*\.(debug|info|warning|error|critical|exception|log)\(|\.to_csv\("
 )
+_LOADERS = ("torch.utils.data.", "flatout.")  # whose processes make samples
 _WRITERS = frozenset({"logging", "pathlib", "csv", "json"})
 
 
@@ -128,7 +132,8 @@ def _starting(site: "Site", original: Callable[..., Any]) -> Callable[..., Any]:
     """Let nothing wait any more where a process other than a loader's worker is started."""
 
     def start(process: Any) -> Any:
-        if getattr(getattr(process, "_target", None), "__name__", "") != "_worker_loop":
+        home = str(getattr(getattr(process, "_target", None), "__module__", ""))
+        if not home.startswith(_LOADERS):
             site.fail("another process of the training may read a file at any moment")
         return original(process)
 

@@ -21,7 +21,7 @@ import torch
 from tests.unit.fixes.training import same_bits, train, under
 
 from flatout.fixes.buffered_files import FIX, choices
-from flatout.fixes.text_files import write_behind
+from flatout.fixes.text_files import text_file, write_behind
 from flatout.rules.core.example import example, line
 from flatout.schema.phase import Phase
 
@@ -442,6 +442,32 @@ def test_another_process_of_the_training_ends_it(workdir):
         file.flush()
         assert on_disk_off("log.txt") == b"a\n"
         file.close()
+
+
+def test_workers_of_a_loader_end_nothing(process):
+    with open("log.txt", "w") as file:
+        for number in torch.utils.data.DataLoader(range(6), num_workers=1):
+            file.write(f"{number.item()}\n")
+            file.flush()
+        assert on_disk("log.txt") == b""
+    assert on_disk("log.txt") == b"0\n1\n2\n3\n4\n5\n"
+
+
+def test_text_is_not_lost_where_writing_it_is_interrupted(process, monkeypatch):
+    steps(6, appended)
+    write, calls = os.write, []
+
+    def interrupted(number, data):
+        calls.append(number)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return write(number, data)
+
+    monkeypatch.setattr(text_file, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        os.stat("log.txt")
+    os.stat("log.txt")
+    assert on_disk("log.txt") == b"0\n1\n2\n3\n4\n5\n"
 
 
 def test_a_training_that_logs_each_step_is_the_same(workdir):

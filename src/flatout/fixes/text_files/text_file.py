@@ -140,17 +140,22 @@ class TextFile:
                 text, empties = [], True
             else:
                 text.append(part)
+        left, is_open = memoryview(b"".join(text)), False
         try:
             how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND | (os.O_TRUNC if empties else 0)
             number = _open(self.path, how, 0o666)
+            is_open = True
             try:
-                left = memoryview(b"".join(text))
                 while left.nbytes:
                     left = left[_write(number, left) :]
             finally:
                 os.close(number)
         except OSError as error:
             self._error = error
+            raise
+        except BaseException:  # Ctrl-C: what is left is written later
+            self._parts.extendleft([bytes(left)] if left.nbytes else [])
+            self._parts.extendleft([None] if empties and not is_open else [])
             raise
 
 

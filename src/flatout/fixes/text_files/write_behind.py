@@ -139,6 +139,9 @@ class WriteBehind:
                 file.settle()
             except OSError as error:
                 self._left(f"{os.path.basename(file.path)} could not be written: {error}")
+            except BaseException:  # Ctrl-C
+                self._due[file.places[0]] = file
+                raise
 
     def _work(self) -> None:
         while True:
