@@ -143,7 +143,7 @@ def test_ranks_with_other_data_are_stopped_with_what_they_are_at(flatout):
     script = training(before='torch.manual_seed(int(os.environ["RANK"]))')
     ended = on_ranks(flatout, script)
     assert ended.code == 1
-    assert "stopped: ranks went different ways: rank 0" in ended.err
+    assert "stopped: ranks went different ways: call 1, of Linear with [8, 8], is made with other data" in ended.err
 
 
 def test_a_tensor_that_leaves_a_call_by_a_list_stops_the_training(flatout):

@@ -31,7 +31,8 @@ class RankEnd:
         if os.getpid() != self._pid:  # a child of this rank
             return
         self._account.write()
-        self._tell("ended", "1")
+        failed = getattr(sys, "last_value", None) is not None  # an exception that nobody has caught
+        self._tell("failed" if failed else "ended", "1")
 
     def stop(self, reason: str) -> NoReturn:
         """End the training, since its results would not be those of one process."""
@@ -53,6 +54,8 @@ class RankEnd:
                 self.stop(f"ranks went different ways: the script has ended in rank {gone[0]}, and goes on here")
             if any(self._heard("stopped", rank) for rank in range(self._size) if rank != self._rank):
                 self._end()
+            if any(self._heard("failed", rank) for rank in range(self._size) if rank != self._rank):
+                break
             time.sleep(0.05)
         self._account.write()
         time.sleep(_KILLED_S)
@@ -78,6 +81,10 @@ class RankEnd:
 
 def _told(places: Sequence[str]) -> str:
     """Return what the ranks are at, those that are at the same together."""
+    if len(set(places)) == 1:
+        return (
+            f"{places[0]}, is made with other data or in another state of random streams: is there one without a seed?"
+        )
     ranks: dict[str, list[int]] = {}
     for rank, place in enumerate(places):
         ranks.setdefault(place or "no call", []).append(rank)

@@ -40,8 +40,10 @@ def same_streams(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def begin_alike(seams: Seams, seed: int) -> None:
-    """Begin Python's and NumPy's streams, which a plain process begins anywhere, at the same place on all ranks."""
+    """Begin all streams, which a plain process begins anywhere, at the same place on all ranks."""
     random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    torch.cuda.manual_seed_all(seed)  # of devices that are in use later, too
     fresh = random.Random(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pytest
 
@@ -65,6 +66,20 @@ def test_ranks_that_part_say_what_each_is_at(tmp_path, exits):
     with pytest.raises(Ended):
         end.parted(["call 1", "call 2", "call 1"])
     assert written(tmp_path)["stopped"] == "ranks went different ways: rank 0, 2 is at call 1; rank 1 is at call 2"
+
+
+def test_ranks_that_make_one_call_with_other_data_say_so(tmp_path, exits):
+    end = RankEnd(RankAccount(str(tmp_path), 1, 2), Store(), 1, 2)
+    with pytest.raises(Ended):
+        end.parted(["call 1", "call 1"])
+    assert "call 1, is made with other data" in written(tmp_path)["stopped"]
+
+
+def test_a_rank_whose_script_has_failed_is_told_from_one_that_has_ended(tmp_path, monkeypatch):
+    store = Store()
+    monkeypatch.setattr(sys, "last_value", ValueError(), raising=False)
+    RankEnd(RankAccount(str(tmp_path), 1, 2), store, 1, 2).ended()
+    assert list(store) == ["failed/1"]
 
 
 def test_a_rank_whose_peer_has_ended_says_so(tmp_path, exits):
