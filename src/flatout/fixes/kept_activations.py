@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flatout.fixes.core.edit import Unwritten
 from flatout.fixes.core.fix import Fix, Unfit
 from flatout.schema.phase import Phase
 from flatout.schema.run import Run
@@ -172,4 +173,5 @@ FIX = Fix(
     choices=choices,
     addresses=("CO035",),
     switchable=True,
+    edit=(Unwritten(reason="switch checkpointing off where the model is made: `use_checkpoint=False` or the like"),),
 )
