@@ -25,12 +25,15 @@ how many calls were answered from memory (`on_change="warn"`: it goes on without
 Nothing is kept of functions that code of packages other than torch, NumPy, einops and a few of the standard library is
 called in, of generators, of functions inside others, on other devices than the CPU, in worker processes, while
 functions are compiled, and where looking and copying would take longer than a third of the call. `flatout run` says why
-where it never acts. A function that writes to its result is served: everybody gets a copy of his own. In your own code,
-make such a value once, where the model or the data are made.
+where it never acts. A function that writes to its result is served: everybody gets a copy of his own. A name of such a
+function is that of another function, which calls it: a script that compares functions by identity, or sets `__code__`
+of one that it got before, sees that. In your own code, make such a value once, where the model or the data are made.
 """
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from flatout.fixes.core.bounds import ON_CHANGE, Bound
@@ -87,19 +90,33 @@ def patch(site: "Site", *, functions: str, on_change: str = "stop") -> None:
     kept: dict[int, KeptFunction] = {}
 
     def stand_in(home: str, name: str) -> None:
-        qualified = name.rpartition(":")[2]
+        qualified, made = name.rpartition(":")[2], list[KeptFunction]()
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             if id(original) not in kept:
                 kept[id(original)] = KeptFunction(original, qualified, reports, functools.partial(site.hit, qualified))
-            return kept[id(original)]
+            made.append(kept[id(original)])
+            return made[-1]
 
         site.wrap(home, make)
+        standing = _standing_at(home)
+        if standing is not None and made:
+            made[-1].stands_in(standing)
 
     search = FunctionSearch(functions.split(", "), stand_in)
     site.switch(search.look, lambda: None)
     for seam in ("torch:Tensor.backward", "torch.optim.optimizer:Optimizer.__init__"):
         site.wrap(seam, search.before)
+
+
+def _standing_at(home: str) -> FunctionType | None:
+    """Return the function that a module has under a dotted name, None where there is none."""
+    module, _, path = home.partition(":")
+    value: Any = sys.modules.get(module)
+    for part in path.split("."):
+        value = getattr(value, "__dict__", {}).get(part)
+    value = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    return value if isinstance(value, FunctionType) else None
 
 
 FIX = Fix(

@@ -12,6 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -86,6 +87,8 @@ class KeptFunction:
     def __init__(self, function: Callable[..., Any], name: str, reports: Reports, acted: Callable[[], None]) -> None:
         """Keep nothing yet; `acted` is told of each call that was answered."""
         self.off = False
+        self._standing: tuple[FunctionType, ...] = ()
+        self._defaults: tuple[Any, Any] = (None, None)
         self._is_compiling = torch.compiler.is_compiling
         self._function, self._name, self._reports, self._acted = function, name, reports, acted
         self._calls: OrderedDict[object, _Call] = OrderedDict()
@@ -95,6 +98,7 @@ class KeptFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns."""
+        self._take_defaults()
         if self._is_compiling() or self.off or off_main_thread() or _under_way or unusual_moment():
             return self._function(*args, **kwargs)
         what = given(args, kwargs)
@@ -112,6 +116,24 @@ class KeptFunction:
         if self._reports.pace.due:
             return self._proven(key, call, args, kwargs)
         return self._answered(call, args, kwargs)
+
+    def stands_in(self, function: FunctionType) -> None:
+        """Have `function`, which calls this one, show the defaults of what it stands for, and take those set on it."""
+        inner = self._function
+        if isinstance(inner, FunctionType):
+            self._defaults = function.__defaults__, function.__kwdefaults__ = inner.__defaults__, inner.__kwdefaults__
+            self._standing = (*self._standing, function)
+
+    def _take_defaults(self) -> None:
+        """Give the function, and what stands in its place, the defaults that the script has given to one of them."""
+        every = (*self._standing, self._function)
+        for one in every if self._standing else ():
+            now = one.__defaults__, one.__kwdefaults__  # type: ignore[attr-defined]
+            if now[0] is not self._defaults[0] or now[1] is not self._defaults[1]:
+                self._defaults = now
+                for other in every:
+                    other.__defaults__, other.__kwdefaults__ = now  # type: ignore[attr-defined]
+                return
 
     def _answered(self, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         assert call.result is not None

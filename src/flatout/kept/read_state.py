@@ -190,10 +190,11 @@ class ReadState:
         self._checks.append(lambda: "" if list(value) == before else what)
 
     def _function(self, what: str, value: types.FunctionType) -> None:
+        ref = weakref.ref(value)
+        self._named(lambda: _dict_of(ref()), self._names - {"__wrapped__"}, f"{value.__qualname__}.{{}}")
         if _is_ours(value):
             self._waiting.append((what, vars(value).get("__wrapped__")))
             return
-        ref = weakref.ref(value)
         code, defaults, named = value.__code__, value.__defaults__, value.__kwdefaults__
 
         def check() -> str:

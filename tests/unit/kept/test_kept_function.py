@@ -5,7 +5,9 @@ through it.
 """
 
 import contextlib
+import functools
 import gc
+import math
 import os
 import threading
 import time
@@ -100,6 +102,69 @@ def test_an_integer_and_a_float_of_its_value_are_two_arguments():
     assert type(kept.call(2.0)[0]) is float
     assert type(kept.call(True)[0]) is bool
     assert kept.call(-0.0)[0].hex() != kept.call(0.0)[0].hex()
+
+
+def described(n):
+    """A table with an attribute of its own."""
+    return [[math.sin(i * j) * described.scale for j in range(n)] for i in range(n)]
+
+
+described.scale = 1.0
+
+
+def test_an_attribute_of_the_function_itself_is_watched(monkeypatch):
+    monkeypatch.setattr(described, "scale", 1.0)
+    kept = Kept(described)
+    assert kept.again(60) > 0, kept.left
+    described.scale = 2.0
+    assert kept.again(60, times=1) == 0
+    assert kept.again(60) > 0, kept.left
+
+
+def with_defaults(n, shift=1.0, *, scale=1.0):
+    return [[math.sin(i * j + shift) * scale for j in range(n)] for i in range(n)]
+
+
+@pytest.mark.parametrize("of_the_first", [False, True])
+def test_defaults_that_are_set_on_what_stands_in_its_place_are_those_of_the_function(of_the_first):
+    before = with_defaults.__defaults__, with_defaults.__kwdefaults__
+    kept = Kept(with_defaults)
+    stand_ins = [functools.wraps(with_defaults)(lambda *args, **kwargs: kept.call(*args, **kwargs)) for _ in range(2)]
+    for one in stand_ins:
+        kept.call.stands_in(one)
+        assert (one.__defaults__, one.__kwdefaults__) == before
+    try:
+        for _ in range(6):
+            stand_ins[0](60)
+        assert kept.acted > 0, kept.left
+        named = with_defaults if of_the_first else stand_ins[1]
+        for change in ({"__defaults__": (0.5,)}, {"__kwdefaults__": {"scale": 3.0}}):
+            for name, value in change.items():
+                setattr(named, name, value)
+            for one in (*stand_ins, *stand_ins):
+                assert one(60) == with_defaults(60)
+        assert with_defaults.__defaults__ == stand_ins[0].__defaults__ == (0.5,)
+        assert with_defaults(60) == with_defaults(60, 0.5, scale=3.0)
+    finally:
+        with_defaults.__defaults__, with_defaults.__kwdefaults__ = before
+
+
+def test_what_flatout_calls_in_between_is_no_part_of_a_call():
+    from flatout.kept.observed_call import observe
+
+    seen = observe(lambda: between(), (), {})
+    assert not seen.refused
+
+
+def between():
+    return called_by_flatout()
+
+
+exec(  # a function of one of flatout's modules, which stands in between
+    "def called_by_flatout():\n    return id(3) and 1.0",
+    called_by := {"__name__": "flatout.fixes.core.site"},
+)
+called_by_flatout = called_by["called_by_flatout"]
 
 
 def test_a_collection_of_garbage_that_meets_a_call_is_no_part_of_it():
