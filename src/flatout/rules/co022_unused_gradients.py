@@ -83,7 +83,7 @@ def check(run: Run, breakdown: Breakdown, headroom: tuple[Ceiling, ...]) -> Find
             Evidence("parameters", found.parameters, ""),
             Evidence("steps looked at", found.n, ""),
         ),
-        fixes=("frozen-parameters",),
+        fixes=(),
         arguments=_arguments(found),
     )
 

@@ -4,7 +4,6 @@ Everything a fix does goes through its `Site`, so that switching it off, undoing
 open are implemented once. A fix that raises is switched off with one line of warning, and the training goes on.
 """
 
-import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from flatout.probe.core.seams import Hits, Seams
     from flatout.probe.model.modules import ModuleWatch
 
-__all__ = ["Make", "OutermostModules", "Site", "describe", "say"]
+__all__ = ["Make", "OutermostModules", "Site", "say"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 """From the original function its replacement."""
@@ -137,11 +136,6 @@ def say(site: Site, line: str) -> None:
     if site.purpose == "run":
         sys.stderr.write(f"flatout: {site.selection.label}: {line}\n")
         sys.stderr.flush()
-
-
-def describe(site: Site, kind: type, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace the descriptor `kind.name` by `make(original)`, which must act only while the fix is `enabled`."""
-    site._seams.replace(kind, name, make(inspect.getattr_static(kind, name)))
 
 
 class OutermostModules:
