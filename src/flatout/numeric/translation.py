@@ -112,7 +112,7 @@ class _Statements:
 
     def translated(self, body: Sequence[ast.stmt], arguments: Mapping[str, Kind]) -> list[ast.stmt]:
         """Return the statements of the whole function."""
-        self.scope.bound = set(arguments)
+        self.scope.bound, self._body = set(arguments), body
         made = self._block(body)
         if not _ends(body):
             made.append(self.results.statement(single(ast.Constant(0), NONE)))
@@ -358,7 +358,7 @@ class _Statements:
 
     def _return(self, node: ast.Return) -> list[ast.stmt]:
         value = single(ast.Constant(0), NONE) if node.value is None else self._of.translated(node.value)
-        return [self.results.statement(value)]
+        return [self.results.statement(value, node.value, self._body)]
 
 
 def _give_up() -> ast.stmt:

@@ -394,3 +394,70 @@ def test_without_numba_it_is_the_function_itself(tmp_path, monkeypatch, told):
     function = loaded(tmp_path, f"import flatout\n@flatout.compiled\n{COLLATZ.lstrip()}").f
     assert not hasattr(function, "__wrapped__")
     assert told.left == ["it needs numba: pip install flatout[numba]"]
+
+
+TWICE = {
+    "a name of another one": """
+def f(values, n):
+    best = np.zeros(n)
+    last = best
+    for i, v in enumerate(values):
+        last[i % n] += v
+    return best, last
+""",
+    "one name twice": """
+def f(values, n):
+    best = np.zeros(n)
+    for i, v in enumerate(values):
+        best[i % n] += v
+    return best, best
+""",
+    "a part of the other": """
+def f(values, n):
+    best = np.zeros(n)
+    for i, v in enumerate(values):
+        best[i % n] += v
+    return best, best[:2]
+""",
+    "one of two, as it comes": """
+def f(values, n):
+    one = np.zeros(n)
+    other = np.zeros(n)
+    for i, v in enumerate(values):
+        one[i % n] += v
+        if v > 0.9:
+            other = one
+    return one, other
+""",
+    "two lists that are one": """
+def f(values, n):
+    one = [0.0] * n
+    other = one
+    for i, v in enumerate(values):
+        one[i % n] += v
+    return one, other
+""",
+}
+APART = """
+def f(values, n):
+    sums = np.zeros(n)
+    counts = np.zeros(n)
+    for i, v in enumerate(values):
+        sums[i % n] += v
+        counts[i % n] += 1
+    return sums, counts
+"""
+VALUES = np.random.default_rng(8).random(50)
+
+
+@pytest.mark.parametrize("text", TWICE.values(), ids=TWICE)
+def test_results_that_are_one_thing_or_share_memory_are_left_to_python(tmp_path, text):
+    assert agree(tmp_path, text, (VALUES, 5))
+    assert not any(
+        state.served for piece in list(functions._pieces.values())[-1:] for state in piece[0]._states.values()
+    )
+
+
+def test_results_that_are_surely_apart_are_served(tmp_path):
+    assert agree(tmp_path, APART, (VALUES, 5))
+    assert num_served() > 0
