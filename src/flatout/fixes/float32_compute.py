@@ -8,7 +8,9 @@ float64 again. Gradients come to the weights in float64, and the optimizer, the 
 ## Why it helps
 
 float64 halves the width of every vector instruction on a CPU; on GPUs its rate is 1/2 to 1/64 of float32. Most scripts
-have it from numpy, which makes float64 arrays (`flatout explain CO002`).
+have it from numpy, which makes float64 arrays (`flatout explain CO002`). Steps of three linear layers, 512 wide, with
+batches of 256, were 1.9x as fast (median of n=12 pairs of blocks of 20 steps, 0.9x to 4.3x; one thread, 2 cores of an
+AMD EPYC that other programs used, torch 2.13).
 
 ## How equal
 

@@ -8,7 +8,7 @@ machine's, or of the device's.
 ## Why it helps
 
 A block that is checkpointed is computed twice, once more in the backward pass. Without that a step is shorter by a
-forward pass.
+forward pass. Its gain is not measured yet.
 
 ## How equal
 
