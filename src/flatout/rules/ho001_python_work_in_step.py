@@ -99,7 +99,7 @@ def _finding(
             Evidence("stack samples", spot.samples, ""),
             *parts,
         ),
-        fixes=("compiled-python", "buffered-files"),
+        fixes=("compiled-python", "buffered-files", "kept-reads"),
     )
 
 

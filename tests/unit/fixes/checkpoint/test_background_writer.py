@@ -48,14 +48,16 @@ def test_a_file_is_in_its_place_when_somebody_waits_for_it(writer, tmp_path, gat
     assert writer.concerned(str(tmp_path))
     assert writer.concerned(None)
     assert not writer.concerned(str(tmp_path / "model"))
-    assert writer.has_name("model.pt")
+    assert writer.place("model.pt") is None  # in whichever folder
+    assert writer.place("other.pt") == os.path.realpath("other.pt")
+    assert writer.place(str(tmp_path / "model.pt")) == str(tmp_path / "model.pt")
     writer.wait(str(tmp_path / "other.pt"))  # none of ours
     gate.set()
     writer.wait(str(tmp_path / "model.pt"))
     assert (tmp_path / "model.pt").read_bytes() == b"new"
     assert (tmp_path / "model.pt").stat().st_mtime_ns == 10**9
     assert os.listdir(tmp_path) == ["model.pt"]
-    assert not writer.has_name("model.pt")
+    assert writer.place("model.pt") == os.path.realpath("model.pt")
 
 
 def test_files_are_written_in_order_and_few_are_held(writer, tmp_path, gate, monkeypatch):
