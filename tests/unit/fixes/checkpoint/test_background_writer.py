@@ -48,7 +48,9 @@ def test_a_file_is_in_its_place_when_somebody_waits_for_it(writer, tmp_path, gat
     assert writer.concerned(str(tmp_path))
     assert writer.concerned(None)
     assert not writer.concerned(str(tmp_path / "model"))
-    assert writer.place("model.pt") is None  # in which folder nobody says
+    assert writer.place("model.pt") is None  # in whichever folder
+    assert writer.place("other.pt") == os.path.realpath("other.pt")
+    assert writer.place(str(tmp_path / "model.pt")) == str(tmp_path / "model.pt")
     writer.wait(str(tmp_path / "other.pt"))  # none of ours
     gate.set()
     writer.wait(str(tmp_path / "model.pt"))
