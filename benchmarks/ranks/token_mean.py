@@ -24,7 +24,7 @@ class Tiny(nn.Module):
 
 
 model = Tiny()
-optimizer = torch.optim.Adam(model.parameters(), 1e-3, betas=(0.9, 0.95))
+optimizer = torch.optim.Adam(model.parameters(), 1e-3, betas=(0.9, 0.95), eps=1e-4)
 for step in range(12):
     lengths = torch.randint(3, 11, (9,))
     tokens = torch.zeros(9, int(lengths.max()), dtype=torch.long)

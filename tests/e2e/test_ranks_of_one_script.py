@@ -183,6 +183,13 @@ dist.destroy_process_group()
     assert "the script distributes itself" in ended.err
 
 
+def test_without_a_private_copy_nothing_is_trained(flatout):
+    flatout.write(training(steps=3, after='print("done")'))
+    ended = flatout("run", "--nproc-per-node", "2", "train.py", FLATOUT_WORLD="off")
+    assert ended.code == 3
+    assert "cannot have a private copy of the file system here (it is switched off)" in ended.err
+
+
 def test_only_one_rank_prints_and_writes(flatout):
     ended = on_ranks(flatout, training(steps=3, after="""
         print("done"); open(f"file-{os.environ['RANK']}.txt", "w").write("x"); print(sorted(os.listdir(".")))

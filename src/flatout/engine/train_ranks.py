@@ -113,7 +113,8 @@ def _trained(code: int, folder: Path) -> RanksTrained:
     with contextlib.suppress(OSError, ValueError):
         ended = json.loads((folder / "ended.json").read_text(encoding="utf-8"))
         trained.failed_rank = int(ended["first"])
-        if int(ended["exit_codes"].get("0", -1)) > 0 or any("stopped" in account for account in trained.accounts):
+        said = any("stopped" in one or (one["rank"] == 0 and one.get("failed")) for one in trained.accounts)
+        if said or int(ended["exit_codes"].get("0", -1)) > 0:
             trained.failed_rank = -1  # rank 0 has written why to the terminal, or all know it
     if trained.failed_rank > 0:
         with contextlib.suppress(OSError):

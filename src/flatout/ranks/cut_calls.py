@@ -31,7 +31,7 @@ _SELDOM = 64  # calls from one comparison of ranks to the next, later in a train
 _MOST_KINDS = 12  # of calls of one module that are tried
 _DEEPEST = 2  # levels below a call that was left whole
 _LEAST_SHARE = 0.2  # of the parameters of the call above
-_LEAST_TRAINED = 0.02  # of the parameters that the largest optimizer has
+_LEAST_TRAINED = 0.02  # of the parameters that its optimizer has
 _PROVEN_AGAIN = frozenset((32, 1024))  # calls of one kind
 _MOST_INNER_CALLS = 4  # of one module in a call above: more of them cost more than they spare
 
@@ -84,7 +84,7 @@ class CutCalls:
         self._known: dict[int, _Known] = {}
         self._above: list[_Above] = []
         self._calls = 0
-        self._optimizers: list[tuple[weakref.ref[Any], int]] = []  # with the number of values that each trains
+        self._trained: dict[int, int] = {}  # by parameter: how many values its optimizer has
         self.off = ""  # why no call is cut any more
 
     def install(self, seams: Seams) -> None:
@@ -103,8 +103,7 @@ class CutCalls:
             def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
                 original(optimizer, *args, **kwargs)
                 held = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
-                self._optimizers = [each for each in self._optimizers if each[0]() is not None]
-                self._optimizers.append((weakref.ref(optimizer), held))
+                self._trained |= {id(one): held for group in optimizer.param_groups for one in group["params"]}
 
             return init
 
@@ -276,7 +275,7 @@ class CutCalls:
     def _worth(self, known: _Known, module: Any) -> bool:
         """Return whether there is enough in a module for its call to be cut, in a call that was left whole, too."""
         if not self._above:
-            trained = max((held for ref, held in self._optimizers if ref() is not None), default=0)
+            trained = max((self._trained.get(id(one), 0) for one in module.parameters()), default=0)
             return _num_elements(module) >= _LEAST_TRAINED * trained
         above = self._above[-1]
         if id(known) not in above.called:

@@ -30,8 +30,10 @@ class RankEnd:
         """The script has ended by itself: tell ranks that still wait for this one."""
         if os.getpid() != self._pid:  # a child of this rank
             return
-        self._account.write()
         failed = getattr(sys, "last_value", None) is not None  # an exception that nobody has caught
+        if failed:
+            self._account.facts["failed"] = True
+        self._account.write()
         self._tell("failed" if failed else "ended", "1")
 
     def stop(self, reason: str) -> NoReturn:
