@@ -22,6 +22,7 @@ from flatout.kept.call_key import CallGiven, given, settings_now, unusual_moment
 from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
 from flatout.kept.observed_call import ObservedCall, observe
 from flatout.kept.read_state import ReadState
+from flatout.kept.shared_defaults import SharedDefaults
 from flatout.pipeline.inspect.repeated_proof import ProofPace
 from flatout.watch.ambient import Ambient
 from flatout.watch.main_thread import off_main_thread
@@ -87,8 +88,7 @@ class KeptFunction:
     def __init__(self, function: Callable[..., Any], name: str, reports: Reports, acted: Callable[[], None]) -> None:
         """Keep nothing yet; `acted` is told of each call that was answered."""
         self.off = False
-        self._standing: tuple[FunctionType, ...] = ()
-        self._defaults: tuple[Any, Any] = (None, None)
+        self._defaults = SharedDefaults(function)
         self._is_compiling = torch.compiler.is_compiling
         self._function, self._name, self._reports, self._acted = function, name, reports, acted
         self._calls: OrderedDict[object, _Call] = OrderedDict()
@@ -98,7 +98,7 @@ class KeptFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns."""
-        self._take_defaults()
+        self._defaults.share()
         if self._is_compiling() or self.off or off_main_thread() or _under_way or unusual_moment():
             return self._function(*args, **kwargs)
         what = given(args, kwargs)
@@ -119,21 +119,7 @@ class KeptFunction:
 
     def stands_in(self, function: FunctionType) -> None:
         """Have `function`, which calls this one, show the defaults of what it stands for, and take those set on it."""
-        inner = self._function
-        if isinstance(inner, FunctionType):
-            self._defaults = function.__defaults__, function.__kwdefaults__ = inner.__defaults__, inner.__kwdefaults__
-            self._standing = (*self._standing, function)
-
-    def _take_defaults(self) -> None:
-        """Give the function, and what stands in its place, the defaults that the script has given to one of them."""
-        every = (*self._standing, self._function)
-        for one in every if self._standing else ():
-            now = one.__defaults__, one.__kwdefaults__  # type: ignore[attr-defined]
-            if now[0] is not self._defaults[0] or now[1] is not self._defaults[1]:
-                self._defaults = now
-                for other in every:
-                    other.__defaults__, other.__kwdefaults__ = now  # type: ignore[attr-defined]
-                return
+        self._defaults.add(function)
 
     def _answered(self, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         assert call.result is not None

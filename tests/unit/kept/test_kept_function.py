@@ -1,7 +1,7 @@
 """Functions that are answered from memory give what they would give, whatever a script does to what they read.
 
-Covers flatout.kept.observed_call, flatout.kept.read_state, flatout.kept.call_key and flatout.watch.no_collection
-through it.
+Covers flatout.kept.observed_call, flatout.kept.read_state, flatout.kept.call_key, flatout.kept.shared_defaults
+and flatout.watch.no_collection through it.
 """
 
 import contextlib
