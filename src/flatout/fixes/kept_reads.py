@@ -121,7 +121,6 @@ FIX = Fix(
     choices=choices,
     bounds={"on_change": ON_CHANGE},
     addresses=("HO001", "IN008"),
-    switchable=True,
     from_second_pass=True,
     edit=(Unwritten(reason="whether a file was written must be asked each time: read it once, before the loop"),),
 )
