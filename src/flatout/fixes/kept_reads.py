@@ -3,7 +3,7 @@
 ## What it does
 
 `numpy.load`, `numpy.loadtxt`, `numpy.genfromtxt`, `numpy.fromfile`, `torch.load`, `cv2.imread`, `soundfile.read` and
-`scipy.io.wavfile.read` of a path are answered from memory from the third time on, for as long as the file has the
+`scipy.io.wavfile.read` of a path are answered from memory from the second time on, for as long as the file has the
 number, size and times that it had. It is meant for loops that make their batches by hand: those of a `DataLoader` are
 served by `compiled-input` and `cached-input`.
 
@@ -24,8 +24,8 @@ training, or ends the fix with a warning (`on_change="warn"`).
 
 What is kept takes memory, at most 40% of what was free. Files on network file systems are left alone, for these tell
 late, and so are files that are mapped into memory, and results with objects (`allow_pickle`, `.npz`). Code that writes
-to a file and sets its times back is not seen, unless it changes the size. Names that modules took before
-(`from numpy import load`) go on to read.
+to a file and sets its times back, or maps it without Python, is not seen unless it changes the size. Names that modules
+took before (`from numpy import load`) go on to read.
 """
 
 import functools
@@ -121,7 +121,6 @@ FIX = Fix(
     choices=choices,
     bounds={"on_change": ON_CHANGE},
     addresses=("HO001", "IN008"),
-    switchable=True,
     from_second_pass=True,
     edit=(Unwritten(reason="whether a file was written must be asked each time: read it once, before the loop"),),
 )

@@ -37,11 +37,11 @@ Signature = tuple[int, ...]
 
 @dataclass(eq=False)
 class _Read:
-    """A file that was read one way: as it was, and what came of it from the second time on."""
+    """A file that was read one way: as it was, and what came of it."""
 
     signature: Signature
     kinds: list[type]  # that were given as arguments, by identity
-    result: KeptResult | None = None
+    result: KeptResult
 
 
 class KeptReads:
@@ -78,12 +78,11 @@ class KeptReads:
             known = self._read.get(key)
             if known is None or known.signature != before:
                 result = original(*args, **kwargs)
-                self._first(key, _Read(before, what.objects), path)
+                if self._may_keep(path, before):
+                    self._keep(key, before, what.objects, path, result)
                 return result
             if before[:2] in self._mapped:
                 return original(*args, **kwargs)
-            if known.result is None:
-                return self._keep(known, path, original(*args, **kwargs))
             if self._reports.pace.due:
                 return self._proven(name, known, path, original, args, kwargs)
             self._acted()
@@ -91,28 +90,23 @@ class KeptReads:
 
         return read
 
-    def _first(self, key: object, found: _Read, path: str) -> None:
-        """Note what was read for the first time, as it is now."""
-        at = found.signature
-        if abs(time.time_ns() - max(at[3:])) > _RESTED_NS and _signature(path) == at and self._tells(path, at[0]):
-            if len(self._read) >= _MOST_KNOWN:
-                self._read.popitem(last=False)
-            self._read[key] = found
+    def _may_keep(self, path: str, before: Signature) -> bool:
+        """Return whether a file that was read just now is as it was, and whether a later write would show."""
+        rested = abs(time.time_ns() - max(before[3:])) > _RESTED_NS and before[:2] not in self._mapped
+        return rested and _signature(path) == before and self._tells(path, before[0])
 
-    def _keep(self, known: _Read, path: str, result: Any) -> Any:
-        """Keep what was read for the second time."""
-        if _signature(path) != known.signature or _is_mapped_here(known.signature[1]):
-            return result
+    def _keep(self, key: object, before: Signature, kinds: list[type], path: str, result: Any) -> None:
         try:
             kept = KeptResult(result)
         except Unkeepable as error:
             self._reports.left(f"what is read from {os.path.basename(path)} is not kept: {error}")
-            return result
-        if self._fits(kept.num_bytes, kept):
-            known.result = kept
-        else:
+            return
+        if not self._fits(kept.num_bytes, kept):
             self._reports.left("what is read from files does not fit into memory")
-        return result
+            return
+        if len(self._read) >= _MOST_KNOWN:
+            self._read.popitem(last=False)
+        self._read[key] = _Read(before, kinds, kept)
 
     def _proven(
         self,
@@ -130,7 +124,7 @@ class KeptReads:
         """
         with self._reports.pace.proving():
             result = original(*args, **kwargs)
-            same = known.result is None or known.result.is_same(result)
+            same = known.result.is_same(result)
         if same or _signature(path) != known.signature:
             return result
         self.off = True
@@ -188,12 +182,3 @@ def _kind_of(device: int) -> str:
     except (OSError, ValueError, IndexError):
         pass
     return "unknown"
-
-
-def _is_mapped_here(inode: int) -> bool:
-    """Return whether this process has a file in its memory, or that is unknown."""
-    try:
-        with open("/proc/self/maps", "rb") as file:
-            return any(line.split(None, 5)[4] == b"%d" % inode for line in file)
-    except OSError:
-        return True
