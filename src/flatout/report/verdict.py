@@ -61,6 +61,9 @@ SUBJECTS = {
     Phase.OTHER: ("Training pauses", "of its time lies outside the steps"),
 }
 
+DEEP_RUN_LOST = "the deep run"
+"""How notes begin that say why a diagnosis saw the timed run alone."""
+
 
 def verdict(report: Report) -> str:
     """Return the sentence; it quotes the script and so has to be made safe before it is shown."""
@@ -70,6 +73,8 @@ def verdict(report: Report) -> str:
     if breakdown.measured < FEWEST_STEPS:
         return f"Too short to say: n={breakdown.measured} after warm-up. Let the script train longer."
     best = best_finding(report)
+    if best is None and any(note.startswith(DEEP_RUN_LOST) for note in report.run.notes):
+        return "Nothing is known of causes: the deep run, which looks for them, measured nothing. Diagnose once more."
     if best is None:
         return _without_findings(breakdown)
     subject = SUBJECTS[best.phase][0]

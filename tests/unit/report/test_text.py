@@ -120,6 +120,13 @@ def test_a_healthy_script_is_told_so():
     assert verdict(healthy()) == ("Nothing found: healthy. 99% of each step is forward, backward and optimizer.")
 
 
+def test_nothing_is_called_healthy_that_the_deep_run_did_not_see():
+    seen = healthy()
+    note = "the deep run measured nothing: lines of code and facts about loaders are missing"
+    blind = replace(seen, run=replace(seen.run, notes=(note,)))
+    assert verdict(blind).startswith("Nothing is known of causes: the deep run")
+
+
 def test_waiting_without_a_known_cause_is_not_called_healthy():
     assert verdict(report()) == "No cause found, but 62% of each step is spent loading data."
 
