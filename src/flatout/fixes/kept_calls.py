@@ -50,7 +50,7 @@ __all__ = ["FIX", "choices", "patch"]
 
 _MOST = 8  # functions
 _NAMES = Bound(
-    words="files and functions of the script's, as in `model.py:Net.mask, grid.py:edges`",
+    words="at most 8 files and functions of the script's, as in `model.py:Net.mask, grid.py:edges`",
     form=r"[^/\\:,\x00-\x1f]{1,255}:[\w.]{1,255}(, [^/\\:,\x00-\x1f]{1,255}:[\w.]{1,255}){0,7}",
 )
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["FIX", "choices", "patch"]
 
 _MOST = 8  # modules
-_CLASSES = Bound(words="classes of modules, as in `Encoder, Teacher`", form=r"\w{1,255}(, \w{1,255}){0,7}")
+_CLASSES = Bound(words="at most 8 classes of modules, as in `Encoder, Teacher`", form=r"\w{1,255}(, \w{1,255}){0,7}")
 
 
 def choices(run: Run) -> tuple[Mapping[str, object], ...]:

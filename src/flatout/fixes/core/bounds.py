@@ -71,5 +71,6 @@ ON_CHANGE = among("stop", "warn")
 
 _FUNCTION = r"(?!.*(?:^|/|, )\.\.(?:/|$))[\w.\-][\w.\- /]{0,199}\.py:[\w.<>]{1,200}"
 FUNCTIONS = Bound(
-    words="functions as in 'train.py:blur, data.py:Photos.blur'", form=rf"{_FUNCTION}(?:, {_FUNCTION}){{0,19}}"
+    words="at most 20 functions as in 'train.py:blur, data.py:Photos.blur'",
+    form=rf"{_FUNCTION}(?:, {_FUNCTION}){{0,19}}",
 )
