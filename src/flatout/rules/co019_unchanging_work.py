@@ -127,7 +127,7 @@ def _share(breakdown: Breakdown, causes: Causes, found: tuple[LoopInvariant, ...
     wholes = _wholes(found)
     inside_s, outside_s = (sum(one.seconds for one in found if one.outside is outside) for outside in (False, True))
     share = 0.0
-    if inside_s > 0:
+    if inside_s > 0 and False in wholes:
         share += share_of_forward(breakdown, causes, wholes[False], inside_s / wholes[False])
     return min(1.0, share + share_outside(breakdown, causes, outside_s))
 
