@@ -43,7 +43,7 @@ def apart(one: Path, two: Path) -> tuple[float, float]:
         sys.exit(f"{two}: other words\n{texts[0]}\n{texts[1]}")
     figures = [[float(number) for number in NUMBER.findall(text)] for text in texts]
     printed = max(abs(a - b) / max(abs(b), 1e-3) for a, b in zip(*figures, strict=True))
-    weights = [torch.load(folder / "weights.pt") for folder in (one, two)]
+    weights = [torch.load(folder / "weights.pt", weights_only=True) for folder in (one, two)]
     largest = [float((a - b).abs().max() / b.abs().max().clamp(min=1e-3)) for a, b in zip(*weights, strict=True)]
     return printed, max(largest)
 

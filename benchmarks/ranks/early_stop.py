@@ -31,7 +31,7 @@ for epoch in range(12):
         patience += 1
         if patience == 2:
             break
-kept = torch.load("kept/best.pt")
+kept = torch.load("kept/best.pt", weights_only=True)
 model.load_state_dict(kept["model"])
 with open("kept/log.txt", "a") as file:
     file.write(f"{kept['epoch']}\n")

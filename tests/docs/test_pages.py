@@ -81,6 +81,16 @@ def test_what_is_shown_of_a_file_can_be_read(block):
     assert READERS[block.language](block.text)
 
 
+WRITTEN = [REPO / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+
+
+def test_the_rows_of_a_table_stand_on_lines_of_their_own():
+    for path in (*WRITTEN, *DOCS.rglob("*.md")):
+        text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        wrapped = re.findall(r"^.*\|[ \t]+\|[ \t]*:?---.*$", text, re.MULTILINE)
+        assert not wrapped, f"{path.relative_to(REPO)}: {wrapped[0][:80]}"
+
+
 # ---------------------------------------------------------------------------------------------------------------- links
 LINK = re.compile(r"\[[^\]\[]*\]\(([^)\s]+)\)")
 

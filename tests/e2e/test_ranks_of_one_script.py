@@ -69,7 +69,7 @@ def test_two_ranks_print_what_one_process_prints(trainings, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_two_ranks_end_with_the_weights_of_one_process(trainings, name):
-    one, two = (torch.load(folder / name / "weights.pt") for folder in trainings)
+    one, two = (torch.load(folder / name / "weights.pt", weights_only=True) for folder in trainings)
     assert one
     for ours, theirs in zip(two, one, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-5)

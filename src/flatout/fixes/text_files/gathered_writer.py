@@ -5,6 +5,7 @@ It opens the file in earnest where more than writing and closing is asked for, w
 
 import io
 import os
+from abc import abstractmethod
 from typing import Any
 
 from flatout.fixes.text_files.text_file import TextFile
@@ -20,9 +21,9 @@ _open = os.open  # as it is before a fix wraps it
 class _InEarnest(io.BufferedIOBase):
     """What needs an open file."""
 
+    @abstractmethod
     def opened(self) -> io.BufferedWriter:
         """Open the file in earnest."""
-        raise NotImplementedError
 
     def fileno(self) -> int:
         """Return the descriptor."""
