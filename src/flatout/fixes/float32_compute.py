@@ -49,6 +49,7 @@ __all__ = ["FIX", "choices", "patch"]
 _COMPARED = 4  # first calls in which all weights are compared afterwards, and then one of so many:
 _SELDOM = 64
 _TYPES = re.compile(r"dtype|scalar type|float32|float64|Float|Double")  # what an error says that is about types
+_DEVICES = ("cpu", "cuda")
 _OTHERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
 
 
@@ -91,7 +92,7 @@ class _Float32:
                 self._site.stand_back(reason)
         if not self._suitable[module]:
             return inner
-        if self._transform() is not None or self._torch.is_autocast_enabled("cpu"):
+        if self._transform() is not None or any(map(self._torch.is_autocast_enabled, _DEVICES)):
             self._site.stand_back(f"{type(module).__name__} is called under autocast or inside a transform")
             return inner
         survey = self._surveys.of(module)

@@ -25,6 +25,7 @@ training: its running mean moves twice). Not seen: functions that write to globa
 between the forward and the backward pass, autograd refuses what would have been computed with the new ones.
 """
 
+import hashlib
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ class _Kept:
         why: str | None = _unusual(kwargs) or ("" if held else "no module of it is known")
         if not why:
             inner = [module for each in held for module in each.modules()]
-            form = tuple((id(module), module.training) for module in inner)
+            form = (_code_of(function), *((id(module), module.training) for module in inner))
             known = self._known.setdefault(held[0], {})
             why = known.get(form)
             if why is None:
@@ -104,7 +105,21 @@ class _Kept:
 def _state_of(modules: list[Any]) -> list[object]:
     """Return what is equal where no attribute was set and no buffer written."""
     own = [(name, id(value)) for module in modules for name, value in vars(module).items()]
-    return [own, [(id(each), each._version) for module in modules for each in module.buffers(recurse=False)]]
+    buffers = [buffer for module in modules for buffer in module.buffers(recurse=False)]
+    return [own, [(id(each), each._version, _digest(each)) for each in buffers]]
+
+
+def _digest(tensor: Any) -> bytes:
+    """Return what tells the numbers of a tensor: batch normalization writes past its version."""
+    import torch
+
+    return hashlib.blake2b(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()).digest()
+
+
+def _code_of(function: Any) -> object:
+    """Return which code a function runs, of those that one module may have."""
+    function = getattr(function, "func", function)  # of a partial
+    return getattr(getattr(function, "__func__", function), "__code__", type(function))
 
 
 def _hooked(modules: list[Any]) -> str:
@@ -158,11 +173,13 @@ def _free(args: Any) -> float:
     for each in args:
         if isinstance(each, torch.Tensor) and each.device.type == "cuda":
             free, total = torch.cuda.mem_get_info(each.device)
-            return free / total
+            unused = torch.cuda.memory_reserved(each.device) - torch.cuda.memory_allocated(each.device)
+            return (free + unused) / total
     import psutil
 
-    memory = psutil.virtual_memory()
-    return float(memory.available / memory.total)
+    from flatout.pipeline.cache.memory_budget import available_bytes
+
+    return available_bytes() / psutil.virtual_memory().total
 
 
 FIX = Fix(

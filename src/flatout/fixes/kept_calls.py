@@ -78,15 +78,11 @@ def _is_reachable(function: str) -> bool:
 
 def patch(site: "Site", *, functions: str, on_change: str = "stop") -> None:
     """Answer calls of `functions` from memory, once modules have them."""
-    from flatout.fixes.core.site import say
-    from flatout.kept.kept_function import KeptFunction, Reports
+    from flatout.fixes.core.kept_reports import reports_of
+    from flatout.kept.kept_function import KeptFunction
     from flatout.kept.named_functions import FunctionSearch
 
-    def failed(reason: str) -> None:
-        say(site, reason)
-        site.fail(reason)
-
-    reports = Reports(site.stand_back, failed, on_change)
+    reports = reports_of(site, on_change)
     kept: dict[int, KeptFunction] = {}
 
     def stand_in(home: str, name: str) -> None:

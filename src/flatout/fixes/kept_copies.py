@@ -59,19 +59,14 @@ def patch(site: "Site", *, kind: str = "cuda", on_change: str = "stop") -> None:
     """Answer copies to devices of that kind from what is kept there; "cpu" stands for one in the CPU's memory."""
     import torch
 
-    from flatout.fixes.core.site import say
+    from flatout.fixes.core.kept_reports import reports_of
     from flatout.kept.kept_copies import KeptCopies
-    from flatout.kept.kept_function import Reports
 
     if kind == "cuda" and not torch.cuda.is_available():
         site.stand_back("there is no CUDA device")
         return
 
-    def failed(reason: str) -> None:
-        say(site, reason)
-        site.fail(reason)
-
-    copies = KeptCopies(kind, Reports(site.stand_back, failed, on_change), lambda: site.hit("there already"))
+    copies = KeptCopies(kind, reports_of(site, on_change), lambda: site.hit("there already"))
     site.wrap("torch:Tensor.to", lambda original: copies.copying("to", original))
     site.wrap("torch:Tensor.cuda", lambda original: copies.copying("cuda", original))
 

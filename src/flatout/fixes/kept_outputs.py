@@ -68,17 +68,12 @@ def choices(run: Run) -> tuple[Mapping[str, object], ...]:
 
 def patch(site: "Site", *, modules: str, on_change: str = "stop") -> None:
     """Answer calls of frozen modules of the classes `modules` from memory."""
-    from flatout.fixes.core.site import say
-    from flatout.kept.kept_function import Reports
+    from flatout.fixes.core.kept_reports import reports_of
     from flatout.kept.kept_module import KeptModule
     from flatout.pipeline.cache.memory_budget import MemoryBudget
 
-    def failed(reason: str) -> None:
-        say(site, reason)
-        site.fail(reason)
-
     names, budget = frozenset(modules.split(", ")), MemoryBudget()
-    reports = Reports(site.stand_back, failed, on_change)
+    reports = reports_of(site, on_change)
     kept: weakref.WeakKeyDictionary[Any, KeptModule] = weakref.WeakKeyDictionary()
 
     def around(module: Any, inner: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,16 +84,11 @@ def patch(site: "Site", *, on_change: str = "stop") -> None:
     """Answer functions that read files from what they returned before."""
     import sys
 
-    from flatout.fixes.core.site import say
-    from flatout.kept.kept_function import Reports
+    from flatout.fixes.core.kept_reports import reports_of
     from flatout.kept.kept_reads import KeptReads
     from flatout.pipeline.cache.memory_budget import MemoryBudget
 
-    def failed(reason: str) -> None:
-        say(site, reason)
-        site.fail(reason)
-
-    kept = KeptReads(Reports(site.stand_back, failed, on_change), lambda: site.hit("read before"), MemoryBudget().take)
+    kept = KeptReads(reports_of(site, on_change), lambda: site.hit("read before"), MemoryBudget().take)
     waiting = set(_READERS)
 
     def look() -> None:

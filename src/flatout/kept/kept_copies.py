@@ -5,7 +5,6 @@ was by its version and by the pages of memory that it lies in, so that writes of
 """
 
 import functools
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -14,10 +13,10 @@ from typing import Any
 
 import torch
 
-from flatout.errors import ChangedTooLate
 from flatout.kept.call_key import unusual_moment
-from flatout.kept.kept_function import Reports
+from flatout.kept.reports import Reports
 from flatout.torch_loader.batch_copies import asked_device
+from flatout.watch.dataset_state import same
 from flatout.watch.main_thread import off_main_thread
 from flatout.watch.memory.object_graph import available
 from flatout.watch.memory.object_kinds import POINTERS
@@ -100,7 +99,7 @@ class KeptCopies:
             self._forget(key)
             return make()
         if self._reports.pace.due:
-            return self._proven(known, make)
+            return self._proven(key, known, make)
         self._acted()
         return known.copy.clone()
 
@@ -123,12 +122,14 @@ class KeptCopies:
         known.watch, known.copy, known.stream = watch, made.clone(), self._stream()
         return made
 
-    def _proven(self, known: _Sent, make: Callable[[], Any]) -> Any:
+    def _proven(self, key: object, known: _Sent, make: Callable[[], Any]) -> Any:
         """Copy a tensor all the same, and hold what is kept against that."""
         with self._reports.pace.proving():
             made = make()
-            same = made.stride() == known.copy.stride() and _same_bits(made, known.copy)
-        if not same and known.watch is not None and not known.watch.look():
+            agrees = same(made, known.copy)
+        if not agrees and known.watch is not None and known.watch.look():  # by another thread, meanwhile
+            self._forget(key)
+        elif not agrees:
             self._differs()
         return made
 
@@ -141,15 +142,7 @@ class KeptCopies:
         self.off = True
         self._sent.clear()
         reason = "a tensor held other values than the copy of it that was kept"
-        self._reports.failed(reason)
-        error = ChangedTooLate(
-            f"{reason}.",
-            "Something has written to it that flatout does not see.",
-            'Leave kept-copies out, or continue with on_change="warn".',
-        )
-        if self._reports.on_change == "stop":
-            raise error
-        warnings.warn(str(error), RuntimeWarning, stacklevel=5)
+        self._reports.wrong(reason, "Something has written to it that flatout does not see.", "kept-copies")
 
     def _forget(self, key: object) -> None:
         known = self._sent.pop(key, None)
@@ -181,7 +174,3 @@ def _is_private(address: int) -> bool:
     except (OSError, ValueError):
         pass
     return False
-
-
-def _same_bits(one: Any, other: Any) -> bool:
-    return bool(torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8)))

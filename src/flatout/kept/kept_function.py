@@ -7,27 +7,25 @@ From then on a call with the same key gets a copy for as long as everything that
 
 import os
 import time
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from flatout.errors import ChangedTooLate
 from flatout.kept.call_key import CallGiven, given, settings_now, unusual_moment
 from flatout.kept.kept_result import KeptResult, Unkeepable, numbers_in
 from flatout.kept.observed_call import ObservedCall, observe
 from flatout.kept.read_state import ReadState
+from flatout.kept.reports import Reports
 from flatout.kept.shared_defaults import SharedDefaults
-from flatout.pipeline.inspect.repeated_proof import ProofPace
 from flatout.watch.ambient import Ambient
 from flatout.watch.main_thread import off_main_thread
 
-__all__ = ["KeptFunction", "Reports"]
+__all__ = ["KeptFunction"]
 
 _MOST_KEPT, _MOST_BYTES = 64, 256 * 1024**2
 _MOST_LOST = 12  # results that were kept and could not be used, before so many times as many were
@@ -38,20 +36,6 @@ _NOT_WORTH_IT = "looking whether anything has changed, and copying, takes longer
 
 _under_way: list[object] = []
 """The call that is watched or proven just now: what it calls is not answered from memory."""
-
-
-@dataclass(frozen=True)
-class Reports:
-    """Who is told why nothing is kept (`left`), and of results that were wrong (`failed`).
-
-    `on_change`: whether a training stops where results turn out to have been wrong, "stop" or "warn". `pace`: of the
-    proofs of all functions together.
-    """
-
-    left: Callable[[str], None] = lambda reason: None
-    failed: Callable[[str], None] = lambda reason: None
-    on_change: str = "stop"
-    pace: ProofPace = field(default_factory=ProofPace)
 
 
 @dataclass(eq=False)
@@ -193,8 +177,14 @@ class KeptFunction:
         """Take what a call read as it is now; return why that cannot be told, "" where it can."""
         roots = {f"argument {number} of {self._name}": each for number, each in enumerate(what.objects)}
         call.state = ReadState(seen, {self._name: self._function, **roots})
-        call.result, call.seen = KeptResult(seen.result), seen
-        self._num_bytes += call.result.num_bytes
+        result = KeptResult(seen.result)
+        if result.num_bytes > _MOST_BYTES:
+            return f"it returns more than {_MOST_BYTES >> 20} MiB"
+        call.result, call.seen = result, seen
+        self._num_bytes += result.num_bytes
+        for other, one in list(self._calls.items()):  # those that were not seen again hold results, too
+            if self._num_bytes > _MOST_BYTES and one is not call and one.result is not None and not one.is_kept:
+                self._drop(other)
         return call.state.refused
 
     def _keep(self, key: object, call: _Call, seen: ObservedCall) -> str:
@@ -213,10 +203,8 @@ class KeptFunction:
             return "it returns other values each time"
         if not _is_worth_it(call):
             return _NOT_WORTH_IT
-        if call.result.num_bytes > _MOST_BYTES:
-            return f"it returns more than {_MOST_BYTES >> 20} MiB"
         kept = [known for known, one in self._calls.items() if one.is_kept and one is not call]
-        while self._num_bytes > _MOST_BYTES or len(kept) >= _MOST_KEPT:
+        while kept and (self._num_bytes > _MOST_BYTES or len(kept) >= _MOST_KEPT):
             self._lose(kept.pop(0), "what it is given")
         return ""
 
@@ -249,7 +237,6 @@ class KeptFunction:
             _under_way.pop()
         assert call.result is not None
         if call.result.is_same(result):
-            call.served += 1
             if not _is_worth_it(call):  # the first call may have been slow
                 self.stop(_NOT_WORTH_IT)
         elif changed := call.changed():  # by another thread, meanwhile
@@ -267,15 +254,7 @@ class KeptFunction:
         self.off = True
         self._calls.clear()
         reason = f"{self._name} returned other values than were kept, after {call.served} calls answered from memory"
-        self._reports.failed(reason)
-        error = ChangedTooLate(
-            f"{reason}.",
-            "What it returns depends on something that flatout does not see.",
-            'Leave kept-calls out, or continue with on_change="warn".',
-        )
-        if self._reports.on_change == "stop":
-            raise error
-        warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+        self._reports.wrong(reason, "What it returns depends on something that flatout does not see.", "kept-calls")
 
 
 def _is_worth_it(call: _Call) -> bool:

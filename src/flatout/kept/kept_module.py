@@ -8,7 +8,6 @@ their rows did, and as long as none comes out otherwise.
 
 import os
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from typing import Any
 
 import torch
 
-from flatout.errors import ChangedTooLate
 from flatout.kept.call_key import settings_now, unusual_moment
-from flatout.kept.kept_function import Reports
 from flatout.kept.kept_result import Unkeepable
 from flatout.kept.observed_call import observe
+from flatout.kept.reports import Reports
 from flatout.kept.row_outputs import Fits, RowOutputs, RowsGiven, mixed, rows_given, tensors_of
 from flatout.probe.model.module_calls import slots_of
 from flatout.watch.ambient import Ambient
@@ -180,7 +178,7 @@ class KeptModule:
         refused = seen.refused
         try:
             refused = refused or self._keep(known, given, seen.result, (args, kwargs))
-            if not refused and self._so_far.mixed < _MIXED:
+            if not refused and 0 <= self._so_far.mixed < _MIXED:
                 self._try_mixed(known, given, inner, args, kwargs)
         except Unkeepable as error:
             refused = str(error)
@@ -209,10 +207,10 @@ class KeptModule:
         """Compute a batch mixed from this one and the one before, where it is of the same form."""
         latest, number = known.latest, len(given.keys)
         known.latest = given, _copied((args, kwargs))
-        if latest is None or latest[0].form != given.form or number < 2 or self._so_far.mixed < 0:
+        if latest is None or latest[0].form != given.form or number < 2:
             return
         if not self._so_far.mixed and _decides(inner, args, kwargs):
-            self._so_far.mixed = -1
+            self._so_far.mixed, known.latest = -1, None
             return
         some, named = mixed((args, kwargs), latest[1], number)
         rows = rows_given(some, named)
@@ -221,7 +219,7 @@ class KeptModule:
         wanted = RowsGiven(given.form, rows.keys)
         agrees = known.outputs.knows(wanted) and _same(known.outputs.make(wanted), inner(*some, **named))
         self._so_far.mixed = self._so_far.mixed + 1 if agrees else -1  # then only whole batches come from memory
-        if self._so_far.mixed == _MIXED:
+        if self._so_far.mixed in (-1, _MIXED):
             known.latest = None
 
     # -- a batch that is known ----------------------------------------------------------------------------------
@@ -253,15 +251,8 @@ class KeptModule:
         reason = (
             f"{self._name} gave other outputs than were kept, after {self._so_far.served} calls answered from memory"
         )
-        self._reports.failed(reason)
-        error = ChangedTooLate(
-            f"{reason}.",
-            "What it gives for a row depends on the rest of the batch, or on something that flatout does not see.",
-            'Leave kept-outputs out, or continue with on_change="warn".',
-        )
-        if self._reports.on_change == "stop":
-            raise error
-        warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+        why = "What it gives for a row depends on the rest of the batch, or on something that flatout does not see."
+        self._reports.wrong(reason, why, "kept-outputs")
 
 
 def _attributes(module: Any) -> list[object]:

@@ -9,7 +9,6 @@ import os
 import stat
 import sys
 import time
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flatout.errors import ChangedTooLate
 from flatout.kept.call_key import given
-from flatout.kept.kept_function import Reports
 from flatout.kept.kept_result import KeptResult, Unkeepable
+from flatout.kept.reports import Reports
 from flatout.kept.row_outputs import Fits
 
 __all__ = ["KeptReads"]
@@ -130,15 +128,8 @@ class KeptReads:
         self.off = True
         self._read.clear()
         reason = f"{name} read other values from {os.path.basename(path)} than were kept of it"
-        self._reports.failed(reason)
-        error = ChangedTooLate(
-            f"{reason}.",
-            "Something writes to the file and leaves its size and times as they are.",
-            'Leave kept-reads out, or continue with on_change="warn".',
-        )
-        if self._reports.on_change == "stop":
-            raise error
-        warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+        why = "Something writes to the file and leaves its size and times as they are."
+        self._reports.wrong(reason, why, "kept-reads")
         return result
 
     def _is_mapped(self, number: Any) -> None:

@@ -73,8 +73,9 @@ def _is_of_rows(tensor: Any, number: int) -> bool:
 
 
 def _bytes(tensor: Any, number: int) -> Any:
-    """Return the bytes of a tensor in `number` rows."""
-    return tensor.detach().contiguous().reshape(number, -1).view(torch.uint8).numpy()
+    """Return the bytes of a tensor in `number` rows; one of no numbers has none."""
+    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    return flat.reshape(number, flat.numel() // number).numpy()
 
 
 def mixed(value: Any, other: Any, number: int) -> Any:
@@ -122,6 +123,8 @@ class RowOutputs:
             raise Unkeepable("the form of its output depends on more than that of its input")
         _check(tensors, number, held)
         new = [at for at, key in enumerate(given.keys) if whole or (given.form, key) not in self._where]
+        if not new:
+            return True
         size = sum(one.nbytes for one in tensors) * len(new) // number
         if not self._fits(size, self):
             return False

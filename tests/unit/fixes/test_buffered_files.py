@@ -89,6 +89,19 @@ def test_a_file_that_is_opened_in_each_step_is_opened_once_for_many(process):
     assert process.site.hits["written later"] == 1
 
 
+@pytest.mark.parametrize("other", [lambda path: open(path, "a"), lambda path: Path(path).open("a", buffering=1)])
+def test_a_file_that_was_emptied_and_is_opened_in_another_way_keeps_what_is_written_then(process, other):
+    def act(step):
+        with open("state.txt", "w") as file:
+            file.write(str(step) if step < 8 else "")
+
+    steps(9, act)
+    with other("state.txt") as file:
+        file.write("added\n")
+    _behind().settle()
+    assert Path("state.txt").read_text() == "added\n"
+
+
 def test_of_a_file_that_is_written_anew_in_each_step_the_last_content_is_there(process):
     def act(step):
         with open("state.json", "w") as file:

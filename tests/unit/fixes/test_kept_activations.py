@@ -107,6 +107,43 @@ def test_blocks_that_change_when_they_are_called_are_called_as_often(kind):
     assert same_bits(ours, plain)
 
 
+class TwoParts(nn.Module):
+    """A module of which one part counts, and the other does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("spread", torch.ones(8))
+
+    def plain(self, x):
+        return self.layer(x).tanh()
+
+    def moving(self, x):
+        return nn.functional.batch_norm(self.layer(x), self.mean, self.spread, training=True)
+
+    def forward(self, x):
+        x = torch_checkpoint.checkpoint(self.plain, x, use_reentrant=False)
+        return torch_checkpoint.checkpoint(self.moving, x, use_reentrant=False)
+
+
+def test_each_function_of_a_module_is_judged_by_itself():
+    def trained():
+        torch.manual_seed(2)
+        model = TwoParts()
+        for _ in range(5):
+            model(torch.randn(6, 8)).square().mean().backward()
+        return model.state_dict(), [one.grad for one in model.parameters()]
+
+    plain = trained()
+    with under("kept-activations") as process:
+        ours = trained()
+        hits, told = dict(process.site.hits), process.site.stood_back
+    assert hits == {"checkpoint": 4}
+    assert "changes its state" in told
+    assert same_bits(ours, plain)
+
+
 def test_nothing_is_kept_where_memory_is_short(monkeypatch):
     monkeypatch.setattr("flatout.fixes.kept_activations._free", lambda args: 0.1)
     with under("kept-activations") as process:

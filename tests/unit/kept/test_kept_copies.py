@@ -1,5 +1,6 @@
 """Copies to a device, kept there: the same bits for everybody, whoever writes to the tensor."""
 
+import contextlib
 import gc
 import threading
 
@@ -9,7 +10,7 @@ import torch
 
 from flatout.errors import ChangedTooLate
 from flatout.kept.kept_copies import KeptCopies
-from flatout.kept.kept_function import Reports
+from flatout.kept.reports import Reports
 from flatout.watch.memory.written_pages import written_pages
 
 _to = torch.Tensor.to
@@ -52,6 +53,37 @@ def test_a_tensor_that_stays_as_it_is_is_copied_three_times(size):
     got = [copies(mask) for _ in range(10)]
     assert (copies.made, copies.acted) == (3, 7)
     assert len({each.data_ptr() for each in got}) == 10
+
+
+class Always:
+    """The pace of proofs that are always due."""
+
+    due = True
+
+    def proving(self):
+        return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_tensors_of_any_shape_are_proven(shape):
+    copies, scale = Copies(pace=Always()), torch.randn(shape)
+    for _ in range(6):
+        copies(scale)
+    assert (copies.made, copies.acted) == (6, 0)
+    assert not copies.kept.off
+
+
+def test_a_write_that_is_seen_while_it_is_proven_ends_no_training(monkeypatch):
+    copies, mask = Copies(pace=Always()), torch.randn(8)
+    for _ in range(4):
+        copies(mask)
+    (known,) = copies.kept._sent.values()
+    known.copy.zero_()
+    looks = iter(["", "the tensor"])
+    monkeypatch.setattr(known.watch, "look", lambda: next(looks))
+    copies(mask)
+    assert not copies.kept._sent
+    assert not copies.kept.off
 
 
 def test_everybody_may_write_to_his_copy():

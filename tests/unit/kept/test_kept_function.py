@@ -20,7 +20,8 @@ from tests.unit.kept import tables
 
 from flatout.errors import ChangedTooLate
 from flatout.kept import kept_function
-from flatout.kept.kept_function import KeptFunction, Reports
+from flatout.kept.kept_function import KeptFunction
+from flatout.kept.reports import Reports
 
 pytestmark = pytest.mark.slow
 
@@ -413,13 +414,27 @@ def test_a_proof_that_fails_ends_the_keeping_for_good(on_change):
     secretly(kept, KeptResult(torch.zeros(120, 16)))
     kept.call._reports.pace.due = True
     if on_change == "stop":
-        with pytest.raises(ChangedTooLate, match="after 5 calls answered from memory"):
+        with pytest.raises(ChangedTooLate, match="after 4 calls answered from memory"):
             kept.call(120, 16)
     else:
         with pytest.warns(RuntimeWarning, match="positions returned other values"):
             assert same_bits(kept.call(120, 16), tables.positions(120, 16))
     assert kept.failed
     assert kept.again(120, 16) == 0
+
+
+def test_results_that_were_seen_once_take_no_more_memory_than_those_that_are_kept(monkeypatch):
+    monkeypatch.setattr(kept_function, "_MOST_BYTES", 3 * 8 * 200 * 200)
+    kept = Kept(tables.arrays)
+    for _ in range(3):
+        for number in (200, 199, 198, 197, 196):
+            kept.call(number)
+    assert kept.call._num_bytes <= kept_function._MOST_BYTES
+    assert not kept.call.off, kept.left
+    small = Kept(tables.arrays)
+    monkeypatch.setattr(kept_function, "_MOST_BYTES", 100)
+    assert small.again(60) == 0
+    assert "returns more than" in small.left[0]
 
 
 def test_what_hardly_ever_comes_back_is_given_up():

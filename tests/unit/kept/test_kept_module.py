@@ -11,8 +11,8 @@ from torch import nn
 
 from flatout.errors import ChangedTooLate
 from flatout.kept import kept_module
-from flatout.kept.kept_function import Reports
 from flatout.kept.kept_module import KeptModule
+from flatout.kept.reports import Reports
 from flatout.kept.row_outputs import RowOutputs, mixed, rows_given
 
 pytestmark = pytest.mark.slow
@@ -248,6 +248,12 @@ def test_rows_are_told_by_their_contents_and_the_form_of_their_batch():
     assert rows_given((one.clone().requires_grad_(),), {}) is None
     table = torch.ones(3)
     assert rows_given((one, table), {}).form != rows_given((one, table * 2), {}).form
+
+
+def test_a_tensor_without_numbers_has_no_bytes():
+    one, empty = images(4), torch.zeros(0, 5)
+    assert rows_given((one, empty), {}).keys == rows_given((one, empty.clone()), {}).keys
+    assert rows_given((one, empty), {}).form != rows_given((one, torch.zeros(0, 6)), {}).form
 
 
 def test_a_mixed_batch_has_rows_of_both_in_other_places():

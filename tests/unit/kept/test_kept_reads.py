@@ -9,8 +9,8 @@ import pytest
 
 from flatout.errors import ChangedTooLate
 from flatout.kept import kept_reads
-from flatout.kept.kept_function import Reports
 from flatout.kept.kept_reads import KeptReads
+from flatout.kept.reports import Reports
 
 
 class Never:

@@ -14,7 +14,7 @@ __all__ = ["by_rows", "cut_once"]
 
 
 def by_rows(place: EditPlace) -> WrittenEdit:
-    """Write `x[rows]` as `index_select`, with negative rows counted from the end as they were."""
+    """Write `x[rows]` as `index_select`, with negative rows counted from the end; a mask picks rows as it did."""
     if not str(place.finding.argument("node")).startswith("IndexBackward"):
         return place.left("its backward pass is not that of an index")
     found = [
@@ -28,7 +28,8 @@ def by_rows(place: EditPlace) -> WrittenEdit:
     changes = TextChanges(place.source)
     x, rows = changes.text(found[0].value), changes.text(found[0].slice)
     wrapped = f"{rows}.where({rows} >= 0, {rows} + len({x}))"
-    changes.replace(found[0], f"{x}.index_select(0, {wrapped}.flatten()).unflatten(0, {rows}.shape)")
+    by_number = f"{x}.index_select(0, {wrapped}.flatten()).unflatten(0, {rows}.shape)"
+    changes.replace(found[0], f"({by_number} if {rows}.dtype.itemsize > 1 else {x}[{rows}])")  # a mask has one byte
     return WrittenEdit(changes.done(place.project), changed=1)
 
 

@@ -38,7 +38,7 @@ class TextFile:
         looks_left: how often somebody may look until nothing of it waits any more.
         num_open: how many writers of ours have it open.
         is_gathered: a writer of ours takes text without having it open.
-        num_bytes: how much was gathered.
+        num_bytes: how much was gathered; that a file is to be emptied counts as one.
         is_synced: the script asks for its descriptor to sync it, and for nothing else.
     """
 
@@ -79,7 +79,7 @@ class TextFile:
             self._parts.clear()
             self.num_bytes = 0
         self._parts.append(part)
-        self.num_bytes += len(part or b"")
+        self.num_bytes += 1 if part is None else len(part)
 
     def sync_later(self, number: int, sync: Callable[[int], None]) -> None:
         """Have the file synced at the next settling: once, however often it is asked for.
@@ -156,6 +156,7 @@ class TextFile:
         except BaseException:  # Ctrl-C: what is left is written later
             self._parts.extendleft([bytes(left)] if left.nbytes else [])
             self._parts.extendleft([None] if empties and not is_open else [])
+            self.num_bytes = left.nbytes + (empties and not is_open)
             raise
 
 

@@ -128,7 +128,7 @@ class WriteBehind:
                 self._write(file)
                 file.retire()
                 del self.pending[place]
-                self._places = {each for known in self.pending.values() for each in known.places}
+        self._places = {each for known in self.pending.values() for each in known.places}
 
     def _write(self, file: TextFile) -> None:
         """Write what waits of a file; where that fails, the script is told as it writes there next."""

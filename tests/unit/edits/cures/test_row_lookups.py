@@ -16,7 +16,19 @@ def test_rows_are_selected_with_negative_ones_counted_from_the_end(tmp_path):
     after, left = rows(tmp_path, "h = self.nodes[self.src] + 1  # <<\n")
     assert left == ""
     wrapped = "self.src.where(self.src >= 0, self.src + len(self.nodes))"
-    assert after == f"h = self.nodes.index_select(0, {wrapped}.flatten()).unflatten(0, self.src.shape) + 1\n"
+    by_number = f"self.nodes.index_select(0, {wrapped}.flatten()).unflatten(0, self.src.shape)"
+    assert after == f"h = ({by_number} if self.src.dtype.itemsize > 1 else self.nodes[self.src]) + 1\n"
+
+
+def test_a_mask_picks_the_rows_that_it_picked(tmp_path):
+    text = """\
+import torch
+x, r = torch.randn(6, 3, requires_grad=True), torch.tensor([True, False, True, True, False, False])
+h = x[r]  # <<
+h.square().sum().backward()
+found = [h.detach(), x.grad]
+"""
+    same_results(text, rows(tmp_path, text)[0], "found", exact=False)
 
 
 @pytest.mark.parametrize("shape", ["(40,)", "(4, 5)", "(2, 3, 4)"])
