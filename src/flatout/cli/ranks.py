@@ -45,9 +45,18 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
 
 
 def _tell_failure(trained: "RanksTrained") -> None:
-    if trained.failed_rank > 0:
-        _say(f"rank {trained.failed_rank} has failed:")
+    """Say why it has ended, here and on other machines, as far as no rank has said it."""
+    from flatout.report.rank_failures import failure_in_words
+
+    for failure in [trained.killed] if trained.killed is not None else []:
+        _say(failure_in_words(failure))
+    if trained.failed_rank > 0 and (trained.killed is None or trained.said.strip()):
+        _say(f"rank {trained.failed_rank} has {'written' if trained.killed is not None else 'failed'}:")
         click.echo(trained.said, err=True, nl=not trained.said.endswith("\n"))
+    for failure in trained.elsewhere:
+        _say(failure_in_words(failure))
+    if trained.not_begun:
+        _say(f"the machines have not met, and nothing was trained: {trained.not_begun}")
 
 
 def _say(text: str) -> None:

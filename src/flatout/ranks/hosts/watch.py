@@ -1,0 +1,167 @@
+"""The end of a training on several machines: when it fails on one, it ends on all, and each can say why.
+
+A rank that waits for another one in an exchange would wait for half an hour. So the launcher of each machine hears of
+the others (`flatout.ranks.hosts.links`), and ends its own ranks when one of them cannot go on.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import psutil
+
+from flatout.ranks.hosts.addresses import split_endpoint
+from flatout.ranks.hosts.links import HostLinks
+from flatout.schema.ranks import FailureKind, LaunchEnd, RankFailure, RankLaunch
+
+__all__ = ["MEETING_S", "HostWatch", "host_name"]
+
+MEETING_S = 600
+"""For so long a machine waits for the others at the beginning."""
+
+_TOLD_AFTER_S = 15.0  # of waiting
+_OWN_WORDS_S = 3.0  # for ranks of this machine that fail by themselves, of the same exception: they say it
+_TERMINATED_S = 8.0  # for a rank that takes SIGTERM: to save something
+_AGENT_S = 2.0  # for torch's agent to see that its ranks have ended
+_OTHERS_S = 1.0  # for what other machines say when ours has failed
+_ONLY_LOST_S = 5.0  # for the reason why the meeting place has gone
+
+
+class HostWatch:
+    """What the launcher of this machine hears of the others, and what it does then."""
+
+    def __init__(self, launch: RankLaunch, address: str, write: Callable[[LaunchEnd], None]) -> None:
+        """Watch nothing yet; `write` is told how it ended where this process cannot end in an ordinary way."""
+        self._launch = launch
+        self._write = write
+        self._links = HostLinks(host_name(), launch.nodes, address, self._take)
+        self._failures: list[RankFailure] = []
+        self._heard = threading.Event()
+        self._over = threading.Event()
+        self._met = threading.Event()
+        self._ending = False
+
+    def start(self) -> None:
+        """Meet the others, and hear them, in threads beside the one that starts ranks."""
+        for act in (self._follow, self._tell_of_waiting):
+            threading.Thread(target=act, daemon=True).start()
+
+    def _follow(self) -> None:
+        try:
+            self._links.meet(_store(self._launch))
+        except (OSError, RuntimeError, ValueError) as error:
+            if not self._over.is_set():
+                _say(f"the launchers of the machines cannot hear each other ({error}); a machine that fails is seen late")
+            return
+        finally:
+            self._met.set()
+        self._links.follow()
+
+    def _tell_of_waiting(self) -> None:
+        if not self._met.wait(_TOLD_AFTER_S):
+            _say(
+                f"{host_name()} waits for {self._launch.nodes} machines to meet at {self._launch.endpoint},"
+                f" up to {MEETING_S // 60} minutes"
+            )
+
+    # -- another machine cannot go on -----------------------------------------------------------------------------
+
+    def _take(self, failure: RankFailure) -> None:
+        """Another machine has failed; by the first that does, all ends here."""
+        self._failures.append(failure)
+        if not self._heard.is_set():
+            self._heard.set()
+            threading.Thread(target=self._end_here, args=(failure,), daemon=True).start()
+
+    def _end_here(self, failure: RankFailure) -> None:
+        own_words = failure.kind is FailureKind.RANK and failure.code > 0
+        if self._over.wait(_OWN_WORDS_S if own_words else 0.0):
+            return
+        self._ending = True
+        _end_children()
+        if not self._over.wait(_AGENT_S):  # it waits for the meeting place, which has gone
+            self._write(self._ended_by_others())
+            os._exit(1)
+
+    def _ended_by_others(self) -> LaunchEnd:
+        return LaunchEnd(exit_code=1, elsewhere=tuple(self._failures))
+
+    # -- this machine has ended -----------------------------------------------------------------------------------
+
+    def settle(self, end: LaunchEnd) -> LaunchEnd:
+        """Tell the others how the ranks of this machine have ended; return that with what was heard of the others."""
+        self._over.set()
+        if self._ending:
+            found = self._ended_by_others()
+        elif end.error:
+            self._heard.wait(_ONLY_LOST_S if self._met.is_set() else 0.0)
+            found = self._ended_by_others() if self._failures else end
+        else:
+            found = self._told(end)
+        self._links.close()
+        return found
+
+    def _told(self, end: LaunchEnd) -> LaunchEnd:
+        failure = _failure(end)
+        self._links.tell(failure)
+        if failure is None and not self._failures:
+            return end
+        if failure is not None and failure.kind is FailureKind.SIGNAL:  # the others are likely to get it, too
+            return end
+        self._heard.wait(_OTHERS_S)
+        return replace(end, exit_code=end.exit_code or 1, elsewhere=tuple(self._failures))
+
+
+def host_name() -> str:
+    """Return what this machine is called, by SLURM where that has names of its own."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+
+
+def _failure(end: LaunchEnd) -> RankFailure | None:
+    """Return what the others are told of how this machine has ended, None where it has ended well."""
+    if end.first >= 0:
+        return RankFailure(
+            kind=FailureKind.RANK, host=host_name(), rank=end.first, code=end.exit_codes.get(end.first, end.exit_code)
+        )
+    if end.exit_code:
+        return RankFailure(kind=FailureKind.SIGNAL, host=host_name(), code=128 - end.exit_code)
+    return None
+
+
+def _store(launch: RankLaunch) -> Any:
+    """Return the store at the meeting place, once it is there."""
+    import torch
+
+    distributed: Any = torch.distributed  # whose names have no types
+    host, port = split_endpoint(launch.endpoint)
+    found = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=MEETING_S))
+    return distributed.PrefixStore(f"flatout/{launch.job}", found)
+
+
+def _end_children() -> None:
+    """End the ranks: SIGTERM, a while, SIGKILL. Nobody but torch's agent asks how they have ended."""
+    ranks = psutil.Process().children()
+    for act in (psutil.Process.terminate, psutil.Process.kill):
+        for rank in ranks:
+            with contextlib.suppress(psutil.Error):
+                act(rank)
+        until = time.monotonic() + _TERMINATED_S
+        while any(map(_runs, ranks)) and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _say(text: str) -> None:
+    print(f"flatout: {text}", file=sys.stderr, flush=True)
