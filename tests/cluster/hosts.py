@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -73,7 +74,8 @@ class Host:
         (self.folder / "hosts").write_text(text)
         script = INIT.format(name=self.name, folder=self.folder)
         own = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        self.outer = subprocess.Popen(["unshare", *own, "bash", "-ec", script])
+        with (self.folder / "boot.err").open("wb") as err:
+            self.outer = subprocess.Popen(["unshare", *own, "bash", "-ec", script], stderr=err)
         until = time.monotonic() + READY_S
         while not (self.folder / "ready").exists():
             assert time.monotonic() < until and self.outer.poll() is None, f"{self.name} does not come up"
@@ -134,6 +136,15 @@ class Host:
         kept = (str(path) for path in (self.folder / "tmp").iterdir())
         return found + [path for path in kept if "torchinductor_" not in path]  # torch's own, of any training
 
+    def stand_still(self, seconds):
+        """Stop every process of the host for a while."""
+        still = self.processes()
+        for process in still:
+            process.suspend()
+        time.sleep(seconds)
+        for process in [*still, *self.started]:  # nsenter stops with what it has started
+            process.send_signal(signal.SIGCONT)
+
     def cut(self):
         self.do("ip", "link", "set", "cable", "down")
 
@@ -146,6 +157,7 @@ class Host:
                 psutil.Process(self.pid).kill()
             self.outer.wait(10)
         for process in self.started:
+            process.kill()
             process.wait(10)
 
 

@@ -98,12 +98,7 @@ def test_flatout_killed_on_the_host_where_all_meet_ends_the_other(hosts):
 def test_a_host_that_stands_still_is_waited_for(hosts):
     script = training(steps=400, each_step='if done % 50 == 0: print("running", flush=True)')
     processes = running(hosts, script)
-    still = hosts[1].processes()
-    for process in still:
-        process.suspend()
-    time.sleep(20)  # longer than a host may leave the network unanswered
-    for process in still:
-        process.resume()
+    hosts[1].stand_still(20)  # longer than a host may leave the network unanswered
     ended_well(processes)
 
 
