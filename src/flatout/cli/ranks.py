@@ -1,5 +1,6 @@
 """`flatout run --nproc-per-node`: a script of one process on several ranks, and what is said of it."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from flatout.engine.process.target import Target
     from flatout.engine.train_ranks import RanksTrained
 
-__all__ = ["run_on_ranks"]
+__all__ = ["print_batch_file", "run_on_ranks"]
 
 
 def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recipe: Path | None, verbose: bool) -> int:
@@ -24,6 +25,8 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
     placement = place(ranks, machines)
     where = f" on {placement.nodes} machines" if placement.nodes > 1 else ""
     _say(f"{target.name} trains on {placement.size} ranks{where}, with the batches and results of one process")
+    if placement.note:
+        _say(placement.note)
     if recipe is not None:
         _say(f"the fixes of {recipe} were proven in one process, and are left out")
     trained = train_on_ranks(target, placement)
@@ -42,6 +45,37 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
             times = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in account.get("seconds", {}).items())
             _say(f"rank {account['rank']}: {times or 'nothing was measured'}")
     return trained.exit_code
+
+
+def print_batch_file(target: "Target", ranks: str, machines: Sequence[str]) -> int:
+    """Print a batch file for SLURM: what is asked for, with what SLURM says of its machines.
+
+    Raises:
+        UsageError: the numbers of ranks or machines make no sense, or nobody knows how many GPUs there are.
+    """
+    from flatout.engine.placement import number_of_machines, number_of_ranks
+    from flatout.engine.slurm import default_partition
+    from flatout.engine.train_ranks import require_script
+    from flatout.report.batch_file import batch_file
+
+    require_script(target)
+    nodes, _ = number_of_machines(machines)
+    there = default_partition()
+    gpus = there.gpus if there is not None else 0
+    on_gpus = ranks.strip().lower() == "gpu"
+    number = gpus if on_gpus and gpus else number_of_ranks(ranks)
+    command = [sys.executable, "-m", "flatout", "run", "--nproc-per-node", "gpu" if on_gpus else str(number)]
+    text = batch_file(
+        Path(target.name).stem,
+        [*command, *target.command[1:]],
+        nodes=nodes,
+        cpus=there.cpus if there is not None else 0,
+        gpus=number if on_gpus or gpus else 0,
+        partition=there.name if there is not None else "",
+        limit=there.limit if there is not None else "",
+    )
+    click.echo(text, nl=False)
+    return 0
 
 
 def _tell_failure(trained: "RanksTrained") -> None:

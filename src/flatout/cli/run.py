@@ -62,7 +62,13 @@ _KILLED = 128  # what a shell adds to the number of the signal that ended a prog
     metavar="M|HOST:PORT",
     help="With --nproc-per-node: the number of machines, and where they meet. Start it on each.",
 )
-@click.option("--live", is_flag=True, help="Show the live state of the training below its own output.")
+@click.option(
+    "--live/--print-sbatch",
+    "shown",
+    default=None,
+    help="Show the live state of the training below its own output; or print a batch file for SLURM that trains on"
+    " the ranks asked for, and train nothing.",
+)
 @verbose_option("Show where the recipe was proven and what each fix did in each process.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def run(
@@ -73,7 +79,7 @@ def run(
     allow_edits: bool,
     ranks: str | None,
     machines: tuple[str, ...],
-    live: bool,
+    shown: bool | None,
     verbose: bool,
 ) -> int:
     """Train under flatout.toml, the recipe that `flatout tune` has made.
@@ -87,8 +93,9 @@ def run(
     from flatout.engine.recipe import find_recipe
 
     target = parse_target(words)
-    if ranks is not None or machines:
-        return _on_ranks(target, ranks, machines, recipe_file, live=live, verbose=verbose)
+    live = shown is True
+    if ranks is not None or machines or shown is False:
+        return _on_ranks(target, ranks, machines, recipe_file, shown=shown, verbose=verbose)
     path = find_recipe(target, recipe_file)
     recipe = _read(path, target)
     served = served_edits(chosen(recipe, only, path), target, path, allow_edits=allow_edits)
@@ -121,22 +128,35 @@ def _read(path: Path, target: "Target") -> Recipe:
 
 
 def _on_ranks(
-    target: "Target", ranks: str | None, machines: Sequence[str], given: Path | None, *, live: bool, verbose: bool
+    target: "Target",
+    ranks: str | None,
+    machines: Sequence[str],
+    given: Path | None,
+    *,
+    shown: bool | None,
+    verbose: bool,
 ) -> int:
     """Train on several ranks; a recipe is not needed for it.
 
     Raises:
         UsageError: options do not go together.
     """
-    from flatout.cli.ranks import run_on_ranks
+    from flatout.cli.ranks import print_batch_file, run_on_ranks
     from flatout.engine.recipe import find_recipe
 
+    if ranks is None and not machines:
+        raise UsageError(
+            "--print-sbatch needs the number of ranks on each machine.",
+            advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --print-sbatch train.py > train.sbatch",
+        )
     if ranks is None:
         raise UsageError(
             "--nnodes and --rdzv-endpoint say where the ranks of --nproc-per-node run, and that is not given.",
             advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --rdzv-endpoint HOST:29400 train.py",
         )
-    if live:
+    if shown is False:
+        return print_batch_file(target, ranks, machines)
+    if shown:
         raise UsageError("--live shows one process, and --nproc-per-node starts several.", advice="Leave one out.")
     try:
         recipe = find_recipe(target, given)

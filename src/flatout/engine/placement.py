@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from flatout.engine.slurm import STEP, in_step, machines_of_step
 from flatout.errors import UsageError
 
-__all__ = ["Placement", "number_of_machines", "place"]
+__all__ = ["Placement", "number_of_machines", "number_of_ranks", "place"]
 
 _MOST_RANKS = 4096
 _PORT = 29400
@@ -38,7 +38,7 @@ def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = 
     Raises:
         UsageError: they make no sense, here or together.
     """
-    number = _number_of_ranks(ranks, environment)
+    number = number_of_ranks(ranks, environment)
     nodes, endpoint = number_of_machines(machines)
     job = note = ""
     if not machines and in_step(environment):
@@ -64,7 +64,12 @@ def _left_alone(environment: Mapping[str, str]) -> str:
     return f"on one of the {nodes} machines of this job; srun starts it on all: {STEP}" if nodes != "1" else ""
 
 
-def _number_of_ranks(text: str, environment: Mapping[str, str]) -> int:
+def number_of_ranks(text: str, environment: Mapping[str, str] = os.environ) -> int:
+    """Return the number of ranks on a machine that `--nproc-per-node` asks for.
+
+    Raises:
+        UsageError: it is no number, or there is no GPU.
+    """
     if text.strip().lower() == "gpu":
         number = _num_gpus(environment)
         if not number:
@@ -76,7 +81,11 @@ def _number_of_ranks(text: str, environment: Mapping[str, str]) -> int:
 
 
 def number_of_machines(values: Sequence[str]) -> tuple[int, str]:
-    """Return the number of machines and where they meet, of values that tell themselves apart."""
+    """Return the number of machines and where they meet, of values that tell themselves apart.
+
+    Raises:
+        UsageError: a value is neither.
+    """
     nodes, endpoint = 1, ""
     for value in values:
         if re.fullmatch(r"[1-9]\d{0,3}", value.strip()):

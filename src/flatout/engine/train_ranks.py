@@ -22,7 +22,7 @@ from flatout.schema.codec import write_order
 from flatout.schema.order import Order
 from flatout.schema.ranks import END_FILE, FailureKind, LaunchEnd, RankFailure, RankLaunch, read_end, write_launch
 
-__all__ = ["RanksTrained", "train_on_ranks"]
+__all__ = ["RanksTrained", "require_script", "train_on_ranks"]
 
 _LAUNCHER = "import os; from flatout.ranks.launcher import main; os._exit(main())"  # threads may wait for other machines
 _LAUNCH_FILE = "launch.json"
@@ -51,11 +51,7 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
         UsageError: the command line is not that of a Python script or module.
         NothingMeasured: it could not be started.
     """
-    if Path(target.command[0]) != Path(sys.executable):
-        raise UsageError(
-            f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
-            advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
-        )
+    require_script(target)
     with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "parts").mkdir()
@@ -79,6 +75,19 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
         _remove_rooms(folder)
         shutil.rmtree(Path("/dev/shm", folder.name), ignore_errors=True)  # batches that no rank has read
         return _trained(code, folder)
+
+
+def require_script(target: Target) -> None:
+    """Refuse a command line that flatout cannot start as ranks.
+
+    Raises:
+        UsageError: it is not that of a Python script or module.
+    """
+    if Path(target.command[0]) != Path(sys.executable):
+        raise UsageError(
+            f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
+            advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
+        )
 
 
 def _seed(placement: Placement) -> int:
