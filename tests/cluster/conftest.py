@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cluster.hosts import two_hosts, why_no_hosts
+from tests.cluster.slurm import slurm_of, why_no_slurm
 
 
 def pytest_collection_modifyitems(items):
@@ -17,4 +18,13 @@ def hosts(tmp_path):
     if why_no_hosts():
         pytest.skip(why_no_hosts())
     with two_hosts(tmp_path / "hosts") as found:
+        yield found
+
+
+@pytest.fixture
+def slurm(tmp_path, hosts):
+    """SLURM on the two hosts."""
+    if why_no_slurm():
+        pytest.skip(why_no_slurm())
+    with slurm_of(hosts, tmp_path / "slurm") as found:
         yield found

@@ -106,13 +106,14 @@ class Host:
         return self.start(sys.executable, "-m", "flatout", *words, **environment)
 
     def processes(self):
-        """Every process of the host but the one that holds it, as seen from outside."""
+        """Every process of the host but the one that holds it and SLURM's own, as seen from outside."""
         space = os.readlink(f"/proc/{self.pid}/ns/pid")
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(OSError, psutil.Error):
                 inside = os.readlink(f"/proc/{process.pid}/ns/pid") == space
-                if inside and process.pid != self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                own = process.pid == self.pid or process.name().startswith("slurm")
+                if inside and not own and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
 
