@@ -12,7 +12,7 @@ from flatout.errors import UsageError
 __all__ = ["Placement", "number_of_machines", "number_of_ranks", "place"]
 
 _MOST_RANKS = 4096
-_PORT = 29400
+_PORT = 29500  # torchrun's own, where no other is named
 _ADVICE = "Try: flatout run --nproc-per-node 2 train.py"
 
 

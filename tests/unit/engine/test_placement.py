@@ -48,7 +48,7 @@ KUBERNETES = {"PET_NNODES": "4", "PET_MASTER_ADDR": "job-node-0-0.job", "PET_MAS
     [
         (KUBERNETES, Placement(8, 4, "job-node-0-0.job:29500", "flatout")),
         ({"PET_NNODES": "2:4", "PET_RDZV_ENDPOINT": "a:1", "PET_RDZV_ID": "x"}, Placement(8, 4, "a:1", "x")),
-        ({"PET_NNODES": "2", "PET_MASTER_ADDR": "a"}, Placement(8, 2, "a:29400", "flatout")),
+        ({"PET_NNODES": "2", "PET_MASTER_ADDR": "a"}, Placement(8, 2, "a:29500", "flatout")),
     ],
 )
 def test_variables_of_torchrun_say_where_machines_meet(environment, found):
