@@ -24,10 +24,10 @@ from typing import Any
 from record import record
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tests.cluster import hosts as on_hosts  # noqa: E402
-from tests.cluster import slurm as on_slurm  # noqa: E402
-from tests.cluster.test_slurm import STEP  # noqa: E402
-from tests.cluster.test_two_hosts import ENDLESS, LAUNCH, plain_script  # noqa: E402
+from tests.cluster import hosts as on_hosts
+from tests.cluster import slurm as on_slurm
+from tests.cluster.test_slurm import STEP
+from tests.cluster.test_two_hosts import ENDLESS, LAUNCH, plain_script
 
 LOADED_S = 300.0  # for the first steps, on a busy machine
 

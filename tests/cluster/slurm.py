@@ -88,12 +88,14 @@ class Slurm:
     def _begin(self, line, name):
         path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
         with (self.folder / f"{name}.out").open("wb") as out:
-            self.daemons.append(
-                subprocess.Popen(
-                    [*map(str, line)], env={**os.environ, **self.settings, "PATH": path}, stdout=out,
-                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                )  # fmt: skip
+            daemon = subprocess.Popen(
+                [*map(str, line)],
+                env={**os.environ, **self.settings, "PATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
             )
+        self.daemons.append(daemon)
 
     def __call__(self, *words):
         """Run a short command on the first host; return what it prints."""

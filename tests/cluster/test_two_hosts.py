@@ -54,9 +54,18 @@ def test_a_plain_script_trains_as_in_one_process(hosts, tmp_path, endpoint):
     first, second = ended_well(launch(hosts, plain_script(), (*LAUNCH[:-2], endpoint, "train.py")))
     assert first.out == alone.stdout
     assert second.out == ""
+    assert "rank 0, which prints and writes files, is on host1" in second.err
     assert "trains on 2 ranks on 2 machines" in first.err
     assert [host.left_behind() for host in hosts] == [[], []]
     assert [(host.project / "model.pt").exists() for host in hosts] == [True, False]
+
+
+def test_two_launchers_of_one_machine_meet_there(hosts):
+    one = hosts[0]
+    (one.project / "train.py").write_text(plain_script())
+    first, second = ended_well([one.flatout(*LAUNCH) for _ in range(2)])
+    assert len((first.out + second.out).splitlines()) == 3
+    assert one.left_behind() == []
 
 
 def ended_well(processes):

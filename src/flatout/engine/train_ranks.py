@@ -24,7 +24,7 @@ from flatout.schema.ranks import END_FILE, FailureKind, LaunchEnd, RankFailure, 
 
 __all__ = ["RanksTrained", "require_script", "train_on_ranks"]
 
-_LAUNCHER = "import os; from flatout.ranks.launcher import main; os._exit(main())"  # threads may wait for other machines
+_LAUNCHER = "import os; from flatout.ranks.launcher import main; os._exit(main())"  # threads may still wait
 _LAUNCH_FILE = "launch.json"
 _ASKED_FOR = (signal.SIGINT,)  # Ctrl-C
 _MOST_SHOWN = 8000  # bytes of what a rank has written to stderr

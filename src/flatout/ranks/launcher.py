@@ -38,7 +38,7 @@ def main() -> int:
     if launch.nodes == 1:
         end = _ended(_config(launch, file.parent, address, host=True), launch.command)
     else:
-        watch = HostWatch(launch, address, lambda found: write_end(found, told))
+        watch = HostWatch(launch, address, file.parent)
         watch.start()
         end = watch.settle(_ended_among_hosts(launch, file.parent, address))
     write_end(end, told)

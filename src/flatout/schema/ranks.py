@@ -7,6 +7,7 @@ from pathlib import Path
 
 __all__ = [
     "END_FILE",
+    "GROUP_FILE",
     "LAUNCHER_VARIABLE",
     "OUTPUT_VARIABLE",
     "FailureKind",
@@ -21,6 +22,9 @@ __all__ = [
 
 END_FILE = "ended.json"
 """Beside the file that asks for a launch: how it ended."""
+
+GROUP_FILE = "group-rank"
+"""In the order's folder: which of the machines this one is, once all have met and a rank begins here."""
 
 LAUNCHER_VARIABLE = "FLATOUT_RANKS_LAUNCHER"
 """Internal: the process that starts ranks; those whose parent it is are ranks."""

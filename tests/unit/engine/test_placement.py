@@ -40,13 +40,13 @@ def test_what_makes_no_sense_is_told_in_one_line(ranks, machines, words):
     assert "\n" not in caught.value.fact
 
 
-KUBERNETES = {"PET_NNODES": "4", "PET_MASTER_ADDR": "job-node-0-0.job", "PET_MASTER_PORT": "29500", "PET_NODE_RANK": "1"}
+KUBERNETES = {"PET_NNODES": "4", "PET_MASTER_ADDR": "job-0.job", "PET_MASTER_PORT": "29501", "PET_NODE_RANK": "1"}
 
 
 @pytest.mark.parametrize(
     ("environment", "found"),
     [
-        (KUBERNETES, Placement(8, 4, "job-node-0-0.job:29500", "flatout")),
+        (KUBERNETES, Placement(8, 4, "job-0.job:29501", "flatout")),
         ({"PET_NNODES": "2:4", "PET_RDZV_ENDPOINT": "a:1", "PET_RDZV_ID": "x"}, Placement(8, 4, "a:1", "x")),
         ({"PET_NNODES": "2", "PET_MASTER_ADDR": "a"}, Placement(8, 2, "a:29500", "flatout")),
     ],

@@ -52,16 +52,13 @@ class HostLinks:
         self._links: list[_Link] = []
         self._closed = False
 
-    def meet(self, store: Any) -> None:
-        """Connect with all the others, found by the store that all of them see.
+    def meet(self, store: Any, number: int) -> None:
+        """Connect with all the others, found by the store that all of them see, as machine `number` of them.
 
         Raises:
             OSError: one cannot be reached.
-            RuntimeError: the store has gone, or one has not come.
+            RuntimeError: the store has gone.
         """
-        number = int(store.add("hosts", 1)) - 1
-        if number >= self._hosts:
-            raise RuntimeError(f"there are more machines than {self._hosts}")
         if number == 0:
             store.set("key", secrets.token_hex(16))
         key = store.get("key").decode()

@@ -5,20 +5,28 @@ the others (`flatout.ranks.hosts.links`), and ends its own ranks when one of the
 """
 
 import contextlib
+import json
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from flatout.ranks.hosts.addresses import split_endpoint
 from flatout.ranks.hosts.links import HostLinks
-from flatout.schema.ranks import FailureKind, LaunchEnd, RankFailure, RankLaunch
+from flatout.schema.ranks import (
+    END_FILE,
+    GROUP_FILE,
+    FailureKind,
+    LaunchEnd,
+    RankFailure,
+    RankLaunch,
+    write_end,
+)
 
 __all__ = ["MEETING_S", "HostWatch", "host_name"]
 
@@ -29,6 +37,8 @@ _TOLD_AFTER_S = 15.0  # of waiting
 _OWN_WORDS_S = 3.0  # for ranks of this machine that fail by themselves, of the same exception: they say it
 _TERMINATED_S = 8.0  # for a rank that takes SIGTERM: to save something
 _AGENT_S = 2.0  # for torch's agent to see that its ranks have ended
+_LOOK_S = 0.05
+_MET_S = 5.0  # for ranks that end at once
 _OTHERS_S = 1.0  # for what other machines say when ours has failed
 _ONLY_LOST_S = 5.0  # for the reason why the meeting place has gone
 
@@ -36,10 +46,10 @@ _ONLY_LOST_S = 5.0  # for the reason why the meeting place has gone
 class HostWatch:
     """What the launcher of this machine hears of the others, and what it does then."""
 
-    def __init__(self, launch: RankLaunch, address: str, write: Callable[[LaunchEnd], None]) -> None:
-        """Watch nothing yet; `write` is told how it ended where this process cannot end in an ordinary way."""
+    def __init__(self, launch: RankLaunch, address: str, folder: Path) -> None:
+        """Watch nothing yet; `folder`: where ranks say that they begin, and where it is told how they have ended."""
         self._launch = launch
-        self._write = write
+        self._folder = folder
         self._links = HostLinks(host_name(), launch.nodes, address, self._take)
         self._failures: list[RankFailure] = []
         self._heard = threading.Event()
@@ -54,14 +64,27 @@ class HostWatch:
 
     def _follow(self) -> None:
         try:
-            self._links.meet(_store(self._launch))
+            number = self._number()
+            store = _store(self._launch)
+            self._links.meet(store, number)
+            if number:
+                first = json.loads(store.get("host/0"))["host"]
+                _say(f"rank 0, which prints and writes files, is on {first}")
         except (OSError, RuntimeError, ValueError) as error:
             if not self._over.is_set():
-                _say(f"the launchers of the machines cannot hear each other ({error}); a machine that fails is seen late")
+                _say(f"the machines cannot hear each other ({error}): one that fails is seen late")
             return
         finally:
             self._met.set()
         self._links.follow()
+
+    def _number(self) -> int:
+        """Return which of the machines this is, once all have met: torch's agent has told it to the ranks."""
+        while not self._over.is_set():
+            with contextlib.suppress(OSError, ValueError):
+                return int((self._folder / GROUP_FILE).read_text(encoding="ascii"))
+            time.sleep(_LOOK_S)
+        raise RuntimeError("no rank has begun")
 
     def _tell_of_waiting(self) -> None:
         if not self._met.wait(_TOLD_AFTER_S):
@@ -86,7 +109,7 @@ class HostWatch:
         self._ending = True
         _end_children()
         if not self._over.wait(_AGENT_S):  # it waits for the meeting place, which has gone
-            self._write(self._ended_by_others())
+            write_end(self._ended_by_others(), self._folder / END_FILE)
             os._exit(1)
 
     def _ended_by_others(self) -> LaunchEnd:
@@ -109,6 +132,7 @@ class HostWatch:
 
     def _told(self, end: LaunchEnd) -> LaunchEnd:
         failure = _failure(end)
+        self._met.wait(_MET_S)
         self._links.tell(failure)
         if failure is None and not self._failures:
             return end
@@ -164,4 +188,4 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _say(text: str) -> None:
-    print(f"flatout: {text}", file=sys.stderr, flush=True)
+    os.write(2, f"flatout: {text}\n".encode())
