@@ -17,12 +17,19 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from flatout.ranks.hosts.addresses import is_here, own_address
 from flatout.ranks.hosts.watch import MEETING_S, HostWatch
-from flatout.schema.ranks import END_FILE, LAUNCHER_VARIABLE, LaunchEnd, RankLaunch, read_launch, write_end
+from flatout.schema.ranks import (
+    CANNOT_BEGIN,
+    END_FILE,
+    LAUNCHER_VARIABLE,
+    LaunchEnd,
+    RankLaunch,
+    read_launch,
+    write_end,
+)
 
 __all__ = ["main"]
 
 _LOGS = "logs"
-_CANNOT_BEGIN = 70  # exit code, as of a rank
 
 
 def main() -> int:
@@ -56,7 +63,7 @@ def _ended_among_hosts(launch: RankLaunch, folder: Path, address: str) -> Launch
                 raise
         return _ended(_config(launch, folder, address, host=False), launch.command)  # another launcher of this machine
     except (RendezvousError, RuntimeError, OSError) as error:
-        return LaunchEnd(exit_code=_CANNOT_BEGIN, error=f"{type(error).__name__}: {error}"[:500])
+        return LaunchEnd(exit_code=CANNOT_BEGIN, error=f"{type(error).__name__}: {error}"[:500])
 
 
 def _config(launch: RankLaunch, folder: Path, address: str, *, host: bool) -> LaunchConfig:

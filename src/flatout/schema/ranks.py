@@ -1,11 +1,13 @@
 """What the launcher of ranks is asked to do, how it ended, and the variables by which processes know each other."""
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 __all__ = [
+    "CANNOT_BEGIN",
     "END_FILE",
     "GROUP_FILE",
     "LAUNCHER_VARIABLE",
@@ -14,6 +16,7 @@ __all__ = [
     "LaunchEnd",
     "RankFailure",
     "RankLaunch",
+    "is_rank",
     "read_end",
     "read_launch",
     "write_end",
@@ -31,6 +34,15 @@ LAUNCHER_VARIABLE = "FLATOUT_RANKS_LAUNCHER"
 
 OUTPUT_VARIABLE = "FLATOUT_RANKS_OUTPUT"
 """Internal: under which numbers a rank that prints nothing keeps the streams that it was given."""
+
+
+CANNOT_BEGIN = 70
+"""Exit code of a process that was to be a rank, and of an error of flatout's own in it."""
+
+
+def is_rank() -> bool:
+    """Return whether the launcher has started this process itself; children of ranks are none."""
+    return os.environ.get(LAUNCHER_VARIABLE) == str(os.getppid())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
