@@ -93,7 +93,6 @@ def run(
     from flatout.engine.recipe import find_recipe
 
     target = parse_target(words)
-    live = shown is True
     if ranks is not None or machines or shown is False:
         return _on_ranks(target, ranks, machines, recipe_file, shown=shown, verbose=verbose)
     path = find_recipe(target, recipe_file)
@@ -102,12 +101,12 @@ def run(
     kept = served.kept
     known = warnings(recipe, target, here(target)) if kept else []
     _announce(target.name, path, recipe, kept, [*served.left, *known], verbose=verbose)
-    trained = _train(target, [_with(each.selection, on_change) for each in kept], served.files, live=live)
+    trained = _train(target, [_with(each.selection, on_change) for each in kept], served.files, live=bool(shown))
     advice = advice_on_order(click.get_current_context().command, words) if trained.exit_code == _USAGE else ""
     if advice and not trained.ranks:
         _say(advice)
-    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or live else []
-    if kept or live:
+    later = [each for each in warnings(recipe, target, trained.found) if each not in known] if kept or shown else []
+    if kept or shown:
         _account(trained, later, verbose=verbose)
     if kept and len(kept) == len(recipe.fixes):
         _compare(recipe, trained, comparable=not (known or later))
