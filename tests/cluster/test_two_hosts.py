@@ -15,7 +15,8 @@ from tests.e2e.support import training, wait_until
 
 TOLD_S = 30.0
 LAUNCH = ("run", "--nproc-per-node", "1", "--nnodes", "2", "--rdzv-endpoint", "host1:29400", "train.py")
-ENDLESS = training(each_step='if done % 50 == 0: print("running", flush=True)')
+TOLD = 'if done % 50 == 0: print("running", flush=True)'
+ENDLESS = training(each_step=TOLD)
 
 
 def launch(hosts, script, words=LAUNCH, **environment):
@@ -75,7 +76,8 @@ def ended_well(processes):
 
 
 def test_a_rank_that_is_killed_is_named_on_both_hosts(hosts):
-    processes = running(hosts)
+    before = 'import subprocess; subprocess.Popen(["sleep", "600"])'
+    processes = running(hosts, training(before=before, each_step=TOLD))
     hosts[1].rank().kill()
     first, second = ended(hosts, processes)
     assert "rank 1 on host2 was killed by SIGKILL: the kernel does so when memory runs out" in first.err
@@ -105,7 +107,7 @@ def test_flatout_killed_on_the_host_where_all_meet_ends_the_other(hosts):
 
 
 def test_a_host_that_stands_still_is_waited_for(hosts):
-    script = training(steps=400, each_step='if done % 50 == 0: print("running", flush=True)')
+    script = training(steps=400, each_step=TOLD)
     processes = running(hosts, script)
     hosts[1].stand_still(20)  # longer than a host may leave the network unanswered
     ended_well(processes)

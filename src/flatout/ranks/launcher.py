@@ -17,6 +17,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from flatout.ranks.hosts.addresses import is_here, own_address
 from flatout.ranks.hosts.watch import MEETING_S, HostWatch
+from flatout.ranks.left_over import end_left_over
 from flatout.schema.ranks import (
     CANNOT_BEGIN,
     END_FILE,
@@ -38,7 +39,6 @@ def main() -> int:
     launch = read_launch(file)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     os.environ[LAUNCHER_VARIABLE] = str(os.getpid())
-    told = file.parent / END_FILE
     address, interface = ("localhost", "lo") if launch.nodes == 1 else own_address(launch.endpoint)
     if interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -48,7 +48,9 @@ def main() -> int:
         watch = HostWatch(launch, address, file.parent)
         watch.start()
         end = watch.settle(_ended_among_hosts(launch, file.parent, address))
-    write_end(end, told)
+    if end.exit_code:
+        end_left_over()
+    write_end(end, file.parent / END_FILE)
     return end.exit_code
 
 
@@ -63,7 +65,8 @@ def _ended_among_hosts(launch: RankLaunch, folder: Path, address: str) -> Launch
                 raise
         return _ended(_config(launch, folder, address, host=False), launch.command)  # another launcher of this machine
     except (RendezvousError, RuntimeError, OSError) as error:
-        return LaunchEnd(exit_code=CANNOT_BEGIN, error=f"{type(error).__name__}: {error}"[:500])
+        why = f"{launch.endpoint}: {type(error).__name__}: {error.__cause__ or error}"
+        return LaunchEnd(exit_code=CANNOT_BEGIN, error=why[:500])
 
 
 def _config(launch: RankLaunch, folder: Path, address: str, *, host: bool) -> LaunchConfig:

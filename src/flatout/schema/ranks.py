@@ -12,6 +12,7 @@ __all__ = [
     "GROUP_FILE",
     "LAUNCHER_VARIABLE",
     "OUTPUT_VARIABLE",
+    "SESSION_VARIABLE",
     "FailureKind",
     "LaunchEnd",
     "RankFailure",
@@ -35,6 +36,9 @@ LAUNCHER_VARIABLE = "FLATOUT_RANKS_LAUNCHER"
 OUTPUT_VARIABLE = "FLATOUT_RANKS_OUTPUT"
 """Internal: under which numbers a rank that prints nothing keeps the streams that it was given."""
 
+
+SESSION_VARIABLE = "FLATOUT_RANKS_SESSION"
+"""Internal: the session of a rank, in which what it starts stays unless it goes on purpose."""
 
 CANNOT_BEGIN = 70
 """Exit code of a process that was to be a rank, and of an error of flatout's own in it."""

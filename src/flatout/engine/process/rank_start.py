@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flatout.engine.process.launch import TRACKERS_OFF
 from flatout.engine.process.private_world import Refused, World
-from flatout.schema.ranks import GROUP_FILE, OUTPUT_VARIABLE
+from flatout.schema.ranks import GROUP_FILE, OUTPUT_VARIABLE, SESSION_VARIABLE
 
 __all__ = ["ERRORS_FILE", "REFUSED_FILE", "ROOMS_FILE", "main"]
 
@@ -35,6 +35,7 @@ def main() -> None:
     """Become the command line behind the order's folder, as the rank that the launcher's variables name."""
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     rank = int(os.environ["RANK"])
+    os.environ[SESSION_VARIABLE] = str(os.getsid(0))
     (folder / GROUP_FILE).write_text(os.environ["GROUP_RANK"], encoding="ascii")
     _choose_device(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
     if rank:

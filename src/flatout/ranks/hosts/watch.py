@@ -14,10 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from flatout.ranks.hosts.addresses import split_endpoint
 from flatout.ranks.hosts.links import HostLinks
+from flatout.ranks.left_over import end_left_over, end_ranks
 from flatout.schema.ranks import (
     END_FILE,
     GROUP_FILE,
@@ -35,7 +34,6 @@ MEETING_S = 600
 
 _TOLD_AFTER_S = 15.0  # of waiting
 _OWN_WORDS_S = 3.0  # for ranks of this machine that fail by themselves, of the same exception: they say it
-_TERMINATED_S = 8.0  # for a rank that takes SIGTERM: to save something
 _AGENT_S = 2.0  # for torch's agent to see that its ranks have ended
 _LOOK_S = 0.05
 _MET_S = 5.0  # for ranks that end at once
@@ -107,8 +105,9 @@ class HostWatch:
         if self._over.wait(_OWN_WORDS_S if own_words else 0.0):
             return
         self._ending = True
-        _end_children()
+        end_ranks()
         if not self._over.wait(_AGENT_S):  # it waits for the meeting place, which has gone
+            end_left_over()
             write_end(self._ended_by_others(), self._folder / END_FILE)
             os._exit(1)
 
@@ -166,25 +165,6 @@ def _store(launch: RankLaunch) -> Any:
     host, port = split_endpoint(launch.endpoint)
     found = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=MEETING_S))
     return distributed.PrefixStore(f"flatout/{launch.job}", found)
-
-
-def _end_children() -> None:
-    """End the ranks: SIGTERM, a while, SIGKILL. Nobody but torch's agent asks how they have ended."""
-    ranks = psutil.Process().children()
-    for act in (psutil.Process.terminate, psutil.Process.kill):
-        for rank in ranks:
-            with contextlib.suppress(psutil.Error):
-                act(rank)
-        until = time.monotonic() + _TERMINATED_S
-        while any(map(_runs, ranks)) and time.monotonic() < until:
-            time.sleep(0.05)
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
 
 
 def _say(text: str) -> None:

@@ -35,7 +35,8 @@ def watch(tmp_path, monkeypatch):
     found = HostWatch(TWO, "127.0.0.1", tmp_path)
     found._links, found.did, found.gone = Links(), [], threading.Event()
     found._met.set()
-    monkeypatch.setattr(module, "_end_children", lambda: found.did.append("ranks ended"))
+    monkeypatch.setattr(module, "end_ranks", lambda: found.did.append("ranks ended"))
+    monkeypatch.setattr(module, "end_left_over", lambda: found.did.append("left over ended"))
     monkeypatch.setattr(module.os, "_exit", lambda code: (found.did.append(f"exit {code}"), found.gone.set()))
     return found
 
@@ -64,7 +65,7 @@ def test_what_fails_elsewhere_ends_the_ranks_here_and_is_all_that_is_told(watch)
 def test_an_agent_that_waits_for_a_store_that_has_gone_is_not_waited_for(watch, tmp_path):
     watch._take(GONE)
     assert watch.gone.wait(10)
-    assert watch.did == ["ranks ended", "exit 1"]
+    assert watch.did == ["ranks ended", "left over ended", "exit 1"]
     assert read_end(tmp_path / END_FILE) == LaunchEnd(exit_code=1, elsewhere=(GONE,))
 
 
