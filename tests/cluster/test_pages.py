@@ -4,10 +4,13 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.hosts import wait
-from tests.cluster.test_two_hosts import ended_well, plain_script
+from tests.cluster.test_two_hosts import START_S, ended_well, plain_script
 from tests.docs.pages import blocks
 
+pytestmark = pytest.mark.timeout(900)
 PAGE = "howto/several-machines.md"
 
 
@@ -49,11 +52,11 @@ def test_the_command_of_a_pod_with_the_variables_of_torchrun(hosts):
 def test_the_commands_of_slurm(hosts, slurm):
     step, printed, submitted = commands("needs SLURM")
     (hosts[0].project / "train.py").write_text(plain_script())
-    ended = wait(slurm.start("bash", "-ec", step, **on_path()), 300)
+    ended = wait(slurm.start("bash", "-ec", step, **on_path()), START_S)
     assert ended.code == 0, ended.err
     assert trained(ended.out)
     for command in (printed, submitted.replace("sbatch ", "sbatch --wait ")):
-        ended = wait(slurm.start("bash", "-ec", command, **on_path()), 300)
+        ended = wait(slurm.start("bash", "-ec", command, **on_path()), START_S)
         assert ended.code == 0, ended.err
     (output,) = hosts[0].project.glob("train-*.out")
     assert trained(output.read_text())

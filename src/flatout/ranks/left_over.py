@@ -1,7 +1,7 @@
 """The end of ranks, and of what a rank that was killed has left running: workers, programs that it had started.
 
-Only processes that a rank of this launcher has started count, and of these only such as have stayed in its session: what
-the script has let go on purpose, as a daemon, is its own.
+Only processes that a rank of this launcher has started count, and of these only such as have stayed in its session:
+what the script has let go on purpose, as a daemon, is its own.
 """
 
 import contextlib

@@ -5,12 +5,12 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from flatout.ranks import left_over
 from flatout.schema.ranks import LAUNCHER_VARIABLE, SESSION_VARIABLE
 
-START = "import os; os.environ['{name}'] = str(os.getsid(0)); "
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 WAIT = "print(1, flush=True); import time; time.sleep(600)"
 
@@ -59,9 +59,8 @@ def test_what_a_rank_has_left_is_ended_and_nothing_else(started, monkeypatch):
 @pytest.mark.slow
 def test_ranks_get_a_while_to_end(started, monkeypatch):
     monkeypatch.setattr(left_over, "_TERMINATED_S", 0.3)
-    monkeypatch.setattr(
-        left_over.psutil.Process, "children", lambda self: [left_over.psutil.Process(one.pid) for one in started]
-    )
     saving, deaf = started[:] = [begin(WAIT, 1), begin(DEAF + WAIT, 1)]
+    ranks = [psutil.Process(one.pid) for one in started]
+    monkeypatch.setattr(psutil.Process, "children", lambda self: ranks)
     left_over.end_ranks()
     assert (saving.wait(10), deaf.wait(10)) == (-signal.SIGTERM, -signal.SIGKILL)
