@@ -137,9 +137,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    rounds = 1 if options.quick else 5
+    rounds = 1 if options.quick else 3
     if on_hosts.why_no_hosts():
-        sys.exit(f"not measured: {on_hosts.why_no_hosts()}")
+        print(f"not measured: {on_hosts.why_no_hosts()}")
+        return
     names = ["trains", *FAILURES]
     if on_slurm.why_no_slurm():
         print(f"no SLURM: {on_slurm.why_no_slurm()}")

@@ -10,7 +10,7 @@ from tests.cluster.hosts import wait
 from tests.cluster.test_two_hosts import START_S, ended_well, plain_script
 from tests.docs.pages import blocks
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.full]
 PAGE = "howto/several-machines.md"
 
 

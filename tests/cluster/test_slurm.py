@@ -48,6 +48,7 @@ def test_a_job_that_is_cancelled_ends_on_both_nodes(hosts, slurm):
     assert wait_until(lambda: "2 idle" in slurm("sinfo", "--noheader", "--format=%D %t"), 30)
 
 
+@pytest.mark.full
 def test_a_rank_that_is_killed_ends_the_step_with_its_name(hosts, slurm):
     (hosts[0].project / "train.py").write_text(ENDLESS)
     process = slurm.start(*STEP, "train.py")

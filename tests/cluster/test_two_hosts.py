@@ -46,6 +46,7 @@ def plain_script():
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("endpoint", ["host1:29400", "10.77.0.2:29400"])
 def test_a_plain_script_trains_as_in_one_process(hosts, tmp_path, endpoint):
     (tmp_path / "train.py").write_text(plain_script())
@@ -59,6 +60,7 @@ def test_a_plain_script_trains_as_in_one_process(hosts, tmp_path, endpoint):
     assert [(host.project / "model.pt").exists() for host in hosts] == [True, False]
 
 
+@pytest.mark.full
 def test_two_launchers_of_one_machine_meet_there(hosts):
     one = hosts[0]
     (one.project / "train.py").write_text(plain_script())
@@ -118,6 +120,7 @@ def test_an_exception_of_all_ranks_is_told_by_each_host(hosts):
     assert [one.err.count("ValueError: everywhere") for one in (first, second)] == [1, 1]
 
 
+@pytest.mark.full
 def test_an_exception_of_one_rank_is_told_where_it_happened_and_named_elsewhere(hosts):
     script = training(each_step='if done == 5 and os.environ["RANK"] == "1": raise ValueError("only here")')
     first, second = ended(hosts, launch(hosts, script), START_S)
