@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatout.errors import NothingMeasured
+from flatout.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
     from flatout.engine.process.target import Target
     from flatout.engine.train_ranks import RanksTrained
 
-__all__ = ["print_batch_file", "run_on_ranks"]
+__all__ = ["print_batch_file", "run_on_ranks", "without_ranks"]
+
+
+def without_ranks(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
+    """Return `words` without what `--nproc-per-node` was given, which shares its option with them, and that.
+
+    Raises:
+        UsageError: it was given more than once.
+    """
+    ranks = [word for word in words if word.strip().isdecimal() or word.strip().lower() == "gpu"]
+    if len(ranks) > 1:
+        raise UsageError(f"--nproc-per-node is given as {' and '.join(ranks)}.", advice="Give one number, or gpu.")
+    return tuple(word for word in words if word not in ranks), (ranks[0] if ranks else None)
 
 
 def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recipe: Path | None, verbose: bool) -> int:
@@ -54,8 +66,8 @@ def print_batch_file(target: "Target", ranks: str, machines: Sequence[str]) -> i
         UsageError: the numbers of ranks or machines make no sense, or nobody knows how many GPUs there are.
     """
     from flatout.engine.placement import number_of_machines, number_of_ranks
+    from flatout.engine.ranked_target import require_script
     from flatout.engine.slurm import default_partition
-    from flatout.engine.train_ranks import require_script
     from flatout.report.batch_file import batch_file
 
     require_script(target)

@@ -9,8 +9,10 @@ from pathlib import Path
 __all__ = [
     "CANNOT_BEGIN",
     "END_FILE",
+    "FOLDER_VARIABLE",
     "GROUP_FILE",
     "LAUNCHER_VARIABLE",
+    "MEMORY_LINK",
     "OUTPUT_VARIABLE",
     "SESSION_VARIABLE",
     "FailureKind",
@@ -32,6 +34,12 @@ GROUP_FILE = "group-rank"
 
 LAUNCHER_VARIABLE = "FLATOUT_RANKS_LAUNCHER"
 """Internal: the process that starts ranks; those whose parent it is are ranks."""
+
+FOLDER_VARIABLE = "FLATOUT_RANKS_FOLDER"
+"""Internal: the folder that ranks of one machine share."""
+
+MEMORY_LINK = "memory"
+"""In that folder: leads to one in memory in which ranks hand each other batches."""
 
 OUTPUT_VARIABLE = "FLATOUT_RANKS_OUTPUT"
 """Internal: under which numbers a rank that prints nothing keeps the streams that it was given."""
