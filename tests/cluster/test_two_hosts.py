@@ -85,6 +85,24 @@ def test_a_rank_that_is_killed_is_named_on_both_hosts(hosts):
     assert [first.code, second.code] == [1, 137]
 
 
+def test_a_checkpoint_that_is_being_written_is_brought_to_its_end(hosts):
+    writes = """
+if done == 50 and os.environ["RANK"] == "0":
+    with open("checkpoint.txt", "w") as file:
+        print("running", flush=True)
+        for _ in range(100):
+            file.write("x" * 1000)
+            file.flush()
+            time.sleep(0.1)
+"""
+    processes = running(hosts, training(each_step=writes))
+    hosts[1].rank().kill()
+    first, _ = ended(hosts, processes)
+    assert "rank 1 on host2 was killed by SIGKILL" in first.err
+    assert "ranks here that are busy have 60 s to finish what they write" in first.err
+    assert (hosts[0].project / "checkpoint.txt").stat().st_size == 100_000
+
+
 def test_a_host_that_cannot_be_reached_is_named_on_the_other(hosts):
     processes = running(hosts)
     hosts[1].cut()
@@ -126,6 +144,13 @@ def test_an_exception_of_one_rank_is_told_where_it_happened_and_named_elsewhere(
     first, second = ended(hosts, launch(hosts, script), START_S)
     assert "rank 1 on host2 has failed with exit code 1: flatout says why there" in first.err
     assert "ValueError: only here" in second.err
+
+
+def test_a_rank_that_cannot_begin_ends_the_other_host_while_it_waits_to_join(hosts):
+    script = 'import os\nif os.environ["RANK"] == "1": raise SystemExit(7)\n' + ENDLESS
+    first, second = ended(hosts, launch(hosts, script), START_S)
+    assert "rank 1 on host2 has failed with exit code 7: flatout says why there" in first.err
+    assert [first.code, second.code] == [1, 7]
 
 
 def test_what_ends_one_host_ends_the_other(hosts):

@@ -13,10 +13,20 @@ import psutil
 
 from flatout.schema.ranks import LAUNCHER_VARIABLE, SESSION_VARIABLE
 
-__all__ = ["end_left_over", "end_ranks"]
+__all__ = ["end_left_over", "end_ranks", "wait_for_ranks"]
 
 _TERMINATED_S = 8.0  # for a rank that takes SIGTERM: to save something
 _LEFT_OVER_S = 1.0
+
+
+def wait_for_ranks(patience_s: float) -> bool:
+    """Return whether the ranks of this launcher have ended by themselves in time."""
+    ranks, until = psutil.Process().children(), time.monotonic() + patience_s
+    while any(map(_runs, ranks)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def end_ranks() -> None:

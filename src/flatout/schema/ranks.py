@@ -12,6 +12,7 @@ __all__ = [
     "FOLDER_VARIABLE",
     "GROUP_FILE",
     "LAUNCHER_VARIABLE",
+    "LEAVE_FILE",
     "MEMORY_LINK",
     "OUTPUT_VARIABLE",
     "SESSION_VARIABLE",
@@ -31,6 +32,9 @@ END_FILE = "ended.json"
 
 GROUP_FILE = "group-rank"
 """In the order's folder: which of the machines this one is, once all have met and a rank begins here."""
+
+LEAVE_FILE = "leave"
+"""In the order's folder, once the training cannot go on: a rank ends when it waits for others."""
 
 LAUNCHER_VARIABLE = "FLATOUT_RANKS_LAUNCHER"
 """Internal: the process that starts ranks; those whose parent it is are ranks."""

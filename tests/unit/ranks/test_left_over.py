@@ -62,5 +62,7 @@ def test_ranks_get_a_while_to_end(started, monkeypatch):
     saving, deaf = started[:] = [begin(WAIT, 1), begin(DEAF + WAIT, 1)]
     ranks = [psutil.Process(one.pid) for one in started]
     monkeypatch.setattr(psutil.Process, "children", lambda self: ranks)
+    assert not left_over.wait_for_ranks(0.1)
     left_over.end_ranks()
+    assert left_over.wait_for_ranks(5)
     assert (saving.wait(10), deaf.wait(10)) == (-signal.SIGTERM, -signal.SIGKILL)

@@ -16,10 +16,11 @@ from typing import Any
 
 from flatout.ranks.hosts.addresses import split_endpoint
 from flatout.ranks.hosts.links import HostLinks
-from flatout.ranks.left_over import end_left_over, end_ranks
+from flatout.ranks.left_over import end_left_over, end_ranks, wait_for_ranks
 from flatout.schema.ranks import (
     END_FILE,
     GROUP_FILE,
+    LEAVE_FILE,
     FailureKind,
     LaunchEnd,
     RankFailure,
@@ -34,6 +35,8 @@ MEETING_S = 600
 
 _TOLD_AFTER_S = 15.0  # of waiting
 _OWN_WORDS_S = 3.0  # for ranks of this machine that fail by themselves, of the same exception: they say it
+_WAITING_S = 3.0  # for ranks that wait for others, and end when they are told
+_BUSY_S = 60.0
 _AGENT_S = 2.0  # for torch's agent to see that its ranks have ended
 _LOOK_S = 0.05
 _MET_S = 5.0  # for ranks that end at once
@@ -57,6 +60,8 @@ class HostWatch:
 
     def start(self) -> None:
         """Meet the others, and hear them, in threads beside the one that starts ranks."""
+        for name in (END_FILE, GROUP_FILE, LEAVE_FILE):  # of an earlier start in this folder
+            (self._folder / name).unlink(missing_ok=True)
         for act in (self._follow, self._tell_of_waiting):
             threading.Thread(target=act, daemon=True).start()
 
@@ -105,6 +110,13 @@ class HostWatch:
         if self._over.wait(_OWN_WORDS_S if own_words else 0.0):
             return
         self._ending = True
+        (self._folder / LEAVE_FILE).touch()
+        if not wait_for_ranks(_WAITING_S):
+            _say(
+                f"the training cannot go on: {failure.host} has failed or cannot be reached; ranks here that are busy"
+                f" have {_BUSY_S:.0f} s to finish what they write"
+            )
+            wait_for_ranks(_BUSY_S)
         end_ranks()
         if not self._over.wait(_AGENT_S):  # it waits for the meeting place, which has gone
             end_left_over()

@@ -6,7 +6,7 @@ import pytest
 
 from flatout.ranks.hosts import watch as module
 from flatout.ranks.hosts.watch import HostWatch
-from flatout.schema.ranks import END_FILE, FailureKind, LaunchEnd, RankFailure, RankLaunch, read_end
+from flatout.schema.ranks import END_FILE, LEAVE_FILE, FailureKind, LaunchEnd, RankFailure, RankLaunch, read_end
 
 TWO = RankLaunch(ranks=1, nodes=2, endpoint="host1:1", job="x", command=())
 KILLED = RankFailure(kind=FailureKind.RANK, host="host2", rank=1, code=-9)
@@ -26,6 +26,13 @@ class Links:
         self.closed = True
 
 
+def wait(watch, patience_s):
+    """Wait for ranks of which `busy` times some are not ready to end."""
+    watch.did.append(f"{patience_s:.0f} s for ranks")
+    watch.busy -= 1
+    return watch.busy < 0
+
+
 @pytest.fixture
 def watch(tmp_path, monkeypatch):
     """A watch that has met the others, with what it does to this machine noted in `did`."""
@@ -35,6 +42,8 @@ def watch(tmp_path, monkeypatch):
     found = HostWatch(TWO, "127.0.0.1", tmp_path)
     found._links, found.did, found.gone = Links(), [], threading.Event()
     found._met.set()
+    found.busy = 0
+    monkeypatch.setattr(module, "wait_for_ranks", lambda patience_s: wait(found, patience_s))
     monkeypatch.setattr(module, "end_ranks", lambda: found.did.append("ranks ended"))
     monkeypatch.setattr(module, "end_left_over", lambda: found.did.append("left over ended"))
     monkeypatch.setattr(module.os, "_exit", lambda code: (found.did.append(f"exit {code}"), found.gone.set()))
@@ -53,20 +62,29 @@ def test_a_rank_that_fails_here_is_told_with_its_machine(watch):
     assert watch._links.told == [RankFailure(kind=FailureKind.RANK, host="host1", rank=0, code=-9)]
 
 
-def test_what_fails_elsewhere_ends_the_ranks_here_and_is_all_that_is_told(watch):
+def test_what_fails_elsewhere_ends_the_ranks_here_and_is_all_that_is_told(watch, tmp_path):
     watch._take(KILLED)
-    while not watch.did:
+    while "ranks ended" not in watch.did:
         pass
+    assert (tmp_path / LEAVE_FILE).exists()
     found = watch.settle(LaunchEnd(exit_code=143, first=0, exit_codes={0: -15}))  # by our SIGTERM
     assert found == LaunchEnd(exit_code=1, elsewhere=(KILLED,))
-    assert watch.did == ["ranks ended"]
+    assert watch.did == ["3 s for ranks", "ranks ended"]
 
 
 def test_an_agent_that_waits_for_a_store_that_has_gone_is_not_waited_for(watch, tmp_path):
     watch._take(GONE)
     assert watch.gone.wait(10)
-    assert watch.did == ["ranks ended", "left over ended", "exit 1"]
+    assert watch.did == ["3 s for ranks", "ranks ended", "left over ended", "exit 1"]
     assert read_end(tmp_path / END_FILE) == LaunchEnd(exit_code=1, elsewhere=(GONE,))
+
+
+def test_ranks_that_are_busy_get_a_minute_and_the_user_is_told_at_once(watch, capfd):
+    watch.busy = 1
+    watch._take(KILLED)
+    assert watch.gone.wait(10)
+    assert watch.did[:3] == ["3 s for ranks", "60 s for ranks", "ranks ended"]
+    assert "host2 has failed or cannot be reached; ranks here that are busy have 60 s" in capfd.readouterr().err
 
 
 def test_ranks_that_fail_of_the_same_by_themselves_are_left_to_say_it(watch, monkeypatch):
