@@ -18,6 +18,7 @@ from flatout.ranks.cut_calls import CutCalls
 from flatout.ranks.ending import RankEnd
 from flatout.ranks.gradients import LocalSpans, exchange_gradients
 from flatout.ranks.group import join
+from flatout.ranks.input.shared_input import SharedInput
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.random_rows import draw_whole_batches
 from flatout.ranks.streams import begin_alike
@@ -56,10 +57,11 @@ def _put_in_place(order: Order) -> None:
     group.parted = end.parted
     calls = CutCalls(group, spans, account, end.stop)
     _attached.extend((seams, group, store, calls))
-    begin_alike(seams, order.ranks_seed)
+    seeds = begin_alike(seams, order.ranks_seed)
     _divide_threads(seams)
     _step_aside(seams, calls, account)
-    _divide_input(seams, order, account)
+    _divide_input(seams, order, account, lambda: calls.off)
+    SharedInput(group, account, end.stop, off=lambda: calls.off, generators=[seeds]).install(seams)
     draw_whole_batches(seams)
     synchronize(seams, group)
     exchange_gradients(seams, group, spans, account, end.stop)
@@ -84,26 +86,19 @@ def _divide_threads(seams: Seams) -> None:
     seams.wrap("torch:set_num_threads", make)
 
 
-def _divide_input(seams: Seams, order: Order, account: RankAccount) -> None:
-    """Let each worker of a loader run in one rank of this machine, and count what each rank makes for itself."""
+def _divide_input(seams: Seams, order: Order, account: RankAccount, off: Callable[[], str]) -> None:
+    """Let each worker of a loader run in one rank of this machine; `off()`: why not, any more."""
     folders = [f"/dev/shm/{os.path.basename(order.folder)}", os.path.join(order.folder, "batches")]
     for folder in folders:
         with contextlib.suppress(OSError):
             os.makedirs(folder, mode=0o700, exist_ok=True)
     usable = [folder for folder in folders if os.path.isdir(folder)]
-    workers = DividedWorkers(usable, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-
-    def alone(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def init(iterator: Any, loader: Any) -> None:
-            account.count("alone")
-            original(iterator, loader)
-
-        return init
+    local = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    workers = DividedWorkers(usable, *local, off=off)
 
     def divided(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        return workers.iterator_made(original, lambda: account.count("divided"))
+        return workers.iterator_made(original, lambda is_divided: account.count("divided" if is_divided else "alone"))
 
-    seams.wrap("torch.utils.data.dataloader:_SingleProcessDataLoaderIter.__init__", alone)
     seams.wrap("torch.utils.data.dataloader:_MultiProcessingDataLoaderIter.__init__", divided)
     seams.wrap("torch.utils.data._utils.worker:_worker_loop", lambda original, hits: workers.worker_loop(original))
 

@@ -43,7 +43,7 @@ def passes(make, epochs=2):
 def divide(folder, part):
     seams, workers = Seams(), DividedWorkers([str(folder)], part, 2)
     name = "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter.__init__"
-    seams.wrap(name, lambda original, hits: workers.iterator_made(original, lambda: None))
+    seams.wrap(name, lambda original, hits: workers.iterator_made(original, lambda divided: None))
     seams.wrap("torch.utils.data._utils.worker:_worker_loop", lambda original, hits: workers.worker_loop(original))
 
 
