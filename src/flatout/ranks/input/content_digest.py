@@ -44,18 +44,18 @@ class _Sink:
 class _ContentPickler(pickle.Pickler):
     """Writes what differs between ranks, and of code its name alone; what code holds is among the parts."""
 
-    def reducer_override(self, obj: Any) -> Any:
+    def persistent_id(self, obj: Any) -> Any:
         if isinstance(obj, types.ModuleType):
-            return str, (obj.__name__,)
+            return obj.__name__
         if isinstance(obj, type | types.FunctionType | types.BuiltinFunctionType):
-            return str, (f"{obj.__module__}.{obj.__qualname__}",)
+            return f"{obj.__module__}.{obj.__qualname__}"
         if is_generator(obj):
-            return bytes, (mark_of(access(obj)[0]()),)
+            return mark_of(access(obj)[0]())
         if isinstance(obj, torch.Tensor):  # of which pickle names the memory that it lies in
             flat = obj.detach().contiguous().reshape(-1).view(torch.uint8).cpu()
-            return tuple, ((str(obj.dtype), tuple(obj.shape), digest_of_bytes(flat.numpy().tobytes())),)
+            return str(obj.dtype), tuple(obj.shape), digest_of_bytes(flat.numpy().tobytes())
         if isinstance(obj, types.MethodType | types.CodeType | property | types.MemberDescriptorType):
-            return str, (type(obj).__name__,)
+            return type(obj).__name__
         if handle_of(obj):
             raise pickle.PicklingError(handle_of(obj))
-        return NotImplemented
+        return None

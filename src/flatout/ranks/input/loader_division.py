@@ -5,6 +5,7 @@ All ranks ask for the same batches in the same order. Whatever decides is exchan
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn
 
@@ -97,11 +98,11 @@ class LoaderDivision:
         now, begin = streams.read(), perf_counter()
         samples = maker.samples(index)
         took, end = perf_counter() - begin, streams.read()
-        changed = self._anywhere(fresh.changed_by_reading())
+        changed = self._anywhere(division_trial.change_in(fresh))
         if changed:
             self._counts["settling"] += 1
             if self._counts["settling"] >= _SETTLING:
-                self._leave(changed)
+                self._leave(f"changes while it is read: {changed}")
             return maker.batch(samples)
         self._here_s = min(self._here_s, self._mean(took))
         words = streams.words(now, end)
@@ -114,7 +115,9 @@ class LoaderDivision:
             why = division_trial.rehearsed(maker, index, self._group.size, fresh, streams)
             streams.write(end)
         if self._agreed(why) and words is not None:
-            self._found = _Found(streams, tuple(count // len(index) for count in words), fresh.changed_by_reading)
+            self._found = _Found(
+                streams, tuple(count // len(index) for count in words), partial(division_trial.change_in, fresh)
+            )
             self._compare(Asked(maker, index, *self._found), samples, now, end)
         return maker.batch(samples)
 

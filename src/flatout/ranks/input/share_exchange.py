@@ -20,6 +20,7 @@ from flatout.ranks.input.sample_content import packed, unpacked
 from flatout.ranks.input.sample_maker import SampleMaker
 from flatout.ranks.rows import shares
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, WordCounts
+from flatout.watch.state_guard import StateGuard
 
 __all__ = ["Against", "Asked", "ShareExchange", "SharedBatch"]
 
@@ -115,6 +116,8 @@ class ShareExchange:
             return _Own([], now, now, [], Against.CHANGED_BEFORE, before)
         against, why, samples, content = Against.NOTHING, "", list[Any](), list[memoryview]()
         start = end = asked.streams.advanced(now, tuple(first * count for count in asked.words))
+        guard = StateGuard(asked.maker.dataset)
+        guard.__enter__()
         asked.streams.write(start)
         with self._quiet.quietly():
             try:
@@ -135,6 +138,7 @@ class ShareExchange:
         changed = asked.changed()
         if changed:
             against, why = against | Against.CHANGED, changed
+            guard.put_back()
         return _Own(samples, start, end, content, against, why)
 
     def _heads(self, own: _Own, now: States, before_s: float) -> tuple[torch.Tensor, bool]:
