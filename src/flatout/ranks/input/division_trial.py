@@ -19,7 +19,7 @@ from flatout.watch.freshness import Freshness
 from flatout.watch.memory.object_graph import available
 from flatout.watch.own_generators import generators_in
 
-__all__ = ["change_in", "followed", "looks_bad", "not_samples", "rehearsed", "shared_memory"]
+__all__ = ["followed", "looks_bad", "not_samples", "rehearsed", "shared_memory"]
 
 _LONGEST_S = 60.0
 
@@ -61,11 +61,6 @@ def followed(dataset: Any, own: Sequence[Any]) -> tuple[Freshness | None, Stream
         return fresh, StreamSet(generators), unfollowed(fresh) or unpredictable(generators)
     except Exception as error:  # looking into a data set ran code of the script's
         return None, StreamSet([]), f"cannot be looked into ({type(error).__name__})"
-
-
-def change_in(fresh: Freshness) -> str:
-    """Return what of a data set has changed since it was followed, "" for nothing."""
-    return fresh.changed if fresh.changed_by_reading() else ""
 
 
 def rehearsed(maker: SampleMaker, index: Sequence[Any], ranks: int, fresh: Freshness, streams: StreamSet) -> str:

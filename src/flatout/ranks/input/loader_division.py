@@ -5,7 +5,6 @@ All ranks ask for the same batches in the same order. Whatever decides is exchan
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn
 
@@ -16,11 +15,12 @@ from flatout.ranks.group import RankGroup
 from flatout.ranks.input import division_trial
 from flatout.ranks.input.content_digest import content_digest
 from flatout.ranks.input.sample_maker import SampleMaker
-from flatout.ranks.input.share_exchange import Against, Asked, SharedBatch, ShareExchange
+from flatout.ranks.input.share_exchange import Against, Asked, SharedBatch, ShareExchange, change_in
 from flatout.torch_loader.predicted.backoff import Backoff
 from flatout.torch_loader.predicted.random_streams import StreamSet, WordCounts
 from flatout.units import format_ms
 from flatout.watch.dataset_state import drawn_on_device, random_states, same
+from flatout.watch.freshness import Freshness
 
 __all__ = ["LoaderDivision"]
 
@@ -38,7 +38,7 @@ class _Found(NamedTuple):
 
     streams: StreamSet
     words: WordCounts
-    changed: Callable[[], str]
+    fresh: Freshness
 
 
 class LoaderDivision:
@@ -98,7 +98,7 @@ class LoaderDivision:
         now, begin = streams.read(), perf_counter()
         samples = maker.samples(index)
         took, end = perf_counter() - begin, streams.read()
-        changed = self._anywhere(division_trial.change_in(fresh))
+        changed = self._anywhere(change_in(fresh))
         if changed:
             self._counts["settling"] += 1
             if self._counts["settling"] >= _SETTLING:
@@ -115,9 +115,7 @@ class LoaderDivision:
             why = division_trial.rehearsed(maker, index, self._group.size, fresh, streams)
             streams.write(end)
         if self._agreed(why) and words is not None:
-            self._found = _Found(
-                streams, tuple(count // len(index) for count in words), partial(division_trial.change_in, fresh)
-            )
+            self._found = _Found(streams, tuple(count // len(index) for count in words), fresh)
             self._compare(Asked(maker, index, *self._found), samples, now, end)
         return maker.batch(samples)
 
@@ -164,8 +162,7 @@ class LoaderDivision:
         why = self._anywhere(found.why)
         batch = asked.maker.whole(asked.indices)
         if found.against & Against.CHANGED:
-            self._leave(f"changes while it is read: {why}")
-            self._make_sure(asked.maker, why)
+            self._changed_by_reading(asked, found, why)
         elif all(one is Against.CHANGED_BEFORE for one in found.each):
             self._changed_by_script(why)
         elif found.against & Against.CHANGED_BEFORE:
@@ -182,8 +179,16 @@ class LoaderDivision:
         """Leave a data set to every rank that could not be read by shares when that was tried."""
         why = self._anywhere(found.why)
         if found.against & Against.CHANGED:
-            self._make_sure(asked.maker, why)
-        self._leave(_VARIES if found.against is Against.APART else why or "prints while it is read")
+            self._changed_by_reading(asked, found, why)
+        else:
+            self._leave(_VARIES if found.against is Against.APART else why or "prints while it is read")
+
+    def _changed_by_reading(self, asked: Asked, found: SharedBatch, what: str) -> None:
+        """Leave a data set to every rank that has changed while a share was read: what that did was put back."""
+        self._leave(f"changes while it is read: {what}")
+        if found.against & Against.LEFT:
+            untouched = any(not one & Against.CHANGED for one in found.each)
+            self._make_sure(asked.maker if untouched else None, what)
 
     def _changed_by_script(self, what: str) -> None:
         """Find out anew what is known of a data set that the script has changed on all ranks."""
@@ -193,9 +198,9 @@ class LoaderDivision:
         if self._counts["changes"] > _CHANGES + self._counts["divided"] // _BETWEEN:
             self._leave(f"is changed by the script again and again: {what}")
 
-    def _make_sure(self, maker: SampleMaker, what: str) -> None:
-        """Stop the training unless all ranks have the same data set after a batch that all have made."""
-        digest = content_digest(maker.dataset)
+    def _make_sure(self, maker: SampleMaker | None, what: str) -> None:
+        """Stop the training unless all ranks have the data set of one that was not changed; None: there is none."""
+        digest = None if maker is None else content_digest(maker.dataset)
         told = torch.tensor([digest or 0, int(digest is not None)])
         everywhere = self._group.everywhere(told)
         if digest is None or bool((everywhere != told).any()):

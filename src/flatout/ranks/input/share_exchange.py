@@ -5,7 +5,7 @@ begins. Whether it began where the rank before it has ended is seen once all are
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from time import perf_counter
@@ -20,9 +20,10 @@ from flatout.ranks.input.sample_content import packed, unpacked
 from flatout.ranks.input.sample_maker import SampleMaker
 from flatout.ranks.rows import shares
 from flatout.torch_loader.predicted.random_streams import StreamSet, StreamState, WordCounts
+from flatout.watch.freshness import Freshness
 from flatout.watch.state_guard import StateGuard
 
-__all__ = ["Against", "Asked", "ShareExchange", "SharedBatch"]
+__all__ = ["Against", "Asked", "ShareExchange", "SharedBatch", "change_in"]
 
 _ALIGNED = 64
 
@@ -37,7 +38,8 @@ class Against(IntFlag):
     FAILED = 2
     PRINTED = 4
     CHANGED = 8  # while the samples were read
-    APART = 16  # it did not begin where the one before has ended
+    LEFT = 16  # not all of that could be put back
+    APART = 32  # it did not begin where the one before has ended
 
 
 class Asked(NamedTuple):
@@ -47,7 +49,7 @@ class Asked(NamedTuple):
     indices: Sequence[Any]
     streams: StreamSet
     words: WordCounts  # of a sample
-    changed: Callable[[], str]  # what of the data set has changed, in words
+    fresh: Freshness
     before_s: float = 0.0  # what the last batch that was shared took in this rank
 
 
@@ -111,7 +113,7 @@ class ShareExchange:
 
     def _own(self, asked: Asked, now: States, first: int, number: int) -> _Own:
         """Make this rank's share."""
-        before = asked.changed()
+        before = change_in(asked.fresh)
         if before:
             return _Own([], now, now, [], Against.CHANGED_BEFORE, before)
         against, why, samples, content = Against.NOTHING, "", list[Any](), list[memoryview]()
@@ -135,10 +137,11 @@ class ShareExchange:
             against, why = Against.FAILED, self._quiet.tried
         if self._quiet.printed:
             against |= Against.PRINTED
-        changed = asked.changed()
+        changed = change_in(asked.fresh)
         if changed:
             against, why = against | Against.CHANGED, changed
             guard.put_back()
+            against |= Against.LEFT if asked.fresh.left_behind(guard.covered) else Against.NOTHING
         return _Own(samples, start, end, content, against, why)
 
     def _heads(self, own: _Own, now: States, before_s: float) -> tuple[torch.Tensor, bool]:
@@ -173,6 +176,11 @@ class ShareExchange:
             states = states or last
         assert states is not None
         found.samples, found.end = samples, asked.streams.settled(now, *states)
+
+
+def change_in(fresh: Freshness) -> str:
+    """Return what of a data set has changed since it was followed, "" for nothing."""
+    return fresh.changed if fresh.changed_by_reading() else ""
 
 
 def _digest(states: States) -> int:
