@@ -15,9 +15,10 @@ __all__ = ["content_digest", "digest_of_bytes"]
 
 def content_digest(thing: Any) -> int | None:
     """Return the number of a data set with all that its own code reads, None where something in it has no content."""
-    sink = _Sink()
     try:
-        _ContentPickler(sink, 5).dump(list(parts(thing)))
+        for _ in range(2):  # at the first time pickle leaves a note on classes, which are parts, too
+            sink = _Sink()
+            _ContentPickler(sink, 5).dump(list(parts(thing)))
     except Exception:  # whatever a class of the script's raises where it is to be written down
         return None
     return digest_of_bytes(sink.hash.digest())

@@ -156,6 +156,18 @@ class Bytes(Counted):
         return torch.tensor([index, int(self.counts[0])])
 
 
+class Filled(Counted):
+    """Fills an array, from the last samples on."""
+
+    def __init__(self):
+        self.kept = numpy.zeros(SAMPLES)
+
+    def make(self, index):
+        if index >= 44:
+            self.kept[index] = index * 3
+        return torch.tensor([index, int(self.kept[index])])
+
+
 class Failing(Counted):
     def make(self, index):
         if index == 37:
