@@ -19,7 +19,7 @@ from flatout.ranks.input.share_exchange import Against, Asked, SharedBatch, Shar
 from flatout.torch_loader.predicted.backoff import Backoff
 from flatout.torch_loader.predicted.random_streams import StreamSet, WordCounts
 from flatout.units import format_ms
-from flatout.watch.dataset_state import drawn_on_device, random_states, same
+from flatout.watch.dataset_state import drawn_on_device, parts, random_states, same
 from flatout.watch.freshness import Freshness
 
 __all__ = ["LoaderDivision"]
@@ -57,7 +57,7 @@ class LoaderDivision:
         self._own, self._stop = own, stop
         self._backoff = Backoff()
         self._found: _Found | None = None
-        self._make: Callable[[SampleMaker, Sequence[Any]], Any] = self._timed
+        self._make: Callable[[SampleMaker, Sequence[Any]], Any] = self._first
         self._here_s = self._before_s = 0.0
         self._counts: Counter[str] = Counter()
 
@@ -66,21 +66,25 @@ class LoaderDivision:
         self._account = account
         if self._backoff.rests():
             account.hint = account.hint or _SLOW
+            self._counts["rested"] = 1
             return False
         account.reason = self.reason or account.reason
         return not self.reason
 
     def batch(self, maker: SampleMaker, index: Sequence[Any]) -> Any:
         """Return the batch of an index; every rank calls this for the same one."""
+        if self._counts.pop("rested", 0) and self._found is not None:
+            samples, took = _timed(maker, index)
+            self._here_s = self._mean(took)
+            return maker.batch(samples)
         return self._make(maker, index)
 
     # -- stages -------------------------------------------------------------------------------------------------
 
-    def _timed(self, maker: SampleMaker, index: Sequence[Any]) -> Any:
+    def _first(self, maker: SampleMaker, index: Sequence[Any]) -> Any:
         """Make a batch on every rank, and decide by what that takes whether to go on."""
-        before, begin = random_states(), perf_counter()
-        samples = maker.samples(index)
-        took = perf_counter() - begin
+        before = random_states()
+        samples, took = _timed(maker, index)
         why = division_trial.looks_bad(maker.dataset) or division_trial.not_samples(samples, len(index))
         if drawn_on_device(before, random_states()):
             why = "draws random numbers on a device"
@@ -95,9 +99,9 @@ class LoaderDivision:
         fresh, streams, why = division_trial.followed(maker.dataset, self._own)
         if not self._agreed(why) or fresh is None:
             return maker.whole(index)
-        now, begin = streams.read(), perf_counter()
-        samples = maker.samples(index)
-        took, end = perf_counter() - begin, streams.read()
+        now = streams.read()
+        samples, took = _timed(maker, index)
+        end = streams.read()
         changed = self._anywhere(change_in(fresh))
         if changed:
             self._counts["settling"] += 1
@@ -234,7 +238,13 @@ class LoaderDivision:
         return self._here_s > _WORTH_S and self._here_s * (1 - 1 / size) > num_bytes / _BYTES_PER_S
 
 
+def _timed(maker: SampleMaker, index: Sequence[Any]) -> tuple[Any, float]:
+    """Return the samples of a batch, and how many seconds they took."""
+    begin = perf_counter()
+    samples = maker.samples(index)
+    return samples, perf_counter() - begin
+
+
 def _num_bytes(samples: Any) -> int:
     """Return the size of a batch's samples, by the first of them."""
-    tensors = [one for one in torch.utils._pytree.tree_leaves(samples[:1]) if hasattr(one, "nbytes")]
-    return sum(int(one.nbytes) for one in tensors) * len(samples)
+    return sum(int(part.nbytes) for part in parts(samples[:1]) if hasattr(part, "nbytes")) * len(samples)
