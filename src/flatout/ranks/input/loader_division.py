@@ -205,7 +205,7 @@ class LoaderDivision:
     def _make_sure(self, maker: SampleMaker | None, what: str) -> None:
         """Stop the training unless all ranks have the data set of one that was not changed; None: there is none."""
         digest = None if maker is None else content_digest(maker.dataset)
-        told = torch.tensor([digest or 0, int(digest is not None)])
+        told = torch.tensor([digest or 0, int(digest is not None)], device="cpu")
         everywhere = self._group.everywhere(told)
         if digest is None or bool((everywhere != told).any()):
             self._stop(
@@ -231,7 +231,7 @@ class LoaderDivision:
         self._found = None
 
     def _mean(self, seconds: float) -> float:
-        return float(self._group.everywhere(torch.tensor([seconds], dtype=torch.float64)).mean())
+        return float(self._group.everywhere(torch.tensor([seconds], dtype=torch.float64, device="cpu")).mean())
 
     def _pays(self, num_bytes: int) -> bool:
         size = self._group.size

@@ -53,7 +53,7 @@ class _Packing(pickle.Pickler):
         length, offset = span * obj.element_size(), obj.storage_offset() * obj.element_size()
         if length > _MOST_GAPS * obj.nbytes:
             raise pickle.PicklingError("a sample is a part of larger memory")
-        flat: Any = torch.empty(0, dtype=torch.uint8).set_(obj.untyped_storage(), offset, (length,), (1,))
+        flat: Any = torch.empty(0, dtype=torch.uint8, device="cpu").set_(obj.untyped_storage(), offset, (length,), (1,))
         return _tensor, (pickle.PickleBuffer(flat.numpy()), obj.dtype, tuple(obj.shape), obj.stride())
 
 

@@ -148,7 +148,7 @@ class ShareExchange:
         """Return what each rank tells of its share, and whether each has begun where the last one has ended."""
         length = sum(piece.nbytes for piece in own.content)
         at = [_digest(states) for states in (now, own.start, own.end)]
-        told = torch.tensor([int(own.against), length, int(before_s * 1e6), *at])
+        told = torch.tensor([int(own.against), length, int(before_s * 1e6), *at], device="cpu")
         heads = self._group.everywhere(told)
         begun = heads[:, 3]
         if bool((begun != begun[0]).any()):
@@ -159,7 +159,7 @@ class ShareExchange:
     def _take(self, asked: Asked, own: _Own, lengths: list[int], now: States, found: SharedBatch) -> None:
         """Exchange the samples themselves."""
         room = -max(lengths) % _ALIGNED + max(lengths)
-        sent = torch.empty(room, dtype=torch.uint8)
+        sent = torch.empty(room, dtype=torch.uint8, device="cpu")
         memory, at = _bytes_of(sent), 0
         for piece in own.content:
             memory[at : at + piece.nbytes] = piece
