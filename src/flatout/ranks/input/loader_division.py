@@ -26,6 +26,7 @@ __all__ = ["LoaderDivision"]
 
 _WORTH_S = 2e-3  # a batch that is made sooner costs more to hand over
 _BYTES_PER_S = 1e9  # into shared memory and out of it
+_FEWEST = 6  # batches of a pass: a shorter one ends before anything is gained, so the first so many are left
 _SETTLING = 3  # batches after which a data set has set itself up
 _CHANGES, _BETWEEN = 4, 16  # by the script: so many, and one more for every so many batches that were divided
 
@@ -61,9 +62,18 @@ class LoaderDivision:
         self._here_s = self._before_s = 0.0
         self._counts: Counter[str] = Counter()
 
-    def asks(self, account: InputAccount) -> bool:
-        """Return whether ranks do something together for the next batch, which goes to `account`; the same on all."""
+    def asks(self, account: InputAccount, num_batches: int | None) -> bool:
+        """Return whether ranks do something together for the next batch, which goes to `account`; the same on all.
+
+        `num_batches`: of a pass, None where the loader has no length.
+        """
         self._account = account
+        if num_batches is not None and num_batches < _FEWEST and self._counts["asked"] < _FEWEST:
+            self._counts["asked"] += 1
+            account.hint = (
+                account.hint or f"has {num_batches} batches a pass, too few to try anything in the first ones"
+            )
+            return False
         if self._backoff.rests():
             account.hint = account.hint or _SLOW
             self._counts["rested"] = 1
@@ -125,6 +135,7 @@ class LoaderDivision:
 
     def _compare(self, asked: Asked, samples: list[Any], now: Any, end: Any) -> None:
         """Make a batch by shares that was made already; where it is the same one, go on like that."""
+        asked.streams.write(now)
         found = self._exchange.made(asked, now)
         asked.streams.write(end)
         if found.against:

@@ -5,6 +5,7 @@ batch, and the first one prints and writes.
 """
 
 import contextlib
+import io
 import os
 import sys
 import warnings
@@ -96,6 +97,14 @@ class _Ear:
 
     def write(self, text: str) -> Any:
         return len(text) if self._making.heard() else self._stream.write(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    @property
+    def buffer(self) -> Any:
+        return io.BytesIO() if self._making.heard() else self._stream.buffer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -120,7 +120,7 @@ class ShareExchange:
         start = end = asked.streams.advanced(now, tuple(first * count for count in asked.words))
         guard = StateGuard(asked.maker.dataset)
         guard.__enter__()
-        asked.streams.write(start)
+        asked.streams.write(start, now)
         with self._quiet.quietly():
             try:
                 made = asked.maker.samples(asked.indices[first : first + number])

@@ -64,12 +64,12 @@ class SharedInput:
         elif loader.batch_sampler is None:
             account.reason = account.reason or "gives its batches itself (batch_size=None)"
         else:
-            iterator._dataset_fetcher = _SharedFetcher(self, iterator._dataset_fetcher, account)
+            iterator._dataset_fetcher = _SharedFetcher(self, iterator._dataset_fetcher, account, _length(loader))
 
     # -- one batch ----------------------------------------------------------------------------------------------
 
-    def batch(self, maker: SampleMaker, index: Any, account: InputAccount) -> Any:
-        """Return a batch that the script asks for."""
+    def batch(self, maker: SampleMaker, index: Any, account: InputAccount, num_batches: int | None) -> Any:
+        """Return a batch that the script asks for; `num_batches`: of a pass, None for a loader without a length."""
         count = maker.count(index)
         account.batches += 1
         account.samples += count
@@ -81,7 +81,7 @@ class SharedInput:
         division = self._division(maker)
         if division is None:
             account.reason = f"is a {account.name}"
-        if division is None or not division.asks(account):
+        if division is None or not division.asks(account, num_batches):
             return maker.whole(index)
         self._meet(account, index)
         return division.batch(maker, index)
@@ -113,14 +113,21 @@ class SharedInput:
 class _SharedFetcher:
     """Takes the place of torch's fetcher of one iterator."""
 
-    def __init__(self, shared: SharedInput, fetcher: Any, account: InputAccount) -> None:
-        self._shared, self._account = shared, account
+    def __init__(self, shared: SharedInput, fetcher: Any, account: InputAccount, num_batches: int | None) -> None:
+        self._shared, self._account, self._num_batches = shared, account, num_batches
         self._maker = SampleMaker(fetcher)
         self._fetcher = fetcher
 
     def fetch(self, index: Any) -> Any:
         """Return the batch of an index."""
-        return self._shared.batch(self._maker, index, self._account)
+        return self._shared.batch(self._maker, index, self._account, self._num_batches)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fetcher, name)
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except Exception:  # a sampler of the script's own may have none
+        return None

@@ -27,6 +27,8 @@ def test_nothing_gets_out_and_that_is_told(quiet, caplog):
     with contextlib.redirect_stdout(out), quiet.quietly():
         assert HERE.inside
         print("unheard")
+        sys.stdout.writelines(["un", "heard"])
+        sys.stdout.buffer.write(b"unheard")
         logging.getLogger("samples").error("unheard")
     assert not HERE.inside
     assert (out.getvalue(), caplog.text, quiet.printed) == ("", "", True)

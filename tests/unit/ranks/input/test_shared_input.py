@@ -290,11 +290,23 @@ def test_what_takes_no_time_is_made_by_every_rank(tmp_path, monkeypatch):
     assert account.reason.endswith("less than handing it over is worth")
 
 
+def test_passes_that_end_before_anything_is_gained(tmp_path):
+    def short(epochs):
+        data = Subset(data_sets.Augmented(), range(20))
+        return data_sets.walk(data, epochs)
+
+    account = same_as_one_process(tmp_path, lambda: short(2))
+    assert (account.batches, account.divided) == (6, 0)
+    assert "3 batches a pass" in account.hint
+    account = same_as_one_process(tmp_path, lambda: short(4))
+    assert (account.batches, account.divided) == (12, 12 - 6 - FIRST)
+
+
 def test_ranks_with_other_batches_are_told_apart(tmp_path):
     def run(group):
         group.parted = lambda texts: (_ for _ in ()).throw(SystemExit("; ".join(texts)))
         SharedInput(group, RankAccount(str(tmp_path), group.rank, 2), stopped).install(Seams())
-        list(DataLoader(data_sets.Pure(), batch_size=8, sampler=list(range(group.rank, 40))))
+        list(DataLoader(data_sets.Pure(), batch_size=8, sampler=list(range(group.rank, 48))))
 
     for text in on_ranks(2, run):
         assert "batch 1 of Pure, 8 samples; batch 1 of Pure, 8 samples" in text
