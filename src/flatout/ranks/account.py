@@ -67,7 +67,9 @@ class RankAccount:
 
     def input(self, name: str, place: str) -> InputAccount:
         """Return what counts the batches of a loader over a data set of that name, walked at that line."""
-        key = (name, place) if len(self._inputs) < _MOST_LOADERS else ("others", "")
+        key = (name, place)
+        if key not in self._inputs and len(self._inputs) >= _MOST_LOADERS:
+            key = ("others", "")
         return self._inputs.setdefault(key, InputAccount(*key))
 
     def count(self, what: str) -> None:

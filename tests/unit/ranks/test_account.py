@@ -50,6 +50,7 @@ def test_loaders_are_told_apart_by_data_set_and_line(tmp_path):
     account.write()
     assert len(written(tmp_path)["inputs"]) == 51
     assert written(tmp_path)["inputs"][-1]["name"] == "others"
+    assert written(tmp_path)["inputs"][0]["batches"] == 5
 
 
 def test_calls_are_counted_by_what_became_of_them(tmp_path):
