@@ -54,7 +54,7 @@ class Cached(Dataset):
     def __init__(self):
         self.kept = {}
     def __len__(self):
-        return 16
+        return 24
     def __getitem__(self, index):
         if index not in self.kept:
             time.sleep(0.01)
@@ -139,7 +139,7 @@ def reads_of(reads, rank, epoch, number):
 
 def test_batches_streams_and_data_sets_are_those_of_one_process(ended):
     one, two, _ = ended
-    assert one.stdout.count("\n") == 3 * (6 + 6 + 4 + 1 + 2) + 1 + 3
+    assert one.stdout.count("\n") == 3 * (6 + 6 + 6 + 1 + 2) + 1 + 3
     assert two.out == one.stdout
 
 
