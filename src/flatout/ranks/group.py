@@ -35,6 +35,7 @@ class Together(IntEnum):
     RESULT = 5
     DONE = 6
     FAILED = 7
+    INPUT = 8
 
 
 class PeerFailed(Exception):
