@@ -8,6 +8,7 @@ import contextlib
 import copy
 import io
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from flatout.ranks.fitness import is_compiled, settings, written_out
 from flatout.ranks.group import PeerFailed, RankGroup, Together
 from flatout.ranks.kept_values import Kept, kept_values, same_kept, since
 from flatout.ranks.local_rows import HERE
+from flatout.ranks.named_values import NamedValues
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.streams import put_back, same_streams, taken
 
@@ -57,6 +59,7 @@ class CutResult:
     parts: list[Any]
     structure: Any
     tie: Any
+    nodes: int = 0  # of the graph, that it has made
 
 
 class NotTried(str):
@@ -75,6 +78,14 @@ class _Outcome:
     buffers: list[Any] = field(default_factory=list)
     streams: tuple[Any, ...] = ()
     kept: Kept = field(default_factory=dict)  # what attributes hold since then
+
+
+class _Silence(io.StringIO):
+    """What is printed during a trial, and not shown."""
+
+    @property
+    def has_heard(self) -> bool:
+        return self.tell() > 0
 
 
 class _NotEqual(Exception):
@@ -99,7 +110,7 @@ def prove(
     before, group.tried, silenced = taken(), True, logging.root.manager.disable
     try:
         logging.disable(logging.CRITICAL)
-        with contextlib.redirect_stdout(io.StringIO()):  # what the call says is said when it is made
+        with contextlib.redirect_stdout(_Silence()):  # what the call says is said when it is made
             return _proven(call, run, (cut, join), plans, before, group)
     finally:
         logging.disable(silenced)
@@ -155,9 +166,16 @@ def _reference(call: Call, run: Callable[..., Any], exact: bool) -> _Outcome:
     copied, leaves = _copied(call, exact)
     versions = [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]
     held, modules = kept_values(copied), list(copied.modules())
-    before = settings(modules)
-    outcome = _Outcome(*tree_flatten(run(copied, leaves, call.structure)))
+    before, put_back = settings(modules), NamedValues(list(call.module.modules())).kept()
+    try:
+        outcome = _Outcome(*tree_flatten(run(copied, leaves, call.structure)))
+    finally:
+        outside = put_back()
     outcome.kept = since(held, copied)
+    if outside:
+        raise _NotEqual(f"it writes to {outside} outside of it")
+    if isinstance(sys.stdout, _Silence) and sys.stdout.has_heard:
+        raise _NotEqual("it prints, perhaps what it computes of its batch")
     if versions != [leaf._version for leaf in leaves if _is_tensor(leaf) and not leaf.is_inference()]:
         raise _NotEqual("it writes to its arguments")
     changed = [name for name, value in settings(modules) if (name, value) not in before]
