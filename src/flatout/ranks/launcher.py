@@ -48,7 +48,7 @@ def main() -> int:
         watch = HostWatch(launch, address, file.parent)
         watch.start()
         end = watch.settle(_ended_among_hosts(launch, file.parent, address))
-    if end.exit_code:
+    if end.elsewhere or any(code < 0 for code in end.exit_codes.values()):
         end_left_over()
     write_end(end, file.parent / END_FILE)
     return end.exit_code

@@ -15,8 +15,7 @@ from flatout.schema.ranks import LAUNCHER_VARIABLE, SESSION_VARIABLE
 
 __all__ = ["end_left_over", "end_ranks", "wait_for_ranks"]
 
-_TERMINATED_S = 8.0  # for a rank that takes SIGTERM: to save something
-_LEFT_OVER_S = 1.0
+_TERMINATED_S = 8.0  # for a process that takes SIGTERM: to save something
 
 
 def wait_for_ranks(patience_s: float) -> bool:
@@ -31,7 +30,7 @@ def wait_for_ranks(patience_s: float) -> bool:
 
 def end_ranks() -> None:
     """End the ranks of this launcher. Nobody but torch's agent asks how they have ended."""
-    _end(psutil.Process().children(), _TERMINATED_S)
+    _end(psutil.Process().children())
 
 
 def end_left_over() -> None:
@@ -43,16 +42,16 @@ def end_left_over() -> None:
             said = process.environ()
             if said.get(LAUNCHER_VARIABLE) == own and said.get(SESSION_VARIABLE) == str(os.getsid(process.pid)):
                 found.append(process)
-    _end(found, _LEFT_OVER_S)
+    _end(found)
 
 
-def _end(processes: Sequence[psutil.Process], patience_s: float) -> None:
+def _end(processes: Sequence[psutil.Process]) -> None:
     """Ask processes to end, and after a while kill those that have not."""
     for act in (psutil.Process.terminate, psutil.Process.kill):
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 act(process)
-        until = time.monotonic() + patience_s
+        until = time.monotonic() + _TERMINATED_S
         while any(map(_runs, processes)) and time.monotonic() < until:
             time.sleep(0.05)
 

@@ -43,7 +43,7 @@ def started():
 
 @pytest.mark.slow
 def test_what_a_rank_has_left_is_ended_and_nothing_else(started, monkeypatch):
-    monkeypatch.setattr(left_over, "_LEFT_OVER_S", 0.3)
+    monkeypatch.setattr(left_over, "_TERMINATED_S", 0.3)
     left, deaf, daemon, foreign = started[:] = [
         begin(WAIT, os.getpid()),
         begin(DEAF + WAIT, os.getpid()),

@@ -64,7 +64,7 @@ class HostLinks:
         key = store.get("key").decode()
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         with socket.create_server((self._address, 0), family=family, backlog=self._hosts) as server:
-            place = {"host": self._host, "address": self._address, "port": server.getsockname()[1]}
+            place = {"host": self._host, "address": self._address or socket.gethostname(), "port": server.getsockname()[1]}
             store.set(f"host/{number}", json.dumps(place))
             for other in range(number):
                 self._greet(json.loads(store.get(f"host/{other}")), {"key": key, "host": self._host})
@@ -81,14 +81,14 @@ class HostLinks:
         """Take a connection of one that knows the key; whoever else looks at this port is left alone."""
         way.settimeout(_GREET_S)
         text = b""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             while not text.endswith(b"\n") and len(text) < _LONGEST:
                 found = way.recv(1)
                 if not found:
                     break
                 text += found
             words = json.loads(text)
-            if isinstance(words, dict) and secrets.compare_digest(str(words.get("key")), key):
+            if isinstance(words, dict) and secrets.compare_digest(str(words.get("key")).encode(), key.encode()):
                 self._add(str(words.get("host")), way)
                 return
         way.close()
@@ -131,7 +131,7 @@ class HostLinks:
             self._take_line(link, line)
 
     def _take_line(self, link: _Link, line: bytes) -> None:
-        with contextlib.suppress(ValueError, TypeError, KeyError):  # not ours
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):  # not ours
             words = json.loads(line)
             failure = RankFailure(**{**words, "kind": FailureKind(words["kind"])}) if words != _DONE else None
             link.done = True
