@@ -17,6 +17,7 @@ from flatout.ranks.cut_calls import CutCalls
 from flatout.ranks.ending import RankEnd
 from flatout.ranks.gradients import LocalSpans, exchange_gradients
 from flatout.ranks.group import join
+from flatout.ranks.hosts.leaving import RankLeaving
 from flatout.ranks.input.shared_input import SharedInput
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.random_rows import draw_whole_batches
@@ -37,11 +38,14 @@ def train_as_rank(order: Order) -> None:
         return
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     seams, spans, account = Seams(), LocalSpans(), RankAccount(order.folder, rank, size)
+    leaving = RankLeaving(os.environ[FOLDER_VARIABLE]) if os.environ.get("GROUP_WORLD_SIZE", "1") != "1" else None
     group, store = join(rank, size)
     end = RankEnd(account, store, rank, size)
     group.when_lost(end.lost)
     group.parted = end.parted
     calls = CutCalls(group, spans, account, end.stop)
+    if leaving is not None:
+        leaving.joined(lambda: group.waits, lambda: "own" in account.facts, end.leave)
     _attached.extend((seams, group, store, calls))
     seeds = begin_alike(seams, _seed(store, rank))
     _divide_threads(seams)
