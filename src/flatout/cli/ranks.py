@@ -24,6 +24,9 @@ def run_on_ranks(target: "Target", ranks: str, machines: Sequence[str], *, recip
     placement = place(ranks, machines)
     where = f" on {placement.nodes} machines" if placement.nodes > 1 else ""
     _say(f"{target.name} trains on {placement.size} ranks{where}, with the batches and results of one process")
+    if placement.shard:
+        within = "of its machine " if placement.shard == "node" and placement.nodes > 1 else ""
+        _say(f"each rank {within}keeps a share of parameters, gradients and optimizer state")
     if recipe is not None:
         _say(f"the fixes of {recipe} were proven in one process, and are left out")
     trained = train_on_ranks(target, placement)

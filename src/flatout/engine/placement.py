@@ -11,6 +11,7 @@ from flatout.errors import UsageError
 __all__ = ["Placement", "first_host", "place"]
 
 _MOST_RANKS = 4096
+_SHARDS = ("all", "node")
 _ADVICE = "Try: flatout run --nproc-per-node 2 train.py"
 
 
@@ -22,6 +23,7 @@ class Placement:
     nodes: int = 1
     endpoint: str = ""
     job: str = ""
+    shard: str = ""  # each rank keeps a share of the parameters, within "all" ranks or those of its "node"
 
     @property
     def size(self) -> int:
@@ -30,12 +32,14 @@ class Placement:
 
 
 def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = os.environ) -> Placement:
-    """Return what `--nproc-per-node ranks` and the values of `--nnodes` and `--rdzv-endpoint` ask for.
+    """Return what `--nproc-per-node ranks` and the values of `--nnodes`, `--rdzv-endpoint` and `--shard` ask for.
 
     Raises:
         UsageError: they make no sense, here or together.
     """
     number = _number_of_ranks(ranks, environment)
+    shard = next((one for one in reversed(machines) if one in _SHARDS), "")
+    machines = [one for one in machines if one not in _SHARDS]
     nodes, endpoint = _machines(machines)
     if not machines and "SLURM_PROCID" in environment:
         nodes, endpoint = _of_slurm(environment)
@@ -47,7 +51,7 @@ def place(ranks: str, machines: Sequence[str], environment: Mapping[str, str] = 
     if number * nodes > _MOST_RANKS:
         raise UsageError(f"{number * nodes} ranks are more than flatout starts ({_MOST_RANKS}).", advice=_ADVICE)
     job = environment.get("SLURM_JOB_ID", "flatout") if nodes > 1 else uuid.uuid4().hex
-    return Placement(number, nodes, endpoint, job)
+    return Placement(number, nodes, endpoint, job, shard)
 
 
 def _number_of_ranks(text: str, environment: Mapping[str, str]) -> int:
@@ -72,7 +76,7 @@ def _machines(values: Sequence[str]) -> tuple[int, str]:
         else:
             raise UsageError(
                 f"{value} is neither a number of machines (--nnodes 2) nor a place where they meet"
-                " (--rdzv-endpoint HOST:29400).",
+                " (--rdzv-endpoint HOST:29400), nor do ranks share parameters within it (--shard, --shard node).",
             )
     return nodes, endpoint
 

@@ -61,6 +61,7 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
             protect_files=False,
             ranks=True,
             ranks_seed=_seed(placement),
+            shard=placement.shard,
         )
         write_order(order, folder / ORDER_FILE)
         start = (sys.executable, "-m", "flatout.engine.process.rank_start", str(folder), *target.command)

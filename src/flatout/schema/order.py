@@ -93,6 +93,7 @@ class Order:
     first_step: int = 1  # that is recorded, timed or compared: those before belong to another training of the script
     ranks: bool = False  # "run": the processes that the launcher has started are ranks of one training
     ranks_seed: int = 0  # of streams that a plain process begins anywhere
+    shard: str = ""  # with `ranks`: each keeps a share of parameters, within "all" ranks or those of its "node"
     live: bool = False  # "run": each rank writes twice a second what it is doing
     timing: TimingOrder | None = None
     verify: VerifyOrder | None = None
