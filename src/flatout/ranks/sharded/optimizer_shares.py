@@ -162,6 +162,7 @@ class OptimizerShares:
         for group, params in zip(groups, before, strict=True):
             group["params"] = [one if (found := self._values.of(one)) is None else found.part for one in params]
         optimizer.state.open = True
+        self._move_state(optimizer, before)
         try:
             yield
         finally:
@@ -171,6 +172,14 @@ class OptimizerShares:
                 optimizer.state.open = False
             else:  # a state dict was loaded
                 optimizer.state = _ShareState(optimizer.state, self._stop)
+
+    def _move_state(self, optimizer: Any, groups: list[list[Any]]) -> None:
+        """Take shares of state that was made with the optimizer."""
+        for one in [one for params in groups for one in params]:
+            shard = self._values.of(one)
+            if shard is not None and one in optimizer.state:
+                state = optimizer.state.pop(one)
+                optimizer.state[shard.part] = {name: _share(shard, value) for name, value in state.items()}
 
     # -- state dicts --------------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class ShardedPasses:
             self._running = False
             for one in pinned:
                 one.users -= 1
+                one.show(False)
             recent, self._recent = self._recent, []
             if ended:
                 for block in recent:

@@ -120,7 +120,7 @@ class Shard:
         """Take the share anew from the whole, which the script may have written to, or replaced."""
         if not self.whole:
             return
-        with torch.no_grad(), as_it_is():
+        with as_it_is():
             data = self.parameter.data
             if tuple(data.shape) != self.shape or (data.stride() != self.stride and is_dense(data)):
                 self.shape, self.stride = tuple(data.shape), tuple(data.stride())
@@ -128,7 +128,7 @@ class Shard:
 
     def put(self, flat: _Tensor) -> None:
         """Make the parameter whole, of the shares of all ranks; memory that others hold stays, and is written to."""
-        with torch.no_grad(), as_it_is():
+        with as_it_is():
             if self.whole:
                 self.parameter.data.copy_(self.shaped(flat))
             else:
@@ -140,10 +140,11 @@ class Shard:
         if self.users:
             return False
         self.fresh = False
+        self.show(False)
         if not self.whole:
             return False
         self.settle()
-        with torch.no_grad(), as_it_is():
+        with as_it_is():
             parameter = self.parameter
             if is_dense(parameter) and not _is_held(parameter):
                 parameter.data = absent(parameter)

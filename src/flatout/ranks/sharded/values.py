@@ -4,6 +4,7 @@ Whether a parameter is put together is decided alike on all ranks. What one of t
 still there, since the garbage collector has not come by) decides only what that rank keeps.
 """
 
+import contextlib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +19,18 @@ from flatout.ranks.local_rows import HERE
 from flatout.ranks.sharded.resting import as_it_is, resting_in
 from flatout.ranks.sharded.shard import Place, Shard, absent, is_dense
 
-__all__ = ["SharedValues", "kinds"]
+__all__ = ["SharedValues", "kinds", "ordinary"]
 
 _LEAST_VALUES = 1024  # of a parameter: a smaller one stays whole on every rank
 _MOST_BYTES = 32 << 20  # put together in one exchange
 _LEAST_ROOM = 64 << 20  # bytes that may be whole at a time because somebody has touched them
+
+
+@contextlib.contextmanager
+def ordinary() -> Iterator[None]:
+    """Have tensors made here be such that autograd takes them, and no graph is made, in whatever mode the script is."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 def kinds(shards: Iterable[Shard], most_bytes: int = _MOST_BYTES) -> list[list[Shard]]:
@@ -77,10 +85,10 @@ class SharedValues:
     def copied(self, parameter: Any) -> Any:
         """Return a copy of a resting parameter, of which each rank keeps a share, too."""
         shard = self.known(parameter)
-        shard.settle()
-        with as_it_is():
+        with ordinary(), as_it_is():
+            shard.settle()
             made = Parameter(absent(parameter), parameter.requires_grad)
-        self._keep(made, shard)
+            self._keep(made, shard)
         return made
 
     def known(self, parameter: Any) -> Shard:
@@ -123,11 +131,12 @@ class SharedValues:
         needed = [one for one in shards if not one.fresh]
         if not needed:
             return
-        self.group.meet(Together.VALUES, _told(needed), always=True)
-        for one in () if settled else needed:
-            one.settle()
-        for some in kinds(needed):
-            self._gather(some)
+        with ordinary():
+            self.group.meet(Together.VALUES, _told(needed), always=True)
+            for one in () if settled else needed:
+                one.settle()
+            for some in kinds(needed):
+                self._gather(some)
         for one in needed:
             self.storages[one.storage()] = one
         self.largest = max(self.largest, self._whole)
@@ -148,9 +157,10 @@ class SharedValues:
 
     def release(self, shards: Iterable[Shard]) -> None:
         """Let parameters rest that are not in use."""
-        for one in shards:
-            if one.release():
-                self._whole -= _bytes(one)
+        with ordinary():
+            for one in shards:
+                if one.release():
+                    self._whole -= _bytes(one)
 
     def touched(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """Do an operation on parameters that rest, with the whole of them."""
