@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn import ModuleDict, ModuleList, Sequential
 
 __all__ = ["blocks_of"]
@@ -40,4 +41,6 @@ def blocks_of(root: Any, size_of: Callable[[Any], int]) -> list[Any]:
 
 def _is_compiled(module: Any) -> bool:
     """Return whether calls of the modules in this one are compiled into its own."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return True
     return "_orig_mod" in vars(module).get("_modules", {}) or vars(module).get("_compiled_call_impl") is not None

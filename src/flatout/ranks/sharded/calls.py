@@ -1,46 +1,22 @@
-"""Calls of modules with sharded parameters: put together block by block, and let go when the call of a block ends.
-
-What autograd saves of a parameter for the backward pass is not kept: a note takes its place, by which the values are
-put together again.
-"""
+"""Calls of modules with sharded parameters: put together block by block, and let go when the call of a block ends."""
 
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch._C._autograd import _top_saved_tensors_default_hooks
-from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves
 
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.sharded.blocks import blocks_of
-from flatout.ranks.sharded.resting import as_it_is
 from flatout.ranks.sharded.shard import Shard
 from flatout.ranks.sharded.values import SharedValues
 
 __all__ = ["ShardedCalls"]
-
-_MODIFIED = (
-    "one of the variables needed for gradient computation has been modified by an inplace operation: a parameter of"
-    " shape {shape}, which is at version {now}; expected version {then} instead"
-)
-
-
-class _Saved(NamedTuple):
-    """What stands for a parameter, or a view of it, in a graph."""
-
-    shard: Shard
-    parameter: Any
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int  # from where the parameter begins
-    version: int
-
 
 @dataclass(slots=True)
 class _Plan:
@@ -126,7 +102,7 @@ class ShardedCalls:
         if self._values.group.tried and HERE.whole:
             self._look = _Look(_rows((args, kwargs)))
         try:
-            with self._in_use(plan.rest), self._noted():
+            with self._in_use(plan.rest), self._values.notes.taken():
                 result = original(module, *args, **kwargs)
             if self._look is not None:
                 self._learn(module, plan, self._look)
@@ -135,7 +111,7 @@ class ShardedCalls:
             self._running = self._look = None
             self._values.let_go()
             if not HERE.backward:
-                self._values.storages.clear()
+                self._values.notes.clear()
 
     def _block(
         self, shards: Sequence[Shard], original: Callable[..., Any], module: Any, args: Any, kwargs: Any
@@ -216,34 +192,3 @@ class ShardedCalls:
     def _shards(self, module: Any) -> list[Shard]:
         found = map(self._values.of, module.parameters())
         return [one for one in found if one is not None]
-
-    # -- what autograd saves ------------------------------------------------------------------------------------
-
-    def _noted(self) -> Any:
-        """Return the context in which a note is saved in place of a parameter."""
-        if not torch.is_grad_enabled() or _top_saved_tensors_default_hooks(True) is not None:
-            return contextlib.nullcontext()
-        return saved_tensors_hooks(self._note, self._found)
-
-    def _note(self, tensor: Any) -> Any:
-        with as_it_is():
-            begin = tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
-            shard = self._values.storages.get(begin)
-            if shard is None or not shard.whole or shard.ref() is None or shard.storage() != begin:
-                return tensor
-            parameter = shard.parameter
-            if tensor.dtype is not parameter.dtype:
-                return tensor
-            offset = tensor.storage_offset() - parameter.storage_offset()
-            return _Saved(shard, parameter, tuple(tensor.shape), tensor.stride(), offset, parameter._version)
-
-    def _found(self, saved: Any) -> Any:
-        if not isinstance(saved, _Saved):
-            return saved
-        with as_it_is(), torch.no_grad():
-            now = saved.parameter._version
-            if now != saved.version:
-                raise RuntimeError(_MODIFIED.format(shape=saved.shard.shape, now=now, then=saved.version))
-            self._need(saved.shard)
-            data = saved.parameter.data
-            return data.as_strided(saved.size, saved.stride, data.storage_offset() + saved.offset)

@@ -66,7 +66,7 @@ class ShardedPasses:
                 self._end(_each((*called, *had, *(one for one in self._values.all() if one.grad is not None))))
             self._values.let_go()
             self._values.release(self._values.all())
-            self._values.storages.clear()
+            self._values.notes.clear()
 
     def need(self, shard: Shard) -> None:
         """Have a parameter whole, and what else is in its block."""

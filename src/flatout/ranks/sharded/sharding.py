@@ -14,6 +14,7 @@ from flatout.ranks.sharded.memory import MemoryAccount
 from flatout.ranks.sharded.optimizer_shares import OptimizerShares
 from flatout.ranks.sharded.passes import ShardedPasses
 from flatout.ranks.sharded.resting import RestingParameter
+from flatout.ranks.sharded.past_python import take_past_python
 from flatout.ranks.sharded.shard import can_count
 from flatout.ranks.sharded.values import SharedValues
 
@@ -33,8 +34,10 @@ class Sharding:
         """
         if not can_count():
             raise RuntimeError("--shard needs a torch that counts the holders of memory: 2.8 or later")
+        account.facts["shard"] = True
         self._values = SharedValues(group, within)
         self._passes = ShardedPasses(self._values, stop)
+        self._values.notes.need = self._passes.need
         self._calls = ShardedCalls(self._values, self._passes.need)
         self._optimizers = OptimizerShares(self._values, self._passes, MemoryAccount(self._values, account), stop)
         self.touched = self._values.touched
@@ -46,6 +49,8 @@ class Sharding:
         """Put it in place, before calls are cut; nothing is shared out unless it `fits`."""
         HERE.sharding = self
         self._calls.install(seams)
+        self._values.notes.install(seams)
+        take_past_python(seams)
         self._optimizers.install(seams, fits)
         clip_shares(seams, self._values)
 

@@ -12,10 +12,12 @@ from threading import get_ident
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import Parameter
 
 from flatout.ranks.group import RankGroup, Together
 from flatout.ranks.local_rows import HERE
+from flatout.ranks.sharded.notes import Notes
 from flatout.ranks.sharded.resting import as_it_is, resting_in
 from flatout.ranks.sharded.shard import Place, Shard, absent, is_dense
 
@@ -29,7 +31,7 @@ _LEAST_ROOM = 64 << 20  # bytes that may be whole at a time because somebody has
 @contextlib.contextmanager
 def ordinary() -> Iterator[None]:
     """Have tensors made here be such that autograd takes them, and no graph is made, in whatever mode the script is."""
-    with torch.inference_mode(False), torch.no_grad():
+    with temporarily_clear_interpreter_stack(), torch.inference_mode(False), torch.no_grad():
         yield
 
 
@@ -53,8 +55,7 @@ class SharedValues:
     def __init__(self, group: RankGroup, within: RankGroup) -> None:
         """Know of none; `within`: the ranks that have the shares of one whole."""
         self.group, self.within = group, within
-        self.storages: dict[int, Shard] = {}
-        """Of what is whole in the call that runs, by where its memory begins."""
+        self.notes = Notes()
         self.largest = 0  # bytes that were whole at a time
         self._live: dict[int, Shard] = {}
         self._touched: dict[int, Shard] = {}
@@ -128,18 +129,18 @@ class SharedValues:
 
         `settled`: shares are newer than what is whole.
         """
-        needed = [one for one in shards if not one.fresh]
-        if not needed:
-            return
-        with ordinary():
-            self.group.meet(Together.VALUES, _told(needed), always=True)
-            for one in () if settled else needed:
-                one.settle()
-            for some in kinds(needed):
-                self._gather(some)
-        for one in needed:
-            self.storages[one.storage()] = one
-        self.largest = max(self.largest, self._whole)
+        wanted = list(shards)
+        needed = [one for one in wanted if not one.fresh]
+        if needed:
+            with ordinary():
+                self.group.meet(Together.VALUES, _told(needed), always=True)
+                for one in () if settled else needed:
+                    one.settle()
+                for some in kinds(needed):
+                    self._gather(some)
+            self.largest = max(self.largest, self._whole)
+        for one in wanted:
+            self.notes.whole(one)
 
     def _gather(self, some: Sequence[Shard]) -> None:
         for one, whole in zip(some, self.wholes(some, [one.part.detach() for one in some]), strict=True):
@@ -156,7 +157,10 @@ class SharedValues:
             at += len(part)
 
     def release(self, shards: Iterable[Shard]) -> None:
-        """Let parameters rest that are not in use."""
+        """Let parameters rest that are not in use; inside of a transform of functions, once that is over."""
+        if not self.notes.possible:
+            self._touched |= {id(one.parameter): one for one in shards}
+            return
         with ordinary():
             for one in shards:
                 if one.release():
@@ -171,7 +175,8 @@ class SharedValues:
         for one in shards.values():
             one.show(True)
         try:
-            return function(*args, **kwargs)
+            with self.notes.taken():
+                return function(*args, **kwargs)
         finally:
             for one in shards.values():
                 one.show(one.users > 0)
@@ -183,13 +188,15 @@ class SharedValues:
 
     def let_go(self) -> None:
         """Let everything rest that was touched, and is not held."""
+        if not self.notes.possible:
+            return
         self.release(one for one in self._touched.values() if one.ref() is not None)
         self._touched.clear()
 
     def _make_room(self, wanted: Mapping[int, Shard]) -> None:
         room = max([_LEAST_ROOM, *(2 * sum(_bytes(each) for each in one.block) for one in wanted.values())])
         others = [one for key, one in self._touched.items() if key not in wanted]
-        if sum(map(_bytes, (*others, *wanted.values()))) > room:
+        if sum(map(_bytes, (*others, *wanted.values()))) > room and self.notes.possible:
             self.release(one for one in others if one.ref() is not None)
             self._touched.clear()
 
