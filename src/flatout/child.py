@@ -86,9 +86,7 @@ def attach(order_file: str) -> None:
 def _train(order: Any) -> None:
     """Put the recipe's fixes in place; around them, where it is asked for, what tells how the training goes."""
     if order.ranks:
-        from flatout.ranks.rank import train_as_rank
-
-        train_as_rank(order)
+        _train_as_rank(order)
         return
     if order.fixes or not order.live:
         from flatout.fixes.core.under_recipe import train_under
@@ -98,6 +96,21 @@ def _train(order: Any) -> None:
         from flatout.probe.system.live_status import follow
 
         follow(order)
+
+
+def _train_as_rank(order: Any) -> None:
+    """Make this process a rank. One that cannot be one ends: it would be a whole training beside the others."""
+    from flatout.schema.ranks import CANNOT_BEGIN, is_rank
+
+    if not is_rank():
+        return
+    try:
+        from flatout.ranks.rank import train_as_rank
+
+        train_as_rank(order)
+    except Exception:
+        os.write(2, f"flatout: rank {os.environ.get('RANK')} cannot begin\n{traceback.format_exc()}".encode())
+        os._exit(CANNOT_BEGIN)
 
 
 def _prepare_timing(recorder: Any) -> None:

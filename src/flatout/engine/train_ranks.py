@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,17 +52,18 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
             f"--nproc-per-node starts a Python script or module, and {target.command[0]} is neither.",
             advice="Leave the launcher out: flatout run --nproc-per-node 2 train.py",
         )
-    with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="flatout-", ignore_cleanup_errors=True) as name, _in_memory() as memory:
         folder = Path(name)
         (folder / "parts").mkdir()
+        (folder / "batches").mkdir()
         order = Order(
             mode="run",
             folder=str(folder),
             script=target.name,
             protect_files=False,
             ranks=True,
-            ranks_seed=_seed(placement),
             shard=placement.shard,
+            ranks_memory=memory,
         )
         write_order(order, folder / ORDER_FILE)
         start = (sys.executable, "-m", "flatout.engine.process.rank_start", str(folder), *target.command)
@@ -73,13 +75,24 @@ def train_on_ranks(target: Target, placement: Placement) -> RanksTrained:
         with _same_hashes(placement):
             code = train_observed(Target(target.name, command), folder / ORDER_FILE)
         _remove_rooms(folder)
-        shutil.rmtree(Path("/dev/shm", folder.name), ignore_errors=True)  # batches that no rank has read
         return _trained(code, folder)
 
 
-def _seed(placement: Placement) -> int:
-    """Return where random streams begin that no script has seeded: the same on all machines."""
-    return random.Random(placement.job if placement.nodes > 1 else None).getrandbits(62)
+@contextlib.contextmanager
+def _in_memory() -> Iterator[str]:
+    """Make a folder in memory that no other user can write to; "" where there is none. It goes with all that is in it.
+
+    What lies in it is unpickled, so its name must not be one that somebody can make before.
+    """
+    try:
+        folder = tempfile.mkdtemp(prefix="flatout-", dir="/dev/shm")
+    except OSError:
+        folder = ""
+    try:
+        yield folder
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
