@@ -189,7 +189,8 @@ def join_machine(group: RankGroup, store: Any) -> RankGroup:
     rank, size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     if size == group.size:
         return group
-    machine = torch.distributed.PrefixStore(f"machine-{os.environ['GROUP_RANK']}", store)
+    distributed: Any = torch.distributed
+    machine = distributed.PrefixStore(f"machine-{os.environ['GROUP_RANK']}", store)
     return _joined(machine, rank, size, True)
 
 

@@ -49,8 +49,10 @@ def _sharded(account: Mapping[str, Any]) -> list[str]:
             f"parameters, gradients and optimizer state: {own} on this rank, of {whole} in one process; of the"
             f" parameters at most {together} were whole at a time"
         )
-    for reason in account.get("unsharded", ()):
-        found.append(f"parameters stayed whole on every rank: {reason}")
+    reasons = account.get("unsharded", ())
+    found += [f"parameters stayed whole on every rank: {reason}" for reason in reasons]
+    if account.get("shard") and not found:
+        found.append("nothing was shared out: no optimizer of torch's steps a parameter of 1,024 values or more")
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+torch.set_num_threads(1)
 top, here = Path(sys.argv[1]).resolve(), Path(__file__).resolve().parent
 names = sys.argv[2:]
 for name in names:

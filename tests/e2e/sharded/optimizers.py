@@ -4,7 +4,20 @@ import torch
 from torch import nn
 
 torch.manual_seed(4)
-OWN = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "Adafactor")
+OWN = (
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "ASGD",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+    "Adafactor",
+)
 
 
 class Signs(torch.optim.Optimizer):

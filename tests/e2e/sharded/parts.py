@@ -1,4 +1,4 @@
-"""Layers that use parameters in ways of their own: recurrent, normed, convolutional, computed again, called by parts."""
+"""Layers that use parameters in ways of their own: recurrent, normed, convolutional, computed again, by parts."""
 
 import torch
 from torch import nn

@@ -18,6 +18,7 @@ from flatout.ranks.sharded.values import SharedValues
 
 __all__ = ["ShardedCalls"]
 
+
 @dataclass(slots=True)
 class _Plan:
     """How calls of one module are made."""
@@ -113,9 +114,7 @@ class ShardedCalls:
             if not HERE.backward:
                 self._values.notes.clear()
 
-    def _block(
-        self, shards: Sequence[Shard], original: Callable[..., Any], module: Any, args: Any, kwargs: Any
-    ) -> Any:
+    def _block(self, shards: Sequence[Shard], original: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
         if self._look is not None:
             self._look.see(module, args, kwargs)
         if HERE.backward:  # computed again: what follows of this pass needs it soon

@@ -47,7 +47,7 @@ def _is_apart(shard: Shard) -> bool:
 def _clipped(
     shards: Sequence[Shard], whole: Sequence[Any], max_norm: float, order: float, strictly: bool, values: SharedValues
 ) -> Any:
-    shares = [one.part.grad for one in shards]
+    shares: list[Any] = [one.part.grad for one in shards]
     norms = torch.stack([torch.linalg.vector_norm(one, order).to(shares[0].device) for one in shares])
     everywhere = torch.linalg.vector_norm(values.within.everywhere(norms), order, 0)
     others = [torch.linalg.vector_norm(one, order).to(everywhere) for one in whole]

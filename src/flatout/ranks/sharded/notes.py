@@ -1,4 +1,4 @@
-"""What autograd saves of a parameter is not kept: a note takes its place, by which the values are put together again."""
+"""What autograd saves of a parameter is not kept: a note takes its place, by which values are put together again."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from flatout.ranks.sharded.shard import Shard
 
 __all__ = ["Notes"]
 
+_is_enabled: Any = vars(_autograd)["_saved_tensors_hooks_is_enabled"]
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: a parameter of"
     " shape {shape}, which is at version {now}; expected version {then} instead"
@@ -50,7 +51,7 @@ class Notes:
     @property
     def possible(self) -> bool:
         """Whether autograd takes notes here; where it does not, what it saves of a parameter has to stay whole."""
-        return bool(_autograd._saved_tensors_hooks_is_enabled())
+        return bool(_is_enabled())
 
     def taken(self) -> Any:
         """Return the context in which a note is saved in place of a parameter; hooks of the script go first."""

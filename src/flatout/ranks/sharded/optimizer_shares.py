@@ -1,4 +1,4 @@
-"""Optimizers that step the shares of this rank: each value is stepped by itself, so that shares give what the whole does.
+"""Optimizers that step the shares of this rank: each value is stepped by itself, so shares give what the whole gives.
 
 Their state is that of shares. A state dict is that of one process: put together where it is asked for, and taken apart
 where one is loaded.
@@ -166,7 +166,7 @@ class OptimizerShares:
         try:
             yield
         finally:
-            for group, params in zip(groups, before, strict=True):
+            for group, params in zip(optimizer.param_groups, before, strict=True):  # a state dict brings new groups
                 group["params"] = params
             if isinstance(optimizer.state, _ShareState):
                 optimizer.state.open = False

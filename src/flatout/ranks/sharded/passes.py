@@ -149,7 +149,7 @@ def _each(shards: Iterable[Shard | None]) -> list[Shard]:
 def _flat(grad: Any, of: Shard) -> torch.Tensor:
     """Return a gradient in the order in which the parameter lies in memory, zeros for none."""
     if grad is None:
-        return of.part.detach().new_zeros(of.numel)
+        return torch.zeros(of.numel, dtype=of.part.dtype, device=of.part.device)
     whole = torch.empty_strided(of.shape, of.stride, dtype=grad.dtype, device=grad.device)
     return whole.copy_(grad.detach()).as_strided((of.numel,), (1,))
 

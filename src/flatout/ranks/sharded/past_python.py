@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from flatout.probe.core.seams import Hits, Seams
 from flatout.ranks.local_rows import HERE
-from flatout.ranks.sharded.resting import RestingParameter
+from flatout.ranks.sharded.resting import RestingParameter, without_transforms
 
 __all__ = ["take_past_python"]
 
@@ -36,7 +35,7 @@ def _make_transform(original: Callable[..., Any], hits: Hits) -> Callable[..., A
     def wrap(tensor: Any, *args: Any) -> Any:
         if isinstance(tensor, RestingParameter):
             hits.count += 1
-            with temporarily_clear_interpreter_stack():
+            with without_transforms():
                 tensor = tensor.view_as(tensor)  # which holds its memory for as long as it is wrapped
         return original(tensor, *args)
 

@@ -3,16 +3,18 @@
 Only questions that its values have no part in (its shape, its type, whether it is trained) pass by.
 """
 
+import contextlib
 import copy
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._functorch import pyfunctorch
 from torch.nn import Parameter
 
 from flatout.ranks.local_rows import HERE
 
-__all__ = ["RestingParameter", "as_it_is", "resting_in"]
+__all__ = ["RestingParameter", "as_it_is", "resting_in", "without_transforms"]
 
 _PROPERTIES = (
     "shape dtype device layout requires_grad is_leaf grad_fn ndim itemsize names is_cuda is_cpu is_sparse is_quantized"
@@ -28,7 +30,7 @@ _METHODS = (
 def _questions() -> frozenset[Any]:
     """Return the functions of torch's that no value has a part in."""
     properties = [vars(owner).get(name) for name in _PROPERTIES.split() for owner in torch.Tensor.__mro__]
-    found = [one.__get__ for one in properties if hasattr(one, "__get__")]
+    found: list[Any] = [getattr(one, "__get__") for one in properties if hasattr(one, "__get__")]  # noqa: B009
     found += [getattr(torch.Tensor, name) for name in _METHODS.split() if hasattr(torch.Tensor, name)]
     return frozenset((*found, torch.is_floating_point, torch.is_complex, torch.numel, torch.is_inference))
 
@@ -39,6 +41,11 @@ _QUESTIONS = _questions()
 def as_it_is() -> Any:
     """Return the context in which a resting parameter is what it is, whole or not."""
     return torch._C.DisableTorchFunctionSubclass()
+
+
+def without_transforms() -> Any:
+    """Return the context outside of transforms of functions."""
+    return getattr(pyfunctorch, "temporarily_clear_interpreter_stack", contextlib.nullcontext)()
 
 
 class RestingParameter(Parameter):

@@ -1,4 +1,4 @@
-"""One parameter of which this rank keeps a share: its values and its gradient, whole for as long as somebody needs them.
+"""One parameter of which this rank keeps a share: values and gradient, whole for as long as somebody needs them.
 
 The parameter that the script knows stays the object that it is. Between its uses it rests: its shape is there, its
 values are not. Whole again, it is left whole for as long as anything else holds its memory (a view, a state dict, an
@@ -18,6 +18,7 @@ from flatout.ranks.sharded.resting import RestingParameter, as_it_is
 __all__ = ["Place", "Shard", "absent", "can_count", "is_dense"]
 
 _Tensor = torch.Tensor
+_GRAD: Any = torch.Tensor.grad  # of every tensor
 # Torch's own count of a storage's holders: https://github.com/pytorch/pytorch/pull/155451; before, CUDA builds only.
 _num_holders: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 _nothing: dict[tuple[torch.dtype, torch.device], _Tensor] = {}
@@ -74,19 +75,21 @@ class Shard:
 
     __slots__ = ("block", "fresh", "grad_held", "part", "place", "ref", "shape", "stride", "users", "whole")
 
-    def __init__(self, parameter: Any, place: Place, forget: Callable[[Any], None], like: "Shard | None" = None) -> None:
+    def __init__(
+        self, parameter: Any, place: Place, forget: Callable[[Any], None], like: "Shard | None" = None
+    ) -> None:
         """Take a parameter that is whole, or one without values that is to have those of `like`.
 
         `forget` is called with the reference to it when it has gone.
         """
         self.ref = weakref.ref(parameter, forget)
         self.place = place
-        self.shape = tuple(parameter.shape) if like is None else like.shape
-        self.stride = tuple(parameter.stride()) if like is None else like.stride
+        self.shape: tuple[int, ...] = tuple(parameter.shape) if like is None else like.shape
+        self.stride: tuple[int, ...] = tuple(parameter.stride()) if like is None else like.stride
         self.whole, self.fresh, self.users = like is None, False, 0
         self.block: tuple[Shard, ...] = (self,)
         self.grad_held: _Tensor | None = None  # what the script holds of the gradient, while a backward pass runs
-        self.part = Parameter(self.share(parameter.detach()) if like is None else like.part.detach().clone())
+        self.part: Any = Parameter(self.share(parameter.detach()) if like is None else like.part.detach().clone())
 
     @property
     def parameter(self) -> Any:
@@ -166,12 +169,12 @@ class Shard:
     def grad(self) -> Any:
         """The gradient of the parameter itself: whole, or None while ranks keep shares of it."""
         with as_it_is():
-            return torch.Tensor.grad.__get__(self.parameter)
+            return _GRAD.__get__(self.parameter)
 
     @grad.setter
     def grad(self, value: Any) -> None:
         with as_it_is():
-            torch.Tensor.grad.__set__(self.parameter, value)
+            _GRAD.__set__(self.parameter, value)
 
     def put_down_gradient(self) -> None:
         """Keep a share of a gradient that is whole; what the script holds of it is written to after the pass."""

@@ -13,8 +13,8 @@ from flatout.ranks.sharded.clipping import clip_shares
 from flatout.ranks.sharded.memory import MemoryAccount
 from flatout.ranks.sharded.optimizer_shares import OptimizerShares
 from flatout.ranks.sharded.passes import ShardedPasses
-from flatout.ranks.sharded.resting import RestingParameter
 from flatout.ranks.sharded.past_python import take_past_python
+from flatout.ranks.sharded.resting import RestingParameter
 from flatout.ranks.sharded.shard import can_count
 from flatout.ranks.sharded.values import SharedValues
 
@@ -27,13 +27,9 @@ class Sharding:
     def __init__(
         self, group: RankGroup, within: RankGroup, account: RankAccount, stop: Callable[[str], NoReturn]
     ) -> None:
-        """Take all ranks, and those `within` which a whole is shared out.
-
-        Raises:
-            RuntimeError: this version of torch does not have what it takes.
-        """
+        """Take all ranks, and those `within` which a whole is shared out."""
         if not can_count():
-            raise RuntimeError("--shard needs a torch that counts the holders of memory: 2.8 or later")
+            stop("--shard needs a newer version of torch: this one does not count what holds the memory of a tensor")
         account.facts["shard"] = True
         self._values = SharedValues(group, within)
         self._passes = ShardedPasses(self._values, stop)

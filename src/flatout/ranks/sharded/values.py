@@ -12,13 +12,12 @@ from threading import get_ident
 from typing import Any
 
 import torch
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import Parameter
 
 from flatout.ranks.group import RankGroup, Together
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.sharded.notes import Notes
-from flatout.ranks.sharded.resting import as_it_is, resting_in
+from flatout.ranks.sharded.resting import as_it_is, resting_in, without_transforms
 from flatout.ranks.sharded.shard import Place, Shard, absent, is_dense
 
 __all__ = ["SharedValues", "kinds", "ordinary"]
@@ -31,7 +30,7 @@ _LEAST_ROOM = 64 << 20  # bytes that may be whole at a time because somebody has
 @contextlib.contextmanager
 def ordinary() -> Iterator[None]:
     """Have tensors made here be such that autograd takes them, and no graph is made, in whatever mode the script is."""
-    with temporarily_clear_interpreter_stack(), torch.inference_mode(False), torch.no_grad():
+    with without_transforms(), torch.inference_mode(False), torch.no_grad():
         yield
 
 
@@ -202,7 +201,7 @@ class SharedValues:
 
 
 def _bytes(shard: Shard) -> int:
-    return shard.numel * shard.part.element_size()
+    return int(shard.numel * shard.part.element_size())
 
 
 def _told(shards: Iterable[Shard]) -> int:
