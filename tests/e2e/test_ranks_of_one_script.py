@@ -25,6 +25,7 @@ CUT = {  # modules whose calls are cut, of which every training has some
     "compiled": ["OptimizedModule", "Sequential"],
     "compiled_noise": [],
     "contrastive": ["Sequential"],
+    "data_parallel": ["Sequential"],
     "dropout": ["Noisy"],
     "early_stop": ["Sequential"],
     "ema": ["Sequential"],

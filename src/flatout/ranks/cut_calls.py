@@ -23,7 +23,7 @@ from flatout.ranks.fitness import refusal
 from flatout.ranks.gradients import LocalSpans
 from flatout.ranks.group import RankGroup, Together
 from flatout.ranks.local_rows import HERE, OwnRows
-from flatout.ranks.proof import Call, CutForm, CutResult, Untried, prove
+from flatout.ranks.proof import Call, CutForm, CutResult, NotTried, prove
 from flatout.ranks.rows import Dim, RowPlan, shares
 
 __all__ = ["CutCalls"]
@@ -77,8 +77,12 @@ class CutCalls:
         self._trained: dict[int, int] = {}  # by parameter: how many values its optimizer has
         self.off = ""  # why no call is cut any more
 
-    def install(self, seams: Seams) -> None:
-        """Take every call of a module that is no part of another one's."""
+    def install(self, seams: Seams, *, observed: bool = False) -> None:
+        """Take every call of a module that is no part of another one's.
+
+        `observed`: what a call is given, and what it returns, is looked at by others, who are to see the whole batch.
+        They stand between `__call__` and `_call_impl`; a module that was compiled in place is called past the latter.
+        """
         here = HERE
 
         def make(original: _Original, hits: Hits) -> _Original:
@@ -97,7 +101,7 @@ class CutCalls:
 
             return init
 
-        seams.wrap("torch.nn.modules.module:Module.__call__", make)
+        seams.wrap(f"torch.nn.modules.module:Module.{'_call_impl' if observed else '__call__'}", make)
         seams.wrap("torch.optim.optimizer:Optimizer.__init__", make_optimizer)
 
     # -- one call -----------------------------------------------------------------------------------------------
@@ -172,7 +176,7 @@ class CutCalls:
         if kind.calls in _PROVEN_AGAIN and isinstance(kind.form, CutForm):
             found = self._proven(original, call)
             enough = kind.form.plan.rows(_shapes(call.leaves)) >= self._group.size
-            if found != kind.form and enough and not isinstance(found, Untried):
+            if found != kind.form and enough and not isinstance(found, NotTried):
                 reason = found if isinstance(found, str) else "it would be cut another way"
                 self._stop(f"{type(call.module).__name__} was cut by rows, and cannot be any more: {reason}")
         return kind.form

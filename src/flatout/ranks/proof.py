@@ -24,7 +24,7 @@ from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
 from flatout.ranks.sharded.sharding import backward_pass, is_sharded, share_of_gradient
 from flatout.ranks.streams import put_back, same_streams, taken
 
-__all__ = ["Call", "CutForm", "CutResult", "Untried", "prove"]
+__all__ = ["Call", "CutForm", "CutResult", "NotTried", "prove"]
 
 _EXACT = 1e-7  # relative difference in float64
 _ROUNDED = {torch.float32: 2e-3}
@@ -60,7 +60,7 @@ class CutResult:
     tie: Any
 
 
-class Untried(str):
+class NotTried(str):
     """Why a call cannot be tried on copies; whether its rows depend on each other is not known."""
 
     __slots__ = ()
@@ -124,7 +124,7 @@ def _proven(
         if not reason:
             break
     if whole is None or reason:
-        return Untried(reason)
+        return NotTried(reason)
     for plan in plans:
         form, failed = _tried(call, plan, whole, ways, exact, group)
         put_back(before)

@@ -22,7 +22,7 @@ from flatout.ranks.random_rows import draw_whole_batches
 from flatout.ranks.sharded.sharding import Sharding
 from flatout.ranks.streams import begin_alike
 from flatout.schema.order import Order
-from flatout.schema.ranks import OUTPUT_VARIABLE
+from flatout.schema.ranks import FOLDER_VARIABLE, MEMORY_LINK, OUTPUT_VARIABLE
 from flatout.torch_loader.divided_workers import DividedWorkers
 
 __all__ = ["train_as_rank"]
@@ -46,12 +46,12 @@ def train_as_rank(order: Order) -> None:
     begin_alike(seams, _seed(store, rank))
     _divide_threads(seams)
     _step_aside(seams, calls, account)
-    _divide_input(seams, order, account)
+    _divide_input(seams, account)
     draw_whole_batches(seams)
     synchronize(seams, group)
     _share_out(seams, order, calls, (group, store), account, end)
     exchange_gradients(seams, group, spans, account, end.stop)
-    calls.install(seams)
+    calls.install(seams, observed=order.mode != "run")
     os.register_at_fork(after_in_child=_forked)
     atexit.register(end.ended)
 
@@ -94,10 +94,12 @@ def _divide_threads(seams: Seams) -> None:
     seams.wrap("torch:set_num_threads", make)
 
 
-def _divide_input(seams: Seams, order: Order, account: RankAccount) -> None:
+def _divide_input(seams: Seams, account: RankAccount) -> None:
     """Let each worker of a loader run in one rank of this machine, and count what each rank makes for itself."""
-    folders = [folder for folder in (order.ranks_memory, os.path.join(order.folder, "batches")) if folder]
-    workers = DividedWorkers(folders, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+    shared = os.environ[FOLDER_VARIABLE]
+    folders = [os.path.join(shared, name) for name in (MEMORY_LINK, "batches")]
+    usable = [folder for folder in folders if os.path.isdir(folder)]
+    workers = DividedWorkers(usable, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
 
     def alone(original: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
         def init(iterator: Any, loader: Any) -> None:

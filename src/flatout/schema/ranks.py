@@ -7,7 +7,9 @@ from pathlib import Path
 
 __all__ = [
     "CANNOT_BEGIN",
+    "FOLDER_VARIABLE",
     "LAUNCHER_VARIABLE",
+    "MEMORY_LINK",
     "OUTPUT_VARIABLE",
     "RankLaunch",
     "is_rank",
@@ -17,6 +19,12 @@ __all__ = [
 
 LAUNCHER_VARIABLE = "FLATOUT_RANKS_LAUNCHER"
 """Internal: the process that starts ranks; those whose parent it is are ranks."""
+
+FOLDER_VARIABLE = "FLATOUT_RANKS_FOLDER"
+"""Internal: the folder that ranks of one machine share."""
+
+MEMORY_LINK = "memory"
+"""In that folder: leads to one in memory in which ranks hand each other batches."""
 
 OUTPUT_VARIABLE = "FLATOUT_RANKS_OUTPUT"
 """Internal: under which numbers a rank that prints nothing keeps the streams that it was given."""

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from flatout.ranks.local_rows import HERE, OwnRows
-from flatout.ranks.proof import Call, CutForm, CutResult, Untried, prove
+from flatout.ranks.proof import Call, CutForm, CutResult, NotTried, prove
 
 TABLE = nn.Parameter(torch.ones(3))
 
@@ -60,7 +60,7 @@ def test_a_module_of_independent_rows_is_cut():
 )
 def test_what_is_not_tried_is_told_apart_from_rows_that_depend_on_each_other(act, word):
     found = proven(Calling(act), torch.randn(4, 3))
-    assert isinstance(found, Untried) and word in found, found
+    assert isinstance(found, NotTried) and word in found, found
 
 
 def test_the_gradients_of_the_script_stay_as_they_are():
