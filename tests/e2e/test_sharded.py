@@ -35,7 +35,8 @@ def trainings(tmp_path_factory):
     plain = subprocess.run([sys.executable, SCRIPTS / "each.py", one, *NAMES], capture_output=True, text=True)
     assert plain.returncode == 0, plain.stderr
     flatout = Flatout(top)
-    ended = flatout("run", "--nproc-per-node", "2", "--shard", str(SCRIPTS / "each.py"), str(two), *NAMES)
+    words = ["run", "--nproc-per-node", "2", "--shard", str(SCRIPTS / "each.py"), str(two), *NAMES]
+    ended = flatout.wait(flatout.start(*words), 700)
     assert ended.code == 0, ended.err
     assert flatout.left_behind() == []
     return one, two
