@@ -169,6 +169,8 @@ class ShardedCalls:
     def plan_of(self, module: Any) -> _Plan:
         """Return how calls of `module` are made."""
         number = self._values.made
+        if any(one.ref() is None for one in self._plans.values()):  # copies that calls were tried on
+            self._plans = {key: one for key, one in self._plans.items() if one.ref() is not None}
         plan = self._plans.get(id(module))
         if plan is None or plan.ref() is not module or plan.number != number:
             plan = self._plans[id(module)] = self._planned(module, number)

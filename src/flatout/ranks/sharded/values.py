@@ -24,7 +24,7 @@ __all__ = ["SharedValues", "kinds", "ordinary"]
 
 _LEAST_VALUES = 1024  # of a parameter: a smaller one stays whole on every rank
 _MOST_BYTES = 32 << 20  # put together in one exchange
-_LEAST_ROOM = 64 << 20  # bytes that may be whole at a time because somebody has touched them
+_LEAST_ROOM = 4 << 20  # bytes that may be whole at a time because somebody has touched them
 
 
 @contextlib.contextmanager
@@ -114,6 +114,7 @@ class SharedValues:
             found = self._live.get(key)
             if found is not None and found.ref is reference:
                 del self._live[key]
+                found.block = ()  # it has held itself
 
         shard = Shard(parameter, Place(self.within.rank, self.within.size), forget, like)
         self._live[key] = shard

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from flatout.ranks.local_rows import HERE
 from flatout.ranks.sharded.blocks import blocks_of
 
 
@@ -37,6 +38,22 @@ def test_what_is_compiled_or_a_script_is_not_taken_apart():
     assert blocks_of(torch.jit.script(model), num_values) == []
     assert blocks_of(torch.compile(model), num_values) == []
     assert names(nn.ModuleDict({"a": torch.jit.script(model), "b": nn.Linear(8, 8)})) == ["a", "b"]
+
+
+def test_one_block_is_whole_in_a_call_and_two_in_a_backward_pass(alone):
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(6)))
+    torch.optim.SGD(model.parameters(), 0.1)
+    one = 4 * 64 * 64
+    alone.values.largest = 0
+    HERE.whole = True
+    loss = model(torch.randn(3, 64)).sum()
+    HERE.whole = False
+    assert alone.values.largest == one
+    with alone.sharding.around([model]):
+        loss.backward()
+    assert alone.values.largest == 2 * one
+    assert not any(alone.values.of(layer.weight).whole for layer in model)
+    assert all(alone.values.of(layer.weight).grad is None and layer.weight.grad is not None for layer in model)
 
 
 def test_modules_without_shared_out_parameters_are_none():
