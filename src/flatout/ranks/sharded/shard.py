@@ -73,7 +73,7 @@ class Place(NamedTuple):
 class Shard:
     """This rank's share of a parameter; `part` is what its optimizer steps, padded to the same length on all ranks."""
 
-    __slots__ = ("block", "fresh", "grad_held", "part", "place", "ref", "shape", "stride", "users", "whole")
+    __slots__ = ("block", "counted", "fresh", "grad_held", "part", "place", "ref", "shape", "stride", "users", "whole")
 
     def __init__(
         self, parameter: Any, place: Place, forget: Callable[[Any], None], like: "Shard | None" = None
@@ -88,6 +88,7 @@ class Shard:
         self.stride: tuple[int, ...] = tuple(parameter.stride()) if like is None else like.stride
         self.whole, self.fresh, self.users = like is None, False, 0
         self.block: tuple[Shard, ...] = (self,)
+        self.counted = 0  # bytes that are whole of it, as whoever counts them has counted
         self.grad_held: _Tensor | None = None  # what the script holds of the gradient, while a backward pass runs
         self.part: Any = Parameter(self.share(parameter.detach()) if like is None else like.part.detach().clone())
 

@@ -79,7 +79,7 @@ class SharedValues:
         for one, storage in fit:
             if there[storage] == 1:
                 shard = self._keep(one)
-                self._whole += _bytes(shard)
+                self._count(shard, _bytes(shard))
                 self.release((shard,))
 
     def copied(self, parameter: Any) -> Any:
@@ -115,6 +115,7 @@ class SharedValues:
             if found is not None and found.ref is reference:
                 del self._live[key]
                 found.block = ()  # it has held itself
+                self._count(found, 0)
 
         shard = Shard(parameter, Place(self.within.rank, self.within.size), forget, like)
         self._live[key] = shard
@@ -144,7 +145,7 @@ class SharedValues:
 
     def _gather(self, some: Sequence[Shard]) -> None:
         for one, whole in zip(some, self.wholes(some, [one.part.detach() for one in some]), strict=True):
-            self._whole += 0 if one.whole else _bytes(one)
+            self._count(one, _bytes(one))
             one.put(whole)
 
     def wholes(self, some: Sequence[Shard], parts: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -164,7 +165,7 @@ class SharedValues:
         with ordinary():
             for one in shards:
                 if one.release():
-                    self._whole -= _bytes(one)
+                    self._count(one, 0)
 
     def touched(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """Do an operation on parameters that rest, with the whole of them."""
@@ -180,6 +181,11 @@ class SharedValues:
         finally:
             for one in shards.values():
                 one.show(one.users > 0)
+
+    def _count(self, shard: Shard, num_bytes: int) -> None:
+        """Take down how many bytes of a parameter are whole."""
+        self._whole += num_bytes - shard.counted
+        shard.counted = num_bytes
 
     def hold(self, shards: Sequence[Shard]) -> None:
         """Have these whole until the call, the pass or the step that runs is over."""

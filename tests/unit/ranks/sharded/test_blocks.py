@@ -1,5 +1,7 @@
 """Which modules of a model are put together one at a time."""
 
+import copy
+
 import torch
 from torch import nn
 
@@ -49,6 +51,9 @@ def test_one_block_is_whole_in_a_call_and_two_in_a_backward_pass(alone):
     loss = model(torch.randn(3, 64)).sum()
     HERE.whole = False
     assert alone.values.largest == one
+    copy.deepcopy(model).double()
+    alone.values.let_go()
+    alone.values.largest = 0
     with alone.sharding.around([model]):
         loss.backward()
     assert alone.values.largest == 2 * one
