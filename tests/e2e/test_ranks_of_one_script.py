@@ -138,6 +138,15 @@ def test_an_exception_on_all_ranks_is_told_once(flatout):
     assert ended.err.count("ValueError: everywhere") == 1
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_is_named_with_the_signal(flatout, rank):
+    script = training(each_step=f'if done == 5 and os.environ["RANK"] == "{rank}": os.kill(os.getpid(), 9)')
+    ended = on_ranks(flatout, script)
+    assert ended.code == 137
+    assert f"rank {rank} was killed by SIGKILL: the kernel does so when memory runs out" in ended.err
+    assert "has failed" not in ended.err
+
+
 def test_ranks_that_go_different_ways_are_stopped_with_the_line(flatout):
     script = training(each_step='if done == 7 and os.environ["RANK"] == "1": return')
     ended = on_ranks(flatout, script)

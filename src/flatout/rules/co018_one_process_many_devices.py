@@ -15,8 +15,8 @@ the optimizer's step for all.
 ## What to do
 
 `flatout tune --nproc-per-node gpu` trains the script as it is with one process per device, each with its rows of the
-script's batch, and compares results and speed with one process. By hand: `DistributedDataParallel` under `torchrun`; the
-data set then needs a `DistributedSampler`, and the batch size is that of one process.
+script's batch, and compares results and speed with one process. By hand: `DistributedDataParallel` under `torchrun`;
+the data set then needs a `DistributedSampler`, and the batch size is that of one process.
 
 ## When it is wrong
 
