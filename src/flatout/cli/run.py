@@ -28,9 +28,25 @@ _USAGE = 2  # the exit code of argparse and click for arguments that they do not
 _KILLED = 128  # what a shell adds to the number of the signal that ended a program
 
 
+class RunCommand(ScriptCommand):
+    """`flatout run`, whose `--shard` needs no value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give `--shard` the value that it has without one; what comes after the script's name is the script's."""
+        flags = {name for one in self.params if getattr(one, "is_flag", False) for name in one.opts}
+        read, rest = list[str](), list(args)
+        while rest and rest[0].startswith("-") and rest[0] not in ("--", "-m"):
+            word = rest.pop(0)
+            alone = word == "--shard" and rest[:1] != ["node"]
+            read.append("--shard=all" if alone else word)
+            if not alone and word not in flags and "=" not in word and rest:
+                read.append(rest.pop(0))
+        return super().parse_args(ctx, [*read, *rest])
+
+
 @click.command(
     "run",
-    cls=ScriptCommand,
+    cls=RunCommand,
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
     options_metavar="[OPTIONS]",
 )
@@ -57,10 +73,12 @@ _KILLED = 128  # what a shell adds to the number of the signal that ended a prog
 @click.option(
     "--nnodes",
     "--rdzv-endpoint",
+    "--shard",
     "machines",
     multiple=True,
-    metavar="M|HOST:PORT",
-    help="With --nproc-per-node: the number of machines, and where they meet. Start it on each.",
+    metavar="M|HOST:PORT|[node]",
+    help="With --nproc-per-node: the number of machines, and where they meet (start it on each); --shard: each rank"
+    " keeps a share of parameters, gradients and optimizer state, of all ranks or (node) of those of its machine.",
 )
 @click.option(
     "--live/--print-sbatch",
@@ -154,6 +172,11 @@ def _on_ranks(
         raise UsageError(
             "--print-sbatch needs the number of ranks on each machine.",
             advice="Try: flatout run --nproc-per-node gpu --nnodes 2 --print-sbatch train.py > train.sbatch",
+        )
+    if ranks is None and any(one in ("all", "node") for one in machines):
+        raise UsageError(
+            "--shard shares parameters among the ranks of --nproc-per-node, and that is not given.",
+            advice="Try: flatout run --nproc-per-node 2 --shard train.py",
         )
     if ranks is None:
         raise UsageError(

@@ -23,6 +23,7 @@ from flatout.ranks.kept_values import Kept, kept_values, same_kept, since
 from flatout.ranks.local_rows import HERE
 from flatout.ranks.named_values import NamedValues
 from flatout.ranks.rows import Dim, RowPlan, candidates, joined_dim
+from flatout.ranks.sharded.sharding import backward_pass, is_sharded, share_of_gradient
 from flatout.ranks.streams import put_back, same_streams, taken
 
 __all__ = ["Call", "CutForm", "CutResult", "NotTried", "prove"]
@@ -219,6 +220,8 @@ def _has_others(outputs: list[Any], known: list[Any]) -> bool:
 def _copied(call: Call, exact: bool) -> tuple[Any, list[Any]]:
     """Return copies of the module and of the arguments, in float64 where that is asked for."""
     copied = copy.deepcopy(written_out(call.module))
+    if HERE.sharding is not None:
+        HERE.sharding.tried(call.module, copied)
     for parameter in copied.parameters():
         parameter.grad = None
     if exact:
@@ -238,7 +241,7 @@ def _copied(call: Call, exact: bool) -> tuple[Any, list[Any]]:
 def _gradients(copied: Any, leaves: list[Any], outputs: list[Any]) -> list[Any]:
     """Return the gradients of parameters and arguments, None where there is none, for the same random cotangents."""
     results = [leaf for leaf in outputs if _is_tensor(leaf) and leaf.requires_grad]
-    wanted = [one for one in (*copied.parameters(), *filter(_is_tensor, leaves)) if one.requires_grad]
+    wanted = _wanted(copied, leaves)
     if not results or not wanted:
         return []
     stream = torch.Generator().manual_seed(20_000_003)
@@ -248,11 +251,16 @@ def _gradients(copied: Any, leaves: list[Any], outputs: list[Any]) -> list[Any]:
     given = [one.to(dtype=of.dtype, device=of.device) for one, of in zip(cotangents, results, strict=True)]
     HERE.backward += 1
     try:
-        _backward(results, given)
-        return [one.grad for one in wanted]
+        with backward_pass([copied]):
+            _backward(results, given)
+        return [share_of_gradient(one) for one in wanted]
     finally:
         HERE.backward -= 1
         HERE.rows = None
+
+
+def _wanted(copied: Any, leaves: list[Any]) -> list[Any]:
+    return [one for one in (*copied.parameters(), *filter(_is_tensor, leaves)) if one.requires_grad]
 
 
 # -- the call by rows -----------------------------------------------------------------------------------------------
@@ -311,7 +319,8 @@ def _compared(
     if not same_streams(streams, whole.streams):
         raise _NotEqual("it draws random numbers by rows in a way that has no whole batch")
     _same("buffers", list(copied.buffers()), whole.buffers, exact)
-    gradients = _averaged(_gradients(copied, leaves, joined), whole.gradients, group)
+    averaged = [is_sharded(one) for one in _wanted(copied, leaves)]
+    gradients = _averaged(_gradients(copied, leaves, joined), whole.gradients, averaged, group)
     _same("gradients", gradients, whole.gradients, exact)
     return CutForm(plan, tuple(dims), result.structure)
 
@@ -327,10 +336,11 @@ def _dim(whole: Any, part: Any, total: int, own: int) -> Dim:
         raise _NotEqual(str(error)) from None
 
 
-def _averaged(own: list[Any], whole: list[Any], group: RankGroup) -> list[Any]:
+def _averaged(own: list[Any], whole: list[Any], averaged: list[bool], group: RankGroup) -> list[Any]:
+    """Return the means over all ranks, where gradients are not `averaged` shares of them."""
     found = []
-    for one, of in zip(own, whole, strict=True):
-        if of is None:
+    for one, of, done in zip(own, whole, averaged if own else (), strict=True):
+        if of is None or done:
             found.append(one)
             continue
         one = torch.zeros_like(of) if one is None else one.detach().clone(memory_format=torch.contiguous_format)
