@@ -19,6 +19,7 @@ from flatout.pipeline.compile.sample_form import SampleForm, pack
 from flatout.pipeline.inspect.determinism import detached, some_indices
 from flatout.pipeline.read.in_place import room_for, written
 from flatout.pipeline.read.sample_copies import loaded
+from flatout.pipeline.read.tables.table import TableDataset
 from flatout.watch.components import attributes_of
 from flatout.watch.script_signals import any_but_signals
 
@@ -102,6 +103,8 @@ def _known(dataset: Any) -> SampleSource | None:
     name, module = type(dataset).__name__, type(dataset).__module__
     if type(dataset) is TensorDataset:
         return _tensors(dataset.tensors)
+    if type(dataset) is TableDataset:
+        return _columns(dataset.dense_columns)
     if not module.startswith("torchvision.datasets.") or dataset.target_transform is not None:
         return None
     if name in _DIGITS and module == "torchvision.datasets.mnist":
@@ -126,6 +129,20 @@ def _tensors(tensors: Sequence[torch.Tensor]) -> SampleSource | None:
         return first, others
 
     return SampleSource(read, SampleForm("tensor"), None, 0, found[0], columns=tuple(tensors))
+
+
+def _columns(columns: dict[str, torch.Tensor] | None) -> SampleSource | None:
+    """Return where the samples of a table come from; None where they are more than numbers."""
+    if not columns:
+        return None
+    found, (first, *others) = layout_of({name: rows[:1] for name, rows in columns.items()}, 1), columns.values()
+    if found is None:
+        return None
+
+    def read(indices: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
+        return torch.index_select(first, 0, indices), [torch.index_select(rows, 0, indices) for rows in others]
+
+    return SampleSource(read, SampleForm("tensor"), None, 0, found[0], columns=(first, *others))
 
 
 def _dense(tensor: torch.Tensor) -> bool:

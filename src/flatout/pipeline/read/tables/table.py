@@ -1,0 +1,151 @@
+"""`flatout.table`: a data set of the rows of Parquet, Arrow and CSV files."""
+
+import copy
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from flatout.errors import BadTable
+from flatout.pipeline.read.tables.opened_table import MAPPED, Reopened, TableRequest, keep, opened_table
+from flatout.pipeline.read.tables.table_columns import TableColumn, column_of
+from flatout.pipeline.read.tables.table_files import Paths
+from flatout.pipeline.read.tables.table_rows import TableRows
+from flatout.pipeline.read.tables.table_scan import Columns
+from flatout.units import format_bytes
+from flatout.watch.unwritten import Unwritten
+
+__all__ = ["TableDataset", "table"]
+
+_Transform = Callable[[Any], Any]
+
+
+class TableDataset(Dataset[Any]):
+    """The rows of a table, read when it was made: what becomes of the files afterwards does not change them.
+
+    A sample is a dictionary from the names of columns to values: a tensor of no dimensions for a number, of one for a
+    list of numbers, `str`, `bytes`, else what pyarrow gives; None for null.
+
+    Attributes:
+        transform: called on each row, if it is not None.
+    """
+
+    def __init__(self, request: TableRequest, transform: _Transform | None, again: Reopened | None = None) -> None:
+        """Read the table, or map what is kept of it; `again`: the rows that another process has."""
+        self.transform = transform
+        self._request = request
+        opened = opened_table(request, again)
+        self._key, self._place, known = opened.key, opened.place, opened.known
+        columns: list[TableColumn] = [column_of(each, known.of(at)) for at, each in enumerate(known.columns)]
+        self._num_rows, self._num_bytes = known.num_rows, known.num_bytes
+        self._columns, self._known = Unwritten(columns), Unwritten(known)
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __getitem__(self, index: Any) -> Any:
+        place = operator.index(index)
+        if not -self._num_rows <= place < self._num_rows:
+            raise IndexError(f"row {place} of a table of {self._num_rows} rows")
+        rows = TableRows(self._columns.held, torch.tensor([place % self._num_rows]))
+        return rows[0] if self.transform is None else self.transform(rows[0])
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
+        """Return the samples of a batch."""
+        rows = TableRows(self._columns.held, self._places(indices))
+        return rows if self.transform is None else [self.transform(row) for row in rows]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(self._num_rows))
+
+    def __repr__(self) -> str:
+        names = ", ".join(column.name for column in self._columns.held)
+        return f"<table of {self._num_rows} rows: {names}; {format_bytes(self._num_bytes)} {self._place}>"
+
+    def __copy__(self) -> "TableDataset":
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "TableDataset":
+        """Return another one over the same columns, which nobody writes to."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        made.transform = copy.deepcopy(self.transform, memo)
+        return made
+
+    def __reduce__(self) -> Any:
+        """Be a note of what was asked for: another process maps what this one keeps on disk."""
+        if self._key is None:
+            raise BadTable(
+                "The files of this table cannot be told from later ones: their storage gives no time and no ETag.",
+                "Another process may read other rows than this one has.",
+                "Start workers by fork, or copy the files to a disk.",
+            )
+        kept = self._place.startswith(MAPPED) or keep(self._request, self._key, self._known.held)
+        return _opened_again, (self._request, self.transform, self._key, kept)
+
+    @property
+    def dense_columns(self) -> dict[str, torch.Tensor] | None:
+        """Return all rows where they lie, by column; None where a sample is more than numbers. Not to be written to."""
+        rows = {column.name: column.rows for column in self._columns.held}
+        found = {name: each for name, each in rows.items() if each is not None}
+        return found if self.transform is None and len(found) == len(rows) else None
+
+    def _places(self, indices: Sequence[int]) -> torch.Tensor:
+        places = torch.as_tensor(indices, dtype=torch.int64)
+        if len(places):
+            low, high = int(places.min()), int(places.max())
+            if low < -self._num_rows or high >= self._num_rows:
+                raise IndexError(f"row {low if low < 0 else high} of a table of {self._num_rows} rows")
+            places = places % self._num_rows if low < 0 else places
+        return places
+
+
+def table(
+    paths: Paths,
+    columns: Columns = None,
+    transform: _Transform | None = None,
+    *,
+    where: Any = None,
+    format: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    max_bytes: int | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> TableDataset:
+    """Return a data set of the rows of a table in Parquet, Arrow or CSV files; docs/howto/tables.md says more.
+
+    `paths`: a file, a folder, a pattern, a URL that fsspec knows, or a list of these. `columns`: names, or a dictionary
+    from names to types that Arrow is to turn them into (None: as they are). `where`: rows that are left, as an
+    expression of pyarrow or a list of tuples (`[("year", ">=", 2024)]`). `transform(row)` makes the sample.
+
+    Everything is read now. It stays in memory where it takes at most `max_bytes` (None: 40 % of what is free), else in
+    a file in `folder` (None: `~/.cache/flatout/tables`), which is mapped, and found again by the next process. Ranks of
+    one machine, and workers, have it once.
+
+    Raises:
+        BadTable: files are missing, damaged, or differ from one another; the disk is full; pyarrow is missing.
+    """
+    _needs_pyarrow()
+    path = None if folder is None else Path(folder).absolute()
+    request = TableRequest(paths, columns, where, format, path, max_bytes, storage_options)
+    return TableDataset(request, transform)
+
+
+def _needs_pyarrow() -> None:
+    try:
+        import pyarrow.dataset  # noqa: F401
+    except ImportError as error:
+        raise BadTable(
+            "flatout.table needs pyarrow, which is not installed.",
+            "It reads Parquet, Arrow and CSV files.",
+            "Install it: pip install flatout[tables].",
+        ) from error
+
+
+def _opened_again(
+    request: TableRequest, transform: _Transform | None, key: str, kept: bool
+) -> TableDataset:  # in another process
+    return TableDataset(request, transform, Reopened(key, kept))

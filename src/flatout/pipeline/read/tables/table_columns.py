@@ -1,0 +1,229 @@
+"""The columns of a table: one value, many values, and what torch's collate function makes of many, all copies."""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from flatout.errors import BadTable
+from flatout.native.recycled_memory import RecycledMemory, SharedMemory
+from flatout.pipeline.read.tables.collected_columns import KnownColumn
+
+__all__ = ["TableColumn", "column_of"]
+
+_PLACES = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}  # torch gathers these
+
+
+class TableColumn(Protocol):
+    """Values by the place of their row; nothing that is returned lies where the column does."""
+
+    name: str
+
+    def values(self, places: torch.Tensor) -> list[Any]:
+        """Return the values of samples at `places`."""
+
+    def batch(self, places: torch.Tensor) -> Any:
+        """Return what torch's collate function makes of these."""
+
+    @property
+    def rows(self) -> torch.Tensor | None:
+        """Return all rows where they lie, where they are numbers of one shape and none is null."""
+
+
+def column_of(known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> TableColumn:
+    """Return a column of its arrays, which nobody changes.
+
+    Raises:
+        ValueError: they do not fit each other.
+    """
+    if known.kind.form == "objects":
+        return _ObjectColumn(known, arrays)
+    if known.kind.form == "numbers":
+        return _NumberColumn(known, arrays)
+    return (_ListColumn if known.kind.form == "lists" else _TextColumn)(known, arrays)
+
+
+class _Nulls:
+    """What rows of a column are null."""
+
+    def __init__(self, name: str, valid: torch.Tensor | None) -> None:
+        self._name, self.valid = name, valid
+
+    def out_of(self, values: list[Any], places: torch.Tensor) -> list[Any]:
+        """Return values with None for those of null rows."""
+        if self.valid is None:
+            return values
+        valid = self.valid[places].tolist()
+        return [value if there else None for value, there in zip(values, valid, strict=True)]
+
+    def refuse(self, places: torch.Tensor) -> None:
+        """Raise where a row is null, of which a tensor of the whole batch has no way to tell."""
+        if self.valid is not None:
+            _refuse_nulls(self._name, places[~self.valid[places]].tolist(), len(places))
+
+
+def _refuse_nulls(name: str, null: list[int], number: int) -> None:
+    if null:
+        raise BadTable(
+            f"Column {name!r} is null in {len(null)} of {number} rows of a batch (row {null[0]}).",
+            "A batch of tensors, or of text, has no nulls.",
+            f"Leave these rows out by where=pyarrow.compute.field({name!r}).is_valid(), or give a transform= or "
+            "collate_fn= that puts something in the place of None.",
+        )
+
+
+class _Inner:
+    """What numbers of lists are null: such a list is one of Python's."""
+
+    def __init__(self, name: str, inner: torch.Tensor | None) -> None:
+        self._name, self._inner = name, inner
+
+    def out_of(self, value: torch.Tensor, start: int) -> Any:
+        if self._inner is None:
+            return value
+        there = self._inner[start : start + value.numel()]
+        if bool(there.all()):
+            return value
+        return [one if known else None for one, known in zip(value.tolist(), there.tolist(), strict=True)]
+
+    @property
+    def any(self) -> bool:
+        return self._inner is not None
+
+
+class _NumberColumn:
+    """Rows of numbers of one shape."""
+
+    def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
+        self.name, self._kind = known.name, known.kind
+        self._nulls, self._inner = _Nulls(known.name, arrays.get("valid")), _Inner(known.name, arrays.get("inner"))
+        whole, dtype = arrays["values"], known.kind.dtype
+        if whole.dtype is not dtype or tuple(whole.shape[1:]) != known.kind.shape:
+            raise ValueError(f"column {known.name!r} holds other numbers")
+        self._rows = whole
+        self._gathered = whole.view(_PLACES.get(dtype, dtype))
+        self._row_bytes = dtype.itemsize * max(1, known.kind.row_items)
+        self._memory, self._shared = RecycledMemory(), SharedMemory()
+
+    @property
+    def rows(self) -> torch.Tensor | None:
+        plain = self._nulls.valid is None and not self._inner.any and self._kind.dtype not in _PLACES
+        return self._rows if plain else None
+
+    def values(self, places: torch.Tensor) -> list[Any]:
+        rows = list(torch.index_select(self._gathered, 0, places).view(self._kind.dtype).unbind(0))
+        if self._inner.any:
+            each = self._kind.row_items
+            rows = [self._inner.out_of(row, place * each) for row, place in zip(rows, places.tolist(), strict=True)]
+        return self._nulls.out_of(rows, places)
+
+    def batch(self, places: torch.Tensor) -> Any:
+        if self._inner.any:
+            return _stacked(self, places)
+        self._nulls.refuse(places)
+        if torch.utils.data.get_worker_info() is not None:
+            rows = self._shared.empty((len(places), *self._kind.shape), self._gathered.dtype)
+            torch.index_select(self._gathered, 0, places, out=rows)
+        else:
+            rows = self._memory.empty((len(places), *self._kind.shape), self._gathered.dtype)
+            torch.index_select(self._gathered, 0, places, out=rows)
+        return rows.view(self._kind.dtype)
+
+
+class _Pieces:
+    """Where the content of each row begins and ends."""
+
+    def __init__(self, name: str, ends: torch.Tensor, num_items: int) -> None:
+        whole = ends.dtype is torch.int64 and ends.dim() == 1 and len(ends) > 0
+        if not whole or int(ends[0]) or int(ends[-1]) != num_items:
+            raise ValueError(f"column {name!r} ends elsewhere")
+        self._starts, self._ends = ends[:-1], ends[1:]
+
+    def of(self, places: torch.Tensor) -> list[tuple[int, int]]:
+        starts, ends = torch.index_select(self._starts, 0, places), torch.index_select(self._ends, 0, places)
+        return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+class _ListColumn:
+    """Lists of numbers, each of its own length."""
+
+    rows = None
+
+    def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
+        self.name, self._values = known.name, arrays["values"]
+        if self._values.dtype is not known.kind.dtype:
+            raise ValueError(f"column {known.name!r} holds other numbers")
+        self._pieces = _Pieces(known.name, arrays["ends"], len(self._values))
+        self._nulls, self._inner = _Nulls(known.name, arrays.get("valid")), _Inner(known.name, arrays.get("inner"))
+
+    def values(self, places: torch.Tensor) -> list[Any]:
+        pieces, values = self._pieces.of(places), self._values
+        rows: list[Any] = [values[start:end].clone() for start, end in pieces]
+        if self._inner.any:
+            rows = [self._inner.out_of(row, start) for row, (start, _) in zip(rows, pieces, strict=True)]
+        return self._nulls.out_of(rows, places)
+
+    def batch(self, places: torch.Tensor) -> Any:
+        return _stacked(self, places)
+
+
+class _TextColumn:
+    """Text, or bytes."""
+
+    rows = None
+
+    def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
+        self.name, self._content = known.name, arrays["values"]
+        if self._content.dtype is not torch.uint8:
+            raise ValueError(f"column {known.name!r} holds no bytes")
+        self._pieces = _Pieces(known.name, arrays["ends"], len(self._content))
+        self._nulls = _Nulls(known.name, arrays.get("valid"))
+        self._of_bytes: Callable[[memoryview], Any] = bytes if known.kind.form == "bytes" else _decoded
+        number = len(self._content)
+        content = (ctypes.c_ubyte * number).from_address(self._content.data_ptr()) if number else b""
+        self._memory = memoryview(content).cast("B")
+
+    def values(self, places: torch.Tensor) -> list[Any]:
+        memory, of_bytes = self._memory, self._of_bytes
+        return self._nulls.out_of([of_bytes(memory[start:end]) for start, end in self._pieces.of(places)], places)
+
+    def batch(self, places: torch.Tensor) -> Any:
+        self._nulls.refuse(places)
+        return self.values(places)
+
+
+def _decoded(memory: memoryview) -> str:
+    return str(memory, "utf-8")
+
+
+class _ObjectColumn:
+    """What is none of the others: structs, maps, lists of lists or of text, decimals."""
+
+    rows = None
+
+    def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
+        import pyarrow as pa
+
+        self.name, self._stream = known.name, arrays["arrow"]
+        self._chunks: Sequence[Any] = []
+        if len(self._stream):
+            memory = pa.foreign_buffer(self._stream.data_ptr(), len(self._stream), base=self._stream)
+            self._chunks = [batch.column(0) for batch in pa.ipc.open_stream(memory)]
+        self._ends = torch.tensor([len(chunk) for chunk in self._chunks], dtype=torch.int64).cumsum(0)
+
+    def values(self, places: torch.Tensor) -> list[Any]:
+        chunks = torch.searchsorted(self._ends, places, right=True)
+        inside = places - torch.where(chunks > 0, self._ends[(chunks - 1).clamp_(min=0)], 0)
+        pairs = zip(chunks.tolist(), inside.tolist(), strict=True)
+        return [self._chunks[chunk][place].as_py() for chunk, place in pairs]
+
+    def batch(self, places: torch.Tensor) -> Any:
+        return _stacked(self, places)
+
+
+def _stacked(column: TableColumn, places: torch.Tensor) -> Any:
+    values = column.values(places)
+    null = [place for place, value in zip(places.tolist(), values, strict=True) if value is None]
+    _refuse_nulls(column.name, null, len(values))
+    return torch.utils.data.default_collate(values)
