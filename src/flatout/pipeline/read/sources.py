@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import Subset, TensorDataset
 
+from flatout.native.records import Records
 from flatout.native.recycled_memory import RecycledMemory
 from flatout.pipeline.cache.batch_layout import Layout, layout_of
 from flatout.pipeline.cache.row_view import RowView
@@ -20,6 +21,7 @@ from flatout.pipeline.inspect.determinism import detached, some_indices
 from flatout.pipeline.read.in_place import room_for, written
 from flatout.pipeline.read.sample_copies import loaded
 from flatout.pipeline.read.tables.table import TableDataset
+from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.watch.components import attributes_of
 from flatout.watch.script_signals import any_but_signals
 
@@ -47,6 +49,7 @@ class SampleSource:
     `assemble` does with what it gave what `read` does, in some memory; `others` gives the other parts alone, of samples
     without their values. `ragged`: values are of several shapes. `columns`: the arrays that `read` gathers from, part
     by part, where it does no more than that; `places` says for each sample where in them it lies, None: in order.
+    `records`: what has all parts beside one another, and gathers them together.
     """
 
     read: Read
@@ -60,6 +63,7 @@ class SampleSource:
     ragged: bool = False
     columns: tuple[torch.Tensor, ...] | None = None
     places: torch.Tensor | None = None
+    records: Records | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -131,18 +135,20 @@ def _tensors(tensors: Sequence[torch.Tensor]) -> SampleSource | None:
     return SampleSource(read, SampleForm("tensor"), None, 0, found[0], columns=tuple(tensors))
 
 
-def _columns(columns: dict[str, torch.Tensor] | None) -> SampleSource | None:
+def _columns(columns: TableColumns | None) -> SampleSource | None:
     """Return where the samples of a table come from; None where they are more than numbers."""
-    if not columns:
+    if columns is None or not columns.names:
         return None
-    found, (first, *others) = layout_of({name: rows[:1] for name, rows in columns.items()}, 1), columns.values()
+    records = columns.records
+    found = layout_of(dict(zip(columns.names, records.gather(torch.tensor([0])), strict=True)), 1)
     if found is None:
         return None
 
     def read(indices: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
-        return torch.index_select(first, 0, indices), [torch.index_select(rows, 0, indices) for rows in others]
+        first, *others = records.gather(indices)
+        return first, others
 
-    return SampleSource(read, SampleForm("tensor"), None, 0, found[0], columns=(first, *others))
+    return SampleSource(read, SampleForm("tensor"), None, 0, found[0], records=records)
 
 
 def _dense(tensor: torch.Tensor) -> bool:

@@ -8,7 +8,10 @@ import torch
 
 from flatout.pipeline.read.tables.column_kinds import ColumnKind
 
-__all__ = ["parts_of", "plain_array"]
+__all__ = ["Parts", "parts_of", "plain_array"]
+
+Parts = dict[str, tuple[torch.Tensor, Any]]
+"""Tensors by the name of the part, each with what has to live as long."""
 
 
 def plain_array(array: Any) -> Any:

@@ -1,77 +1,36 @@
 """Columns that grow batch by batch: in memory, or in files without a name once they are too large for that."""
 
-import mmap
-import os
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from flatout.pipeline.read.tables.arrow_memory import parts_of, plain_array
+from flatout.native.records import Field, Records, laid_out
+from flatout.pipeline.read.tables.arrow_memory import Parts, parts_of, plain_array
 from flatout.pipeline.read.tables.column_kinds import ColumnKind
+from flatout.pipeline.read.tables.growing_array import GrowingArray
 
-__all__ = ["CollectedColumns", "GrowingArray", "KnownColumn"]
+__all__ = ["CollectedColumns", "KnownColumn"]
+
+_BLOCK_ROWS = 4096  # written to records at a time: what is read of columns stays in a core's cache
 
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """A column whose values are all there: its name, its kind, and the names of its arrays."""
+    """A column whose values are all there.
+
+    Attributes:
+        name: of the column.
+        kind: of its values.
+        parts: the names of its arrays.
+        start: where its value stands in a record, of numbers.
+    """
 
     name: str
     kind: ColumnKind
     parts: tuple[str, ...] = ()
-
-
-class GrowingArray:
-    """Numbers that are appended to, and become one array."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        """Begin with none, in memory."""
-        self.dtype, self.num_items = dtype, 0
-        self._pieces: list[tuple[torch.Tensor, Any]] = []  # each with what has to live as long
-        self._file: Any = None
-
-    def add(self, piece: torch.Tensor, held: Any) -> None:
-        """Append a piece; `held` is what it lies in, None for memory of its own."""
-        self.num_items += len(piece)
-        if self._file is None:
-            self._pieces.append((piece, held))
-        else:
-            self._write(piece)
-
-    def to_file(self, folder: Path) -> None:
-        """Go on in a file of `folder` that has no name.
-
-        Raises:
-            OSError: the disk has no room.
-        """
-        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115: it lives as long as the array
-        pieces, self._pieces = self._pieces, []
-        for piece, _ in pieces:
-            self._write(piece)
-
-    def whole(self) -> torch.Tensor:
-        """Return all of it, once; what it was made of is let go."""
-        pieces, self._pieces = self._pieces, []
-        if self._file is None:
-            made = torch.empty(self.num_items, dtype=self.dtype)
-            start = 0
-            for piece, _ in pieces:
-                made[start : start + len(piece)] = piece
-                start += len(piece)
-            return made
-        if not self.num_items:
-            return torch.empty(0, dtype=self.dtype)
-        with self._file as file:
-            mapped = mmap.mmap(file.fileno(), self.num_items * self.dtype.itemsize)
-        return torch.frombuffer(mapped, dtype=self.dtype)
-
-    def _write(self, piece: torch.Tensor) -> None:
-        left = memoryview(piece.contiguous().view(torch.uint8).numpy()) if len(piece) else memoryview(b"")
-        while len(left):
-            left = left[os.write(self._file.fileno(), left) :]
+    start: int = -1
 
 
 class _Mask:
@@ -95,52 +54,70 @@ class _Mask:
         return [] if self._array is None else [self._array]
 
 
-class _Column:
-    """One column: its values, how long they are, what of them is null."""
+class _Masks:
+    """What of a column is null: rows, and numbers within rows."""
 
-    def __init__(self, name: str, kind: ColumnKind) -> None:
-        self.name, self.kind = name, kind
-        self._values, self._ends = GrowingArray(kind.dtype), GrowingArray(torch.int64)
+    def __init__(self) -> None:
         self._masks = {"valid": _Mask(), "inner": _Mask()}
-        self._length: int | None = None  # of each list, as long as they are all as long
-        self._end = 0
-        if kind.form in ("lists", "text", "bytes"):
-            self._ends.add(torch.zeros(1, dtype=torch.int64), None)
 
-    def add(self, array: Any, folder: Path | None) -> None:
-        parts = {name: (tensor, held) for name, tensor, held in parts_of(plain_array(array), self.kind)}
-        values, held = parts["values"]
-        self._values.add(values, held)
-        if "lengths" in parts:
-            self._add_lengths(parts["lengths"][0])
-        for name, number in (("valid", len(array)), ("inner", len(values))):
+    def add(self, parts: Parts, num_rows: int, num_values: int, folder: Path | None) -> None:
+        for name, number in (("valid", num_rows), ("inner", num_values)):
             mask, held = parts.get(name, (None, None))
             self._masks[name].add(number, mask, held, folder)
 
-    def _add_lengths(self, lengths: torch.Tensor) -> None:
-        if len(lengths):
-            self._length = int(lengths[0]) if self._length is None else self._length
-            self._length = self._length if bool((lengths == self._length).all()) else -1
-            self._ends.add(torch.cumsum(lengths, 0) + self._end, None)
-            self._end += int(lengths.sum())
+    @property
+    def arrays(self) -> list[GrowingArray]:
+        return [array for mask in self._masks.values() for array in mask.arrays()]
+
+    def finish(self) -> dict[str, torch.Tensor]:
+        return {name: array.whole() for name, mask in self._masks.items() for array in mask.arrays()}
+
+
+class _Pieces:
+    """A column of lists, text or bytes: what all values consist of, and where each ends."""
+
+    def __init__(self, name: str, kind: ColumnKind) -> None:
+        self.name, self.kind = name, kind
+        self._values, self._ends, self.masks = GrowingArray(kind.dtype), GrowingArray(torch.int64), _Masks()
+        self._end = 0
+        self._ends.add(torch.zeros(1, dtype=torch.int64), None)
+
+    def add(self, parts: Parts, num_rows: int, folder: Path | None) -> None:
+        values, held = parts["values"]
+        self.add_lists(values, parts["lengths"][0], held)
+        self.masks.add(parts, num_rows, len(values), folder)
+
+    def add_lists(self, values: torch.Tensor, lengths: torch.Tensor, held: Any = None) -> None:
+        self._values.add(values, held)
+        self._ends.add(torch.cumsum(lengths, 0) + self._end, None)
+        self._end += len(values)
 
     @property
     def arrays(self) -> list[GrowingArray]:
-        masks = [array for mask in self._masks.values() for array in mask.arrays()]
-        return [self._values, self._ends, *masks]
+        return [self._values, self._ends, *self.masks.arrays]
 
     def finish(self) -> tuple[KnownColumn, dict[str, torch.Tensor]]:
-        kind, made = self.kind, {"values": self._values.whole()}
-        if kind.form == "lists" and (self._length or 0) > 0:
-            kind = replace(kind, form="numbers", shape=(self._length or 0,))
-        if kind.form == "numbers":
-            made["values"] = made["values"].view(-1, *kind.shape) if kind.row_items else made["values"]
-        else:
-            made["ends"] = self._ends.whole()
-        for name, mask in self._masks.items():
-            for array in mask.arrays():
-                made[name] = array.whole()
-        return KnownColumn(self.name, kind, tuple(made)), made
+        made = {"values": self._values.whole(), "ends": self._ends.whole(), **self.masks.finish()}
+        return KnownColumn(self.name, self.kind, tuple(made)), made
+
+
+class _Numbers:
+    """A column whose rows stand in records; here is what of them is null."""
+
+    def __init__(self, name: str, kind: ColumnKind) -> None:
+        self.name, self.kind = name, kind
+        self.masks = _Masks()
+
+    def add(self, parts: Parts, num_rows: int, folder: Path | None) -> None:
+        self.masks.add(parts, num_rows, num_rows * self.kind.row_items, folder)
+
+    @property
+    def arrays(self) -> list[GrowingArray]:
+        return self.masks.arrays
+
+    def finish(self) -> tuple[KnownColumn, dict[str, torch.Tensor]]:
+        made = self.masks.finish()
+        return KnownColumn(self.name, self.kind, tuple(made)), made
 
 
 class _Objects:
@@ -150,7 +127,7 @@ class _Objects:
         self.name, self.kind = name, kind
         self._stream, self._writer = GrowingArray(torch.uint8), None
 
-    def add(self, array: Any, _folder: Path | None) -> None:
+    def add(self, array: Any) -> None:
         import pyarrow as pa
 
         if self._writer is None:
@@ -190,14 +167,15 @@ class _Appended:
 
 
 class CollectedColumns:
-    """The columns of a table while it is read."""
+    """The columns of a table while it is read: numbers as records, all else in arrays of its own."""
 
     def __init__(self, names: list[str], kinds: list[ColumnKind]) -> None:
         """Begin with no rows, in memory."""
-        self._columns: list[_Column | _Objects] = [
-            (_Objects if kind.form == "objects" else _Column)(name, kind)
-            for name, kind in zip(names, kinds, strict=True)
-        ]
+        self._names, self._kinds = names, kinds
+        self._columns: list[_Pieces | _Numbers | _Objects] = []
+        self._fields: dict[int, Field] = {}  # by the place of the column
+        self._record_bytes = 0
+        self._records = GrowingArray(torch.uint8)
         self._folder: Path | None = None
         self.num_rows = 0
 
@@ -209,8 +187,7 @@ class CollectedColumns:
     @property
     def num_bytes(self) -> int:
         """Return how much there is by now."""
-        arrays = [array for column in self._columns for array in column.arrays]
-        return sum(array.num_items * array.dtype.itemsize for array in arrays)
+        return sum(array.num_items * array.dtype.itemsize for array in self._arrays)
 
     def add(self, arrays: list[Any]) -> None:
         """Append the columns of some rows.
@@ -218,9 +195,22 @@ class CollectedColumns:
         Raises:
             OSError: the disk has no room.
         """
-        self.num_rows += len(arrays[0]) if arrays else 0
-        for column, array in zip(self._columns, arrays, strict=True):
-            column.add(array, self._folder)
+        number = len(arrays[0])
+        if not number:
+            return
+        kinds = zip(arrays, self._kinds, strict=True)
+        given = [array if kind.form == "objects" else _parts(array, kind) for array, kind in kinds]
+        if not self._columns:
+            self._begin(given)
+        for place, (column, parts) in enumerate(zip(self._columns, given, strict=True)):
+            if isinstance(column, _Numbers) and "lengths" in parts and _one_length(parts) != column.kind.shape[0]:
+                self._columns[place] = self._as_pieces(column, self._fields[place])
+            if isinstance(column, _Objects):
+                column.add(parts)
+            else:
+                self._columns[place].add(parts, number, self._folder)  # type: ignore[call-arg]
+        self._add_records(given, number)
+        self.num_rows += number
 
     def to_files(self, folder: Path) -> None:
         """Go on in files of `folder`.
@@ -228,16 +218,72 @@ class CollectedColumns:
         Raises:
             OSError: the disk has no room.
         """
-        for column in self._columns:
-            for array in column.arrays:
-                array.to_file(folder)
+        for array in self._arrays:
+            array.to_file(folder)
         self._folder = folder
 
     def finish(self) -> tuple[tuple[KnownColumn, ...], dict[str, torch.Tensor]]:
         """Return the columns, and their arrays by place and part; nothing is added any more."""
-        known, arrays = [], {}
+        if not self._columns:
+            self._begin([None] * len(self._kinds))
+        known, arrays = [], {"records": self._records.whole().view(self.num_rows, self._record_bytes)}
         for place, column in enumerate(self._columns):
             told, parts = column.finish()
-            known.append(told)
+            start = self._fields[place].start if isinstance(column, _Numbers) else -1
+            known.append(replace(told, start=start))
             arrays.update({f"{place} {part}": tensor for part, tensor in parts.items()})
         return tuple(known), arrays
+
+    @property
+    def _arrays(self) -> list[GrowingArray]:
+        return [self._records, *(array for column in self._columns for array in column.arrays)]
+
+    def _begin(self, given: list[Any]) -> None:
+        """Lay out records; lists that are all as long in the first rows are taken for rows of numbers."""
+        for name, kind, parts in zip(self._names, self._kinds, given, strict=True):
+            length = _one_length(parts) if kind.form == "lists" and parts is not None else 0
+            if length:
+                kind = replace(kind, form="numbers", shape=(length,))
+            of_kind = {"objects": _Objects, "numbers": _Numbers}.get(kind.form, _Pieces)
+            self._columns.append(of_kind(name, kind))
+        numbers = {at: column.kind for at, column in enumerate(self._columns) if isinstance(column, _Numbers)}
+        fields, self._record_bytes = laid_out([Field(kind.dtype, kind.shape) for kind in numbers.values()])
+        self._fields = dict(zip(numbers, fields, strict=True))
+        for array in self._arrays if self._folder is not None else ():
+            array.to_file(self._folder)  # type: ignore[arg-type]
+
+    def _add_records(self, given: list[Any], number: int) -> None:
+        if not self._fields:
+            return
+        columns = []
+        for place, field in self._fields.items():
+            is_there = isinstance(self._columns[place], _Numbers)  # else lists that turned out to be of several lengths
+            values = given[place]["values"][0] if is_there else torch.zeros(field.num_bytes * number, dtype=torch.uint8)
+            columns.append(values.view(field.dtype).view(number, *field.shape))
+        records = Records(torch.empty(number, self._record_bytes, dtype=torch.uint8), [*self._fields.values()])
+        for start in range(0, number, _BLOCK_ROWS):
+            records.write(start, [column[start : start + _BLOCK_ROWS] for column in columns])
+        self._records.add(records.memory.view(-1), None)
+
+    def _as_pieces(self, column: _Numbers, field: Field) -> _Pieces:
+        """Return a column of lists of any length that holds what was added to one of rows of numbers."""
+        made = _Pieces(column.name, replace(column.kind, form="lists", shape=()))
+        if self._folder is not None:
+            for array in made.arrays:
+                array.to_file(self._folder)
+        for piece in self._records.pieces(_BLOCK_ROWS * self._record_bytes):
+            rows = Records(piece.view(-1, self._record_bytes), [field]).rows(0)
+            lengths = torch.full((len(rows),), field.shape[0], dtype=torch.int64)
+            made.add_lists(rows.contiguous().view(field.dtype).view(-1), lengths)
+        made.masks = column.masks
+        return made
+
+
+def _parts(array: Any, kind: ColumnKind) -> Parts:
+    return {name: (tensor, held) for name, tensor, held in parts_of(plain_array(array), kind)}
+
+
+def _one_length(parts: Parts) -> int:
+    """Return how long all lists are; 0 where they are not all as long."""
+    lengths = parts["lengths"][0]
+    return int(lengths[0]) if bool((lengths == lengths[0]).all()) else 0

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from flatout.errors import BadTable
 from flatout.pipeline.read.tables.opened_table import MAPPED, Reopened, TableRequest, keep, opened_table
-from flatout.pipeline.read.tables.table_columns import TableColumn, column_of
+from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.pipeline.read.tables.table_files import Paths
 from flatout.pipeline.read.tables.table_rows import TableRows
 from flatout.pipeline.read.tables.table_scan import Columns
@@ -40,9 +40,8 @@ class TableDataset(Dataset[Any]):
         self._request = request
         opened = opened_table(request, again)
         self._key, self._place, known = opened.key, opened.place, opened.known
-        columns: list[TableColumn] = [column_of(each, known.of(at)) for at, each in enumerate(known.columns)]
         self._num_rows, self._num_bytes = known.num_rows, known.num_bytes
-        self._columns, self._known = Unwritten(columns), Unwritten(known)
+        self._columns, self._known = Unwritten(TableColumns(known.columns, known.arrays)), Unwritten(known)
 
     def __len__(self) -> int:
         return self._num_rows
@@ -63,7 +62,7 @@ class TableDataset(Dataset[Any]):
         return (self[index] for index in range(self._num_rows))
 
     def __repr__(self) -> str:
-        names = ", ".join(column.name for column in self._columns.held)
+        names = ", ".join(self._columns.held.names)
         return f"<table of {self._num_rows} rows: {names}; {format_bytes(self._num_bytes)} {self._place}>"
 
     def __copy__(self) -> "TableDataset":
@@ -88,11 +87,10 @@ class TableDataset(Dataset[Any]):
         return _opened_again, (self._request, self.transform, self._key, kept)
 
     @property
-    def dense_columns(self) -> dict[str, torch.Tensor] | None:
-        """Return all rows where they lie, by column; None where a sample is more than numbers. Not to be written to."""
-        rows = {column.name: column.rows for column in self._columns.held}
-        found = {name: each for name, each in rows.items() if each is not None}
-        return found if self.transform is None and len(found) == len(rows) else None
+    def dense_columns(self) -> TableColumns | None:
+        """Return the columns where a sample is nothing but numbers of one shape each; else None."""
+        columns: TableColumns = self._columns.held
+        return columns if self.transform is None and columns.dense else None
 
     def _places(self, indices: Sequence[int]) -> torch.Tensor:
         places = torch.as_tensor(indices, dtype=torch.int64)

@@ -7,12 +7,11 @@ from typing import Any, Protocol
 import torch
 
 from flatout.errors import BadTable
-from flatout.native.recycled_memory import RecycledMemory, SharedMemory
+from flatout.native.recycled_memory import RECYCLED_BYTES, RecycledMemory, SharedMemory
+from flatout.native.records import Field, Records
 from flatout.pipeline.read.tables.collected_columns import KnownColumn
 
-__all__ = ["TableColumn", "column_of"]
-
-_PLACES = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}  # torch gathers these
+__all__ = ["TableColumn", "TableColumns"]
 
 
 class TableColumn(Protocol):
@@ -23,25 +22,59 @@ class TableColumn(Protocol):
     def values(self, places: torch.Tensor) -> list[Any]:
         """Return the values of samples at `places`."""
 
-    def batch(self, places: torch.Tensor) -> Any:
-        """Return what torch's collate function makes of these."""
+    def batch(self, places: torch.Tensor, fields: Sequence[torch.Tensor]) -> Any:
+        """Return what torch's collate function makes of these; `fields`: what was gathered of records there."""
+
+
+class TableColumns:
+    """All columns of a table, by the place of a row.
+
+    Attributes:
+        names: of the columns.
+        records: those of numbers.
+    """
+
+    def __init__(self, known: Sequence[KnownColumn], arrays: Mapping[str, torch.Tensor]) -> None:
+        """Take arrays that nobody changes, by place and part.
+
+        Raises:
+            ValueError: they do not fit each other.
+        """
+        self.names = [column.name for column in known]
+        numbers = [column for column in known if column.kind.form == "numbers"]
+        fields = [Field(column.kind.dtype, column.kind.shape, column.start) for column in numbers]
+        self.records = Records(arrays["records"], fields)
+        self._columns: list[TableColumn] = []
+        for place, column in enumerate(known):
+            own = {part: arrays[f"{place} {part}"] for part in column.parts}
+            if column.kind.form == "numbers":
+                self._columns.append(_NumberColumn(column, own, self.records, numbers.index(column)))
+            else:
+                of_form = {"objects": _ObjectColumn, "lists": _ListColumn}.get(column.kind.form, _TextColumn)
+                self._columns.append(of_form(column, own))
+        self._memory, self._shared = RecycledMemory(), SharedMemory()
 
     @property
-    def rows(self) -> torch.Tensor | None:
-        """Return all rows where they lie, where they are numbers of one shape and none is null."""
+    def dense(self) -> bool:
+        """Return whether all columns are numbers, of one shape each, and none is null."""
+        return all(isinstance(column, _NumberColumn) and column.is_dense for column in self._columns)
 
+    def values(self, places: torch.Tensor) -> list[list[Any]]:
+        """Return the values of rows, column by column."""
+        return [column.values(places) for column in self._columns]
 
-def column_of(known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> TableColumn:
-    """Return a column of its arrays, which nobody changes.
+    def batch(self, places: torch.Tensor) -> dict[str, Any]:
+        """Return what torch's collate function makes of rows: of numbers of one shape a tensor."""
+        fields = self.records.gather(places, self._room(len(places))) if self.records.fields else []
+        return {column.name: column.batch(places, fields) for column in self._columns}
 
-    Raises:
-        ValueError: they do not fit each other.
-    """
-    if known.kind.form == "objects":
-        return _ObjectColumn(known, arrays)
-    if known.kind.form == "numbers":
-        return _NumberColumn(known, arrays)
-    return (_ListColumn if known.kind.form == "lists" else _TextColumn)(known, arrays)
+    def _room(self, number: int) -> list[torch.Tensor] | None:
+        """Return memory for a batch where fresh memory of the process would cost more."""
+        in_a_worker = torch.utils.data.get_worker_info() is not None
+        if not in_a_worker and number * self.records.record_bytes < RECYCLED_BYTES:
+            return None
+        memory = self._shared if in_a_worker else self._memory
+        return [memory.empty((number, *field.shape), field.dtype) for field in self.records.fields]
 
 
 class _Nulls:
@@ -93,42 +126,29 @@ class _Inner:
 
 
 class _NumberColumn:
-    """Rows of numbers of one shape."""
+    """Rows of numbers of one shape, which stand in records."""
 
-    def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
-        self.name, self._kind = known.name, known.kind
+    def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor], records: Records, at: int) -> None:
+        self.name, self._kind, self._at = known.name, known.kind, at
         self._nulls, self._inner = _Nulls(known.name, arrays.get("valid")), _Inner(known.name, arrays.get("inner"))
-        whole, dtype = arrays["values"], known.kind.dtype
-        if whole.dtype is not dtype or tuple(whole.shape[1:]) != known.kind.shape:
-            raise ValueError(f"column {known.name!r} holds other numbers")
-        self._rows = whole
-        self._gathered = whole.view(_PLACES.get(dtype, dtype))
-        self._row_bytes = dtype.itemsize * max(1, known.kind.row_items)
-        self._memory, self._shared = RecycledMemory(), SharedMemory()
+        self._rows = records.rows(at)
 
     @property
-    def rows(self) -> torch.Tensor | None:
-        plain = self._nulls.valid is None and not self._inner.any and self._kind.dtype not in _PLACES
-        return self._rows if plain else None
+    def is_dense(self) -> bool:
+        return self._nulls.valid is None and not self._inner.any
 
     def values(self, places: torch.Tensor) -> list[Any]:
-        rows = list(torch.index_select(self._gathered, 0, places).view(self._kind.dtype).unbind(0))
+        rows = list(torch.index_select(self._rows, 0, places).view(self._kind.dtype).unbind(0))
         if self._inner.any:
             each = self._kind.row_items
             rows = [self._inner.out_of(row, place * each) for row, place in zip(rows, places.tolist(), strict=True)]
         return self._nulls.out_of(rows, places)
 
-    def batch(self, places: torch.Tensor) -> Any:
+    def batch(self, places: torch.Tensor, fields: Sequence[torch.Tensor]) -> Any:
         if self._inner.any:
             return _stacked(self, places)
         self._nulls.refuse(places)
-        if torch.utils.data.get_worker_info() is not None:
-            rows = self._shared.empty((len(places), *self._kind.shape), self._gathered.dtype)
-            torch.index_select(self._gathered, 0, places, out=rows)
-        else:
-            rows = self._memory.empty((len(places), *self._kind.shape), self._gathered.dtype)
-            torch.index_select(self._gathered, 0, places, out=rows)
-        return rows.view(self._kind.dtype)
+        return fields[self._at]
 
 
 class _Pieces:
@@ -148,8 +168,6 @@ class _Pieces:
 class _ListColumn:
     """Lists of numbers, each of its own length."""
 
-    rows = None
-
     def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
         self.name, self._values = known.name, arrays["values"]
         if self._values.dtype is not known.kind.dtype:
@@ -164,14 +182,12 @@ class _ListColumn:
             rows = [self._inner.out_of(row, start) for row, (start, _) in zip(rows, pieces, strict=True)]
         return self._nulls.out_of(rows, places)
 
-    def batch(self, places: torch.Tensor) -> Any:
+    def batch(self, places: torch.Tensor, _fields: Sequence[torch.Tensor]) -> Any:
         return _stacked(self, places)
 
 
 class _TextColumn:
     """Text, or bytes."""
-
-    rows = None
 
     def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
         self.name, self._content = known.name, arrays["values"]
@@ -188,7 +204,7 @@ class _TextColumn:
         memory, of_bytes = self._memory, self._of_bytes
         return self._nulls.out_of([of_bytes(memory[start:end]) for start, end in self._pieces.of(places)], places)
 
-    def batch(self, places: torch.Tensor) -> Any:
+    def batch(self, places: torch.Tensor, _fields: Sequence[torch.Tensor]) -> Any:
         self._nulls.refuse(places)
         return self.values(places)
 
@@ -199,8 +215,6 @@ def _decoded(memory: memoryview) -> str:
 
 class _ObjectColumn:
     """What is none of the others: structs, maps, lists of lists or of text, decimals."""
-
-    rows = None
 
     def __init__(self, known: KnownColumn, arrays: Mapping[str, torch.Tensor]) -> None:
         import pyarrow as pa
@@ -218,7 +232,7 @@ class _ObjectColumn:
         pairs = zip(chunks.tolist(), inside.tolist(), strict=True)
         return [self._chunks[chunk][place].as_py() for chunk, place in pairs]
 
-    def batch(self, places: torch.Tensor) -> Any:
+    def batch(self, places: torch.Tensor, _fields: Sequence[torch.Tensor]) -> Any:
         return _stacked(self, places)
 
 

@@ -5,7 +5,7 @@ from typing import Any, overload
 
 import torch
 
-from flatout.pipeline.read.tables.table_columns import TableColumn
+from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.torch_loader.collated_types import collate_by, collated
 
 __all__ = ["TableRow", "TableRows"]
@@ -21,7 +21,7 @@ class TableRows(Sequence[TableRow]):
     Torch's collate function gathers a batch of them column by column. Whoever looks at the rows has them one by one.
     """
 
-    def __init__(self, columns: Sequence[TableColumn], places: torch.Tensor) -> None:
+    def __init__(self, columns: TableColumns, places: torch.Tensor) -> None:
         """Take places of rows that are there; nothing is gathered yet."""
         self._columns, self._places = columns, places
         self._rows: list[TableRow] | None = None
@@ -52,7 +52,7 @@ class TableRows(Sequence[TableRow]):
         """Return the batch; None where somebody has seen rows, and may have changed them."""
         if self._rows is not None or self._shown > 1:  # torch's collate function looks at the first one once
             return None
-        return {column.name: column.batch(self._places) for column in self._columns}
+        return self._columns.batch(self._places)
 
     def _all(self) -> list[TableRow]:
         if self._rows is None:
@@ -62,10 +62,8 @@ class TableRows(Sequence[TableRow]):
         return self._rows
 
 
-def _rows_of(columns: Sequence[TableColumn], places: torch.Tensor) -> list[TableRow]:
-    names = [column.name for column in columns]
-    values = [column.values(places) for column in columns]
-    return [TableRow(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+def _rows_of(columns: TableColumns, places: torch.Tensor) -> list[TableRow]:
+    return [TableRow(zip(columns.names, row, strict=True)) for row in zip(*columns.values(places), strict=True)]
 
 
 def _collate_rows(batch: Any, *, collate_fn_map: Any = None) -> dict[str, Any]:

@@ -36,10 +36,6 @@ class KnownTable:
     columns: tuple[KnownColumn, ...]
     arrays: Mapping[str, torch.Tensor]
 
-    def of(self, place: int) -> dict[str, torch.Tensor]:
-        """Return the arrays of a column by part."""
-        return {part: self.arrays[f"{place} {part}"] for part in self.columns[place].parts}
-
     @property
     def num_bytes(self) -> int:
         """Return the bytes of all arrays."""
@@ -151,16 +147,17 @@ def key_of(*parts: Any) -> str:
 
 def _facts(table: KnownTable) -> dict[str, object]:
     columns = [
-        [one.name, one.kind.form, str(one.kind.dtype), list(one.kind.shape), list(one.parts)] for one in table.columns
+        [one.name, one.kind.form, str(one.kind.dtype), list(one.kind.shape), list(one.parts), one.start]
+        for one in table.columns
     ]
     return {"rows": table.num_rows, "columns": columns}
 
 
 def _known(facts: Mapping[str, Any], arrays: Mapping[str, torch.Tensor]) -> KnownTable:
     columns = []
-    for name, form, dtype, shape, parts in facts["columns"]:
+    for name, form, dtype, shape, parts, start in facts["columns"]:
         kind = ColumnKind(form, getattr(torch, dtype.removeprefix("torch.")), tuple(shape))
-        columns.append(KnownColumn(name, kind, tuple(parts)))
+        columns.append(KnownColumn(name, kind, tuple(parts), start))
     return KnownTable(facts["rows"], tuple(columns), arrays)
 
 

@@ -1,0 +1,79 @@
+"""Numbers that are appended to: in memory, or in a file without a name."""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["GrowingArray"]
+
+
+class GrowingArray:
+    """Numbers that are appended to, and become one array."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        """Begin with none, in memory."""
+        self.dtype, self.num_items = dtype, 0
+        self._pieces: list[tuple[torch.Tensor, Any]] = []  # each with what has to live as long
+        self._file: Any = None
+
+    def add(self, piece: torch.Tensor, held: Any) -> None:
+        """Append a piece; `held` is what it lies in, None for memory of its own."""
+        self.num_items += len(piece)
+        if self._file is None:
+            self._pieces.append((piece, held))
+        else:
+            self._write(piece)
+
+    def to_file(self, folder: Path) -> None:
+        """Go on in a file of `folder` that has no name.
+
+        Raises:
+            OSError: the disk has no room.
+        """
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115: it lives as long as the array
+        pieces, self._pieces = self._pieces, []
+        for piece, _ in pieces:
+            self._write(piece)
+
+    def whole(self) -> torch.Tensor:
+        """Return all of it, once; what it was made of is let go."""
+        pieces, self._pieces = self._pieces, []
+        if self._file is None:
+            return _joined(pieces, self.num_items, self.dtype)
+        with self._file:
+            return self._mapped()
+
+    def pieces(self, num_items: int) -> Iterator[torch.Tensor]:
+        """Yield what there is by now, so many items at a time at most."""
+        for piece in [piece for piece, _ in self._pieces] if self._file is None else [self._mapped()]:
+            yield from piece.split(num_items) if len(piece) else ()
+
+    def _mapped(self) -> torch.Tensor:
+        if not self.num_items:
+            return torch.empty(0, dtype=self.dtype)
+        return torch.frombuffer(
+            mmap.mmap(self._file.fileno(), self.num_items * self.dtype.itemsize), dtype=self.dtype
+        )
+
+    def _write(self, piece: torch.Tensor) -> None:
+        left = memoryview(piece.contiguous().view(torch.uint8).numpy()) if len(piece) else memoryview(b"")
+        while len(left):
+            left = left[os.write(self._file.fileno(), left) :]
+
+
+def _joined(pieces: list[tuple[torch.Tensor, Any]], num_items: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return one array of pieces, which are let go one by one."""
+    if len(pieces) == 1 and pieces[0][1] is None:
+        return pieces[0][0]
+    made, start = torch.empty(num_items, dtype=dtype), 0
+    pieces.reverse()
+    while pieces:
+        piece, _ = pieces.pop()
+        made[start : start + len(piece)] = piece
+        start += len(piece)
+    return made
