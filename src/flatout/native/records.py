@@ -33,7 +33,7 @@ class Field:
 
 
 def laid_out(fields: Sequence[Field]) -> tuple[tuple[Field, ...], int]:
-    """Return fields where they stand in a record, and the bytes of a record: each on a multiple of its numbers' size."""
+    """Return fields where they stand in a record, each on a multiple of its numbers' size, and the record's bytes."""
     start, placed = 0, {}
     for at in sorted(range(len(fields)), key=lambda at: -fields[at].dtype.itemsize):
         placed[at] = Field(fields[at].dtype, fields[at].shape, start)

@@ -67,8 +67,10 @@ def _large(array: Any) -> Any:
         return array
     if types.is_string(array.type) or types.is_string_view(array.type):
         return array.cast(pa.large_string())
-    return array.cast(pa.binary()).cast(pa.large_binary()) if not types.is_binary(array.type) else array.cast(
-        pa.large_binary()
+    return (
+        array.cast(pa.binary()).cast(pa.large_binary())
+        if not types.is_binary(array.type)
+        else array.cast(pa.large_binary())
     )
 
 

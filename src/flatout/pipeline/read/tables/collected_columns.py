@@ -169,9 +169,9 @@ class _Appended:
 class CollectedColumns:
     """The columns of a table while it is read: numbers as records, all else in arrays of its own."""
 
-    def __init__(self, names: list[str], kinds: list[ColumnKind]) -> None:
-        """Begin with no rows, in memory."""
-        self._names, self._kinds = names, kinds
+    def __init__(self, names: list[str], kinds: list[ColumnKind], expected_rows: int = 0) -> None:
+        """Begin with no rows, in memory; `expected_rows`: how many there will be, 0 where that is not known."""
+        self._names, self._kinds, self._expected_rows = names, kinds, expected_rows
         self._columns: list[_Pieces | _Numbers | _Objects] = []
         self._fields: dict[int, Field] = {}  # by the place of the column
         self._record_bytes = 0
@@ -249,6 +249,8 @@ class CollectedColumns:
         numbers = {at: column.kind for at, column in enumerate(self._columns) if isinstance(column, _Numbers)}
         fields, self._record_bytes = laid_out([Field(kind.dtype, kind.shape) for kind in numbers.values()])
         self._fields = dict(zip(numbers, fields, strict=True))
+        if self._expected_rows and self._folder is None:
+            self._records.reserve(self._expected_rows * self._record_bytes)
         for array in self._arrays if self._folder is not None else ():
             array.to_file(self._folder)  # type: ignore[arg-type]
 
@@ -260,7 +262,8 @@ class CollectedColumns:
             is_there = isinstance(self._columns[place], _Numbers)  # else lists that turned out to be of several lengths
             values = given[place]["values"][0] if is_there else torch.zeros(field.num_bytes * number, dtype=torch.uint8)
             columns.append(values.view(field.dtype).view(number, *field.shape))
-        records = Records(torch.empty(number, self._record_bytes, dtype=torch.uint8), [*self._fields.values()])
+        room = self._records.room(number * self._record_bytes).view(number, self._record_bytes)
+        records = Records(room, [*self._fields.values()])
         for start in range(0, number, _BLOCK_ROWS):
             records.write(start, [column[start : start + _BLOCK_ROWS] for column in columns])
         self._records.add(records.memory.view(-1), None)

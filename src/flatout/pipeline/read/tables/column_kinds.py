@@ -1,4 +1,4 @@
-"""The kinds of columns that tables have, by Arrow's types: what a value of each is in a sample, and how it is stored."""
+"""The kinds of columns that tables have, by Arrow's types: what a value is in a sample, and how it is stored."""
 
 import math
 from dataclasses import dataclass

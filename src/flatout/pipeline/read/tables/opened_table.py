@@ -151,7 +151,7 @@ def keep(request: TableRequest, key: str, known: KnownTable) -> bool:
 def _read(request: TableRequest, files: _Files, key: str | None, *, keep_it: bool = False) -> OpenedTable:
     """Read the files; `keep_it`: keep the table on disk, nobody else does so meanwhile."""
     scan, store, left = request.scan(files.files), request.store, MemoryBudget(request.max_bytes).left
-    collected = CollectedColumns(scan.schema.names, [kind_of(each.type) for each in scan.schema])
+    collected = CollectedColumns(scan.schema.names, [kind_of(each.type) for each in scan.schema], scan.num_rows)
     with contextlib.ExitStack() as until_kept:
 
         def too_large() -> KnownTable | None:

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 
 from flatout.errors import BadTable
-from flatout.native.recycled_memory import RECYCLED_BYTES, RecycledMemory, SharedMemory
 from flatout.native.records import Field, Records
+from flatout.native.recycled_memory import RECYCLED_BYTES, RecycledMemory, SharedMemory
 from flatout.pipeline.read.tables.collected_columns import KnownColumn
 
 __all__ = ["TableColumn", "TableColumns"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.errors import BadTable
+from flatout.pipeline.read.tables.column_kinds import kind_of
 from flatout.pipeline.read.tables.table_files import FORMATS, TableFile
 from flatout.watch.script_signals import any_but_signals
 
@@ -29,7 +30,9 @@ def arrow_types(columns: Columns) -> dict[str, Any]:
         if each is None:
             continue
         try:
-            wanted[name] = each if isinstance(each, pa.DataType) else pa.type_for_alias(str(each).removeprefix("torch."))
+            wanted[name] = (
+                each if isinstance(each, pa.DataType) else pa.type_for_alias(str(each).removeprefix("torch."))
+            )
         except ValueError as error:
             raise BadTable(
                 f"Column {name!r} cannot be {each!r}: {error}.", "", "Name a type of Arrow: float32, int64, string."
@@ -99,14 +102,16 @@ class TableScan:
         return found
 
     @property
-    def least_bytes(self) -> int:
-        """Return what all rows take at least, as far as files tell without being read; 0 where they do not."""
+    def num_rows(self) -> int:
+        """Return how many rows there are, 0 where no file says that without being read."""
         if self._where is not None or self._format.default_extname != "parquet":
             return 0
-        from flatout.pipeline.read.tables.column_kinds import kind_of
+        return sum(int(each.fragment.metadata.num_rows) for each in self._fragments)
 
-        rows = sum(each.fragment.metadata.num_rows for each in self._fragments)
-        return int(rows) * sum(kind_of(field.type).row_bytes for field in self.schema)
+    @property
+    def least_bytes(self) -> int:
+        """Return what all rows take at least, as far as files tell without being read."""
+        return self.num_rows * sum(kind_of(field.type).row_bytes for field in self.schema)
 
     def _scanner(self, fragments: list[Any]) -> Any:
         import pyarrow.dataset as ds
@@ -190,8 +195,8 @@ class TableScan:
                         f"Column {name!r} is {there or 'missing'} in {each.file.path}, and {here or 'missing'} in "
                         f"{first.file.path}.",
                         f"A table of {len(self._fragments)} files has one schema.",
-                        f'Write the files alike, leave the column out by columns=, or give its type: columns={{"{name}": '
-                        '"float64", ...}.',
+                        "Write the files alike, leave the column out by columns=, or give its type: "
+                        f'columns={{"{name}": "float64", ...}}.',
                     )
 
     def _located(self, error: Exception) -> BadTable:

@@ -159,5 +159,3 @@ def _known(facts: Mapping[str, Any], arrays: Mapping[str, torch.Tensor]) -> Know
         kind = ColumnKind(form, getattr(torch, dtype.removeprefix("torch.")), tuple(shape))
         columns.append(KnownColumn(name, kind, tuple(parts), start))
     return KnownTable(facts["rows"], tuple(columns), arrays)
-
-
