@@ -125,7 +125,8 @@ class _Objects:
 
     def __init__(self, name: str, kind: ColumnKind) -> None:
         self.name, self.kind = name, kind
-        self._stream, self._writer = GrowingArray(torch.uint8), None
+        self._stream = GrowingArray(torch.uint8)
+        self._writer: Any = None
 
     def add(self, array: Any) -> None:
         import pyarrow as pa
@@ -244,8 +245,8 @@ class CollectedColumns:
             length = _one_length(parts) if kind.form == "lists" and parts is not None else 0
             if length:
                 kind = replace(kind, form="numbers", shape=(length,))
-            of_kind = {"objects": _Objects, "numbers": _Numbers}.get(kind.form, _Pieces)
-            self._columns.append(of_kind(name, kind))
+            column = _Objects if kind.form == "objects" else _Numbers if kind.form == "numbers" else _Pieces
+            self._columns.append(column(name, kind))
         numbers = {at: column.kind for at, column in enumerate(self._columns) if isinstance(column, _Numbers)}
         fields, self._record_bytes = laid_out([Field(kind.dtype, kind.shape) for kind in numbers.values()])
         self._fields = dict(zip(numbers, fields, strict=True))

@@ -1,8 +1,10 @@
 """Numbers that are appended to: in memory, or in a file without a name."""
 
+import ctypes
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,7 @@ class GrowingArray:
             OSError: the disk has no room.
         """
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
         for piece, _ in self._taken():
             self._write(piece)
 
@@ -89,7 +92,9 @@ class GrowingArray:
         return torch.frombuffer(mmap.mmap(self._file.fileno(), self.num_items * self.dtype.itemsize), dtype=self.dtype)
 
     def _write(self, piece: torch.Tensor) -> None:
-        left = memoryview(piece.contiguous().view(torch.uint8).numpy()) if len(piece) else memoryview(b"")
+        whole = piece.contiguous()
+        memory = (ctypes.c_ubyte * whole.nbytes).from_address(whole.data_ptr()) if whole.nbytes else b""
+        left = memoryview(memory).cast("B")
         while len(left):
             left = left[os.write(self._file.fileno(), left) :]
 

@@ -112,11 +112,11 @@ class _Files:
 
         if not all(file.is_told_apart for file in self.files):
             return None
-        columns = request.columns
-        columns = [(name, str(each)) for name, each in columns.items()] if isinstance(columns, Mapping) else columns
+        named = request.columns
+        columns = [(name, str(each)) for name, each in named.items()] if isinstance(named, Mapping) else named
         asked = None if request.where is None else pickle.dumps(request.condition, protocol=4)
-        named = [(file.path, str(file.system.protocol), file.partition) for file in self.files]
-        return key_of(named, self.identities, columns and list(columns), asked, request.format, pa.__version__)
+        paths = [(file.path, str(file.system.protocol), file.partition) for file in self.files]
+        return key_of(paths, self.identities, columns and list(columns), asked, request.format, pa.__version__)
 
 
 def opened_table(request: TableRequest, again: Reopened | None) -> OpenedTable:

@@ -41,7 +41,10 @@ class TableDataset(Dataset[Any]):
         opened = opened_table(request, again)
         self._key, self._place, known = opened.key, opened.place, opened.known
         self._num_rows, self._num_bytes = known.num_rows, known.num_bytes
-        self._columns, self._known = Unwritten(TableColumns(known.columns, known.arrays)), Unwritten(known)
+        self._columns, self._known = (
+            Unwritten(TableColumns(known.num_rows, known.columns, known.arrays)),
+            Unwritten(known),
+        )
 
     def __len__(self) -> int:
         return self._num_rows

@@ -19,6 +19,9 @@ class TableColumn(Protocol):
 
     name: str
 
+    def __len__(self) -> int:
+        """Return how many rows it has."""
+
     def values(self, places: torch.Tensor) -> list[Any]:
         """Return the values of samples at `places`."""
 
@@ -34,7 +37,7 @@ class TableColumns:
         records: those of numbers.
     """
 
-    def __init__(self, known: Sequence[KnownColumn], arrays: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, num_rows: int, known: Sequence[KnownColumn], arrays: Mapping[str, torch.Tensor]) -> None:
         """Take arrays that nobody changes, by place and part.
 
         Raises:
@@ -50,8 +53,9 @@ class TableColumns:
             if column.kind.form == "numbers":
                 self._columns.append(_NumberColumn(column, own, self.records, numbers.index(column)))
             else:
-                of_form = {"objects": _ObjectColumn, "lists": _ListColumn}.get(column.kind.form, _TextColumn)
-                self._columns.append(of_form(column, own))
+                self._columns.append(_OTHERS[column.kind.form](column, own))
+        if {len(self.records.memory), *map(len, self._columns)} != {num_rows}:
+            raise ValueError("columns of several lengths")
         self._memory, self._shared = RecycledMemory(), SharedMemory()
 
     @property
@@ -83,6 +87,10 @@ class _Nulls:
     def __init__(self, name: str, valid: torch.Tensor | None) -> None:
         self._name, self.valid = name, valid
 
+    def check(self, number: int) -> None:
+        if self.valid is not None and (len(self.valid) != number or self.valid.dtype is not torch.bool):
+            raise ValueError(f"column {self._name!r} has other nulls")
+
     def out_of(self, values: list[Any], places: torch.Tensor) -> list[Any]:
         """Return values with None for those of null rows."""
         if self.valid is None:
@@ -112,6 +120,10 @@ class _Inner:
     def __init__(self, name: str, inner: torch.Tensor | None) -> None:
         self._name, self._inner = name, inner
 
+    def check(self, number: int) -> None:
+        if self._inner is not None and (len(self._inner) != number or self._inner.dtype is not torch.bool):
+            raise ValueError(f"column {self._name!r} has other nulls")
+
     def out_of(self, value: torch.Tensor, start: int) -> Any:
         if self._inner is None:
             return value
@@ -132,6 +144,11 @@ class _NumberColumn:
         self.name, self._kind, self._at = known.name, known.kind, at
         self._nulls, self._inner = _Nulls(known.name, arrays.get("valid")), _Inner(known.name, arrays.get("inner"))
         self._rows = records.rows(at)
+        self._nulls.check(len(self._rows))
+        self._inner.check(self._rows.numel())
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     @property
     def is_dense(self) -> bool:
@@ -160,6 +177,9 @@ class _Pieces:
             raise ValueError(f"column {name!r} ends elsewhere")
         self._starts, self._ends = ends[:-1], ends[1:]
 
+    def __len__(self) -> int:
+        return len(self._ends)
+
     def of(self, places: torch.Tensor) -> list[tuple[int, int]]:
         starts, ends = torch.index_select(self._starts, 0, places), torch.index_select(self._ends, 0, places)
         return list(zip(starts.tolist(), ends.tolist(), strict=True))
@@ -174,6 +194,11 @@ class _ListColumn:
             raise ValueError(f"column {known.name!r} holds other numbers")
         self._pieces = _Pieces(known.name, arrays["ends"], len(self._values))
         self._nulls, self._inner = _Nulls(known.name, arrays.get("valid")), _Inner(known.name, arrays.get("inner"))
+        self._nulls.check(len(self))
+        self._inner.check(len(self._values))
+
+    def __len__(self) -> int:
+        return len(self._pieces)
 
     def values(self, places: torch.Tensor) -> list[Any]:
         pieces, values = self._pieces.of(places), self._values
@@ -195,10 +220,14 @@ class _TextColumn:
             raise ValueError(f"column {known.name!r} holds no bytes")
         self._pieces = _Pieces(known.name, arrays["ends"], len(self._content))
         self._nulls = _Nulls(known.name, arrays.get("valid"))
+        self._nulls.check(len(self))
         self._of_bytes: Callable[[memoryview], Any] = bytes if known.kind.form == "bytes" else _decoded
         number = len(self._content)
         content = (ctypes.c_ubyte * number).from_address(self._content.data_ptr()) if number else b""
         self._memory = memoryview(content).cast("B")
+
+    def __len__(self) -> int:
+        return len(self._pieces)
 
     def values(self, places: torch.Tensor) -> list[Any]:
         memory, of_bytes = self._memory, self._of_bytes
@@ -226,6 +255,9 @@ class _ObjectColumn:
             self._chunks = [batch.column(0) for batch in pa.ipc.open_stream(memory)]
         self._ends = torch.tensor([len(chunk) for chunk in self._chunks], dtype=torch.int64).cumsum(0)
 
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
     def values(self, places: torch.Tensor) -> list[Any]:
         chunks = torch.searchsorted(self._ends, places, right=True)
         inside = places - torch.where(chunks > 0, self._ends[(chunks - 1).clamp_(min=0)], 0)
@@ -241,3 +273,11 @@ def _stacked(column: TableColumn, places: torch.Tensor) -> Any:
     null = [place for place, value in zip(places.tolist(), values, strict=True) if value is None]
     _refuse_nulls(column.name, null, len(values))
     return torch.utils.data.default_collate(values)
+
+
+_OTHERS: dict[str, Callable[[KnownColumn, Mapping[str, torch.Tensor]], TableColumn]] = {
+    "lists": _ListColumn,
+    "text": _TextColumn,
+    "bytes": _TextColumn,
+    "objects": _ObjectColumn,
+}

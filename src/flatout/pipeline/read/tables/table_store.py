@@ -18,6 +18,7 @@ from flatout.errors import BadTable
 from flatout.pipeline.cache.disk.entries import load, save
 from flatout.pipeline.read.tables.collected_columns import KnownColumn
 from flatout.pipeline.read.tables.column_kinds import ColumnKind
+from flatout.pipeline.read.tables.table_columns import TableColumns
 from flatout.units import format_bytes
 from flatout.watch.script_signals import any_but_signals
 
@@ -95,7 +96,7 @@ class TableStore:
             return None
         try:
             return _known(stored.facts, stored.arrays)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError):  # pyarrow's own among them
             return None
 
     def has(self, key: str) -> bool:
@@ -158,4 +159,5 @@ def _known(facts: Mapping[str, Any], arrays: Mapping[str, torch.Tensor]) -> Know
     for name, form, dtype, shape, parts, start in facts["columns"]:
         kind = ColumnKind(form, getattr(torch, dtype.removeprefix("torch.")), tuple(shape))
         columns.append(KnownColumn(name, kind, tuple(parts), start))
+    TableColumns(facts["rows"], columns, arrays)  # which fit each other
     return KnownTable(facts["rows"], tuple(columns), arrays)

@@ -23,6 +23,7 @@ INTS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), 
 NUMBERS = [(kind, _ints(kind)) for kind in INTS] + [(kind, _floats(bits)) for bits, kind in FLOATS.items()]
 NUMBERS.append((pa.bool_(), st.booleans()))
 TEXT = st.text(max_size=6).filter(lambda text: "\0" not in text and text.isprintable())
+PAIRS = st.dictionaries(TEXT, st.integers(0, 9), max_size=2).map(lambda pairs: [*pairs.items()])
 COUNTED = [  # as what Arrow counts
     (pa.timestamp("us"), pa.int64()),
     (pa.timestamp("ns", "UTC"), pa.int64()),
@@ -46,10 +47,9 @@ FORMS = [
     (pa.struct([("a", pa.int64()), ("b", pa.string())]), st.fixed_dictionaries({"a": st.integers(0, 9), "b": TEXT})),
     (
         pa.map_(pa.string(), pa.int32()),
-        st.dictionaries(TEXT, st.integers(0, 9), max_size=2).map(lambda d: [*d.items()]),
+        PAIRS,
     ),
-    *((kind, st.integers(0, 80_000_000)) for kind, _ in COUNTED if not pa.types.is_time(kind)),
-    *((kind, st.integers(0, 80_000_000)) for kind, _ in COUNTED if pa.types.is_time(kind)),
+    *((kind, st.integers(0, 80_000_000)) for kind, _ in COUNTED),
 ]
 
 
@@ -66,11 +66,8 @@ def columns(draw, num_rows):
             values = st.lists(inner, min_size=length, max_size=length)
         else:
             values = st.lists(inner, max_size=3)
-        kind = (
-            pa.list_(kind, length)
-            if listed == "fixed lists"
-            else draw(st.sampled_from([pa.list_, pa.large_list]))(kind)
-        )
+        of_any_length = draw(st.sampled_from([pa.list_, pa.large_list]))
+        kind = pa.list_(kind, length) if listed == "fixed lists" else of_any_length(kind)
     if draw(st.booleans()):
         values = st.none() | values
     made = draw(st.lists(values, min_size=num_rows, max_size=num_rows))
