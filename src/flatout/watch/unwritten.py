@@ -2,10 +2,10 @@
 
 from typing import Any
 
-__all__ = ["Unwritten"]
+__all__ = ["UnwrittenMemory"]
 
 
-class Unwritten:
+class UnwrittenMemory:
     """Holds what a data set of flatout's own never changes, so that nobody need look whether it did.
 
     Looking would read all of a table that is mapped from a disk, before each pass.

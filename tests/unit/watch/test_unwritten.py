@@ -3,7 +3,7 @@
 import torch
 
 from flatout.watch.state_watch import StateWatch
-from flatout.watch.unwritten import Unwritten
+from flatout.watch.unwritten import UnwrittenMemory
 
 
 class Holder:
@@ -16,10 +16,10 @@ class Holder:
 
 def test_nobody_looks_whether_it_changed():
     numbers, others = torch.zeros(10), torch.zeros(10)
-    seen, unseen = Holder(numbers), Holder(Unwritten(others))
+    seen, unseen = Holder(numbers), Holder(UnwrittenMemory(others))
     watches = [StateWatch([("it", one)]) for one in (seen, unseen)]
     assert [watch.look_deep() for watch in watches] == ["", ""]
     numbers[3] = others[3] = 1
     assert [bool(watch.look_deep()) for watch in watches] == [True, False]
-    unseen.held = Unwritten(torch.zeros(3))
+    unseen.held = UnwrittenMemory(torch.zeros(3))
     assert watches[1].look_deep()

@@ -17,7 +17,7 @@ from flatout.pipeline.read.tables.table_files import Paths
 from flatout.pipeline.read.tables.table_rows import TableRows
 from flatout.pipeline.read.tables.table_scan import Columns
 from flatout.units import format_bytes
-from flatout.watch.unwritten import Unwritten
+from flatout.watch.unwritten import UnwrittenMemory
 
 __all__ = ["TableDataset", "table"]
 
@@ -42,8 +42,8 @@ class TableDataset(Dataset[Any]):
         self._key, self._place, known = opened.key, opened.place, opened.known
         self._num_rows, self._num_bytes = known.num_rows, known.num_bytes
         self._columns, self._known = (
-            Unwritten(TableColumns(known.num_rows, known.columns, known.arrays)),
-            Unwritten(known),
+            UnwrittenMemory(TableColumns(known.num_rows, known.columns, known.arrays)),
+            UnwrittenMemory(known),
         )
 
     def __len__(self) -> int:
