@@ -70,7 +70,7 @@ class Records:
         inside = self.memory[:, field.start : field.start + field.num_bytes]
         dtype = _PLACES.get(field.dtype, field.dtype)
         if not field.num_bytes or not len(inside):
-            return torch.empty((len(self.memory), *field.shape), dtype=dtype)
+            return torch.empty((len(self.memory), *field.shape), dtype=dtype, device="cpu")
         return inside.view(dtype).view(len(inside), *field.shape)
 
     def gather(self, places: torch.Tensor, into: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:

@@ -140,7 +140,7 @@ def _columns(columns: TableColumns | None) -> SampleSource | None:
     if columns is None or not columns.names:
         return None
     records = columns.records
-    found = layout_of(dict(zip(columns.names, records.gather(torch.tensor([0])), strict=True)), 1)
+    found = layout_of(dict(zip(columns.names, records.gather(torch.tensor([0], device="cpu")), strict=True)), 1)
     if found is None:
         return None
 

@@ -78,7 +78,7 @@ def _ends(array: Any) -> tuple[int, int, torch.Tensor]:
     """Return where the content of a sliced array begins and ends, and how long each value is."""
     number = len(array)
     if not number:
-        return 0, 0, torch.empty(0, dtype=torch.int64)
+        return 0, 0, torch.empty(0, dtype=torch.int64, device="cpu")
     ends = _tensor(array.buffers()[1], torch.int64, array.offset, number + 1)
     return int(ends[0]), int(ends[-1]), ends[1:] - ends[:-1]
 
@@ -103,6 +103,6 @@ def _mask(array: Any) -> tuple[torch.Tensor, Any]:
 def _tensor(buffer: Any, dtype: torch.dtype, start: int, number: int) -> torch.Tensor:
     """Return what lies in a buffer; the buffer has to live as long, and nobody may write there."""
     if buffer is None or not number:
-        return torch.zeros(number, dtype=dtype)
+        return torch.zeros(number, dtype=dtype, device="cpu")
     memory = (ctypes.c_ubyte * (number * dtype.itemsize)).from_address(buffer.address + start * dtype.itemsize)
     return torch.frombuffer(memory, dtype=dtype, count=number)

@@ -45,9 +45,9 @@ class _Mask:
             self._array = GrowingArray(torch.bool)
             if folder is not None:
                 self._array.to_file(folder)
-            self._array.add(torch.ones(self._num_items, dtype=torch.bool), None)
+            self._array.add(torch.ones(self._num_items, dtype=torch.bool, device="cpu"), None)
         if self._array is not None:
-            self._array.add(torch.ones(number, dtype=torch.bool) if mask is None else mask, held)
+            self._array.add(torch.ones(number, dtype=torch.bool, device="cpu") if mask is None else mask, held)
         self._num_items += number
 
     def arrays(self) -> list[GrowingArray]:
@@ -80,7 +80,7 @@ class _Pieces:
         self.name, self.kind = name, kind
         self._values, self._ends, self.masks = GrowingArray(kind.dtype), GrowingArray(torch.int64), _Masks()
         self._end = 0
-        self._ends.add(torch.zeros(1, dtype=torch.int64), None)
+        self._ends.add(torch.zeros(1, dtype=torch.int64, device="cpu"), None)
 
     def add(self, parts: Parts, num_rows: int, folder: Path | None) -> None:
         values, held = parts["values"]
@@ -156,7 +156,11 @@ class _Appended:
 
     def write(self, data: Any) -> int:
         """Append bytes."""
-        piece = torch.frombuffer(bytearray(data), dtype=torch.uint8) if len(data) else torch.empty(0, dtype=torch.uint8)
+        piece = (
+            torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            if len(data)
+            else torch.empty(0, dtype=torch.uint8, device="cpu")
+        )
         self._to.add(piece, None)
         return len(data)
 
@@ -261,7 +265,11 @@ class CollectedColumns:
         columns = []
         for place, field in self._fields.items():
             is_there = isinstance(self._columns[place], _Numbers)  # else lists that turned out to be of several lengths
-            values = given[place]["values"][0] if is_there else torch.zeros(field.num_bytes * number, dtype=torch.uint8)
+            values = (
+                given[place]["values"][0]
+                if is_there
+                else torch.zeros(field.num_bytes * number, dtype=torch.uint8, device="cpu")
+            )
             columns.append(values.view(field.dtype).view(number, *field.shape))
         room = self._records.room(number * self._record_bytes).view(number, self._record_bytes)
         records = Records(room, [*self._fields.values()])
@@ -277,7 +285,7 @@ class CollectedColumns:
                 array.to_file(self._folder)
         for piece in self._records.pieces(_BLOCK_ROWS * self._record_bytes):
             rows = Records(piece.view(-1, self._record_bytes), [field]).rows(0)
-            lengths = torch.full((len(rows),), field.shape[0], dtype=torch.int64)
+            lengths = torch.full((len(rows),), field.shape[0], dtype=torch.int64, device="cpu")
             made.add_lists(rows.contiguous().view(field.dtype).view(-1), lengths)
         made.masks = column.masks
         return made

@@ -28,7 +28,7 @@ class GrowingArray:
 
     def reserve(self, num_items: int) -> None:
         """Take memory for so many, before there are any; more may come all the same."""
-        self._reserved = torch.empty(num_items, dtype=self.dtype)
+        self._reserved = torch.empty(num_items, dtype=self.dtype, device="cpu")
         populate(self._reserved)
 
     def room(self, num_items: int) -> torch.Tensor:
@@ -36,7 +36,7 @@ class GrowingArray:
         reserved, start = self._reserved, self.num_items
         if reserved is not None and start + num_items <= len(reserved):
             return reserved[start : start + num_items]
-        return torch.empty(num_items, dtype=self.dtype)
+        return torch.empty(num_items, dtype=self.dtype, device="cpu")
 
     def add(self, piece: torch.Tensor, held: Any) -> None:
         """Append a piece; `held` is what it lies in, None for memory of its own."""
@@ -88,7 +88,7 @@ class GrowingArray:
 
     def _mapped(self) -> torch.Tensor:
         if not self.num_items:
-            return torch.empty(0, dtype=self.dtype)
+            return torch.empty(0, dtype=self.dtype, device="cpu")
         return torch.frombuffer(mmap.mmap(self._file.fileno(), self.num_items * self.dtype.itemsize), dtype=self.dtype)
 
     def _write(self, piece: torch.Tensor) -> None:
@@ -103,7 +103,7 @@ def _joined(pieces: list[tuple[torch.Tensor, Any]], num_items: int, dtype: torch
     """Return one array of pieces, which are let go one by one."""
     if len(pieces) == 1 and pieces[0][1] is None:
         return pieces[0][0]
-    made, start = torch.empty(num_items, dtype=dtype), 0
+    made, start = torch.empty(num_items, dtype=dtype, device="cpu"), 0
     pieces.reverse()
     while pieces:
         piece, _ = pieces.pop()

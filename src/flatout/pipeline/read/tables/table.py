@@ -53,7 +53,7 @@ class TableDataset(Dataset[Any]):
         place = operator.index(index)
         if not -self._num_rows <= place < self._num_rows:
             raise IndexError(f"row {place} of a table of {self._num_rows} rows")
-        rows = TableRows(self._columns.held, torch.tensor([place % self._num_rows]))
+        rows = TableRows(self._columns.held, torch.tensor([place % self._num_rows], device="cpu"))
         return rows[0] if self.transform is None else self.transform(rows[0])
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
@@ -96,7 +96,7 @@ class TableDataset(Dataset[Any]):
         return columns if self.transform is None and columns.dense else None
 
     def _places(self, indices: Sequence[int]) -> torch.Tensor:
-        places = torch.as_tensor(indices, dtype=torch.int64)
+        places = torch.as_tensor(indices, dtype=torch.int64, device="cpu")
         if len(places):
             low, high = int(places.min()), int(places.max())
             if low < -self._num_rows or high >= self._num_rows:

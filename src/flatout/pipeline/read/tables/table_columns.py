@@ -78,7 +78,8 @@ class TableColumns:
         if not in_a_worker and number * self.records.record_bytes < RECYCLED_BYTES:
             return None
         memory = self._shared if in_a_worker else self._memory
-        return [memory.empty((number, *field.shape), field.dtype) for field in self.records.fields]
+        with torch.device("cpu"):
+            return [memory.empty((number, *field.shape), field.dtype) for field in self.records.fields]
 
 
 class _Nulls:
@@ -253,7 +254,7 @@ class _ObjectColumn:
         if len(self._stream):
             memory = pa.foreign_buffer(self._stream.data_ptr(), len(self._stream), base=self._stream)
             self._chunks = [batch.column(0) for batch in pa.ipc.open_stream(memory)]
-        self._ends = torch.tensor([len(chunk) for chunk in self._chunks], dtype=torch.int64).cumsum(0)
+        self._ends = torch.tensor([len(chunk) for chunk in self._chunks], dtype=torch.int64, device="cpu").cumsum(0)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0

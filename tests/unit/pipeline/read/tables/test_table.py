@@ -263,3 +263,14 @@ def test_csv_is_read_as_pyarrow_reads_it(place, column):
     pyarrow.csv.write_csv(table, path)
     wanted = pyarrow.csv.read_csv(path)
     assert same_rows(list(flatout.table(path)), rows_of(wanted))
+
+
+def test_tables_lie_in_the_memory_of_the_cpu_whatever_the_usual_device_is(people, place):
+    folder, rows = people
+    with torch.device("meta"):
+        got = flatout.table(folder, max_bytes=0, folder=place / "device")
+        batch = default_collate(got.__getitems__([1, 2]))
+        first = got[1]
+    assert batch["row"].tolist() == [1, 2] and same_rows([first], [rows[1]])
+    with torch.device("meta"):
+        assert same_rows([flatout.table(folder)[1]], [rows[1]])
