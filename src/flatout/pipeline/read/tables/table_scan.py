@@ -15,7 +15,8 @@ __all__ = ["Columns", "TableScan", "arrow_types"]
 Columns = Sequence[str] | Mapping[str, Any] | None
 
 _MAGIC = {b"PAR1": "parquet", b"ARRO": "arrow"}
-_BATCH_ROWS = 1 << 17
+_BATCH_ROWS, _FEWEST_ROWS = 1 << 17, 64
+_BATCH_BYTES = 32 * 1024**2  # of a batch: several are read ahead, and a row may be a large image
 _AHEAD = {"batch_readahead": 8, "fragment_readahead": 4}
 
 
@@ -121,7 +122,7 @@ class TableScan:
         more = {} if options is None else {"fragment_scan_options": options}
         try:
             return whole.scanner(
-                columns=self.schema.names, filter=self._where, batch_size=_BATCH_ROWS, **_AHEAD, **more
+                columns=self.schema.names, filter=self._where, batch_size=self._batch_rows, **_AHEAD, **more
             )
         except any_but_signals() as error:
             raise BadTable(
@@ -129,6 +130,21 @@ class TableScan:
                 f"Its columns are {', '.join(map(repr, self._whole.names[:20]))}.",
                 "Check the names and types in where=.",
             ) from error
+
+    @property
+    def _batch_rows(self) -> int:
+        """Return how many rows are read at a time."""
+        if self._format.default_extname != "parquet":
+            return _BATCH_ROWS
+        rows = num_bytes = 0
+        for each in self._fragments:
+            metadata = each.fragment.metadata
+            for group in (metadata.row_group(number) for number in range(min(1, metadata.num_row_groups))):
+                columns = (group.column(number) for number in range(group.num_columns))
+                chosen = (one for one in columns if one.path_in_schema.partition(".")[0] in self.schema.names)
+                num_bytes += sum(one.total_uncompressed_size for one in chosen)
+                rows += group.num_rows
+        return min(_BATCH_ROWS, max(_FEWEST_ROWS, _BATCH_BYTES * rows // max(1, num_bytes)))
 
     def _typed(self, batch: Any) -> list[Any]:
         import pyarrow as pa
